@@ -1,0 +1,30 @@
+"""FedAvgM: momentum on the server."""
+
+from __future__ import annotations
+
+from flatfed.algorithms.client_optimisers import SGD
+from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.core.config import Momentum, Positive
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+
+
+class FedAvgM(Algorithm, id="fedavgm"):
+    """Server momentum: `m <- beta m + mean update`, `w <- w + server_lr * m` (no dampening, `m = 0` at first).
+
+    Hsu et al., "Measuring the effects of non-identical data distribution for federated visual
+    classification", 2019.
+    """
+
+    server_momentum: Momentum = 0.9
+    server_lr: Positive = 1.0
+    client_opt: ClientOptimiser = SGD()
+
+    def server_state(self) -> Slots:
+        """Declare the momentum."""
+        return {"momentum": vector()}
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Step along the momentum."""
+        server.kept.momentum = self.server_momentum * server.kept.momentum + (replies.mean("w") - server.w)
+        server.w = server.w + self.server_lr * server.kept.momentum

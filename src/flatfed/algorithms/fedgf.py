@@ -1,0 +1,63 @@
+"""FedGF: local SAM evaluated between the local and the global ascent point."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.client import Client
+from flatfed.core.config import Count, Fraction, NonNegative
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, scalar, vector, window
+from flatfed.core.vectors import norm, unit
+
+
+class FedGF(Algorithm, id="fedgf"):
+    """The gradient is taken at `z = c w~ + (1 - c)(w + rho * unit(g(w)))`.
+
+    `w~ = w^t + rho_global * unit(w^{t-1} - w^t)` is the globally perturbed model. `c` is the share of the last
+    `window` rounds whose divergence `mean_k ||w^t - w_k||` exceeded `threshold`, unless it is given. Round 0 is
+    FedSAM. Lee and Yoon, "Rethinking the flat minima searching in federated learning", ICML 2024.
+    """
+
+    rho: NonNegative = 0.05
+    rho_global: NonNegative | None = None
+    threshold: NonNegative = 0.2
+    window: Count = 30
+    c: Fraction | None = None
+
+    def server_state(self) -> Slots:
+        """Declare the previous model, `c`, the flags and how many there are."""
+        return {
+            "previous": vector(),
+            "c": scalar(self.c or 0.0),
+            "flags": window(self.window),
+            "seen": scalar(),
+        }
+
+    def broadcast(self, server: Server) -> Message:
+        """Send the model and, from round 1 on, the globally perturbed one with its weight."""
+        if server.round == 0:
+            return Message(w=server.w)
+        radius = self.rho if self.rho_global is None else self.rho_global
+        perturbed = server.w + radius * unit(server.kept.previous - server.w)
+        return Message(w=server.w, perturbed=perturbed, c=float(server.kept.c))
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient at the interpolated point."""
+        point = client.w + self.rho * unit(client.gradient())
+        if "perturbed" in client.received:
+            point = point.lerp(client.received.perturbed, client.received.scalars["c"])
+        return client.gradient(at=point)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Average, and let the divergence decide on the next `c`."""
+        divergence = sum(norm(server.w - reply.message.w) for reply in replies) / len(replies)
+        seen = int(server.kept.seen)
+        server.kept.flags[seen % self.window] = float(divergence > self.threshold)
+        server.kept.seen = seen + 1
+        if self.c is None:
+            server.kept.c = float(server.kept.flags.sum()) / min(seen + 1, self.window)
+        server.kept.previous = server.w
+        server.w = replies.mean("w")

@@ -1,0 +1,94 @@
+"""FedGloSS: sharpness-aware minimisation on the server, at FedAvg's communication cost; and its naive reference."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from flatfed.algorithms.client_optimisers import ASAM, SAM, SGD
+from flatfed.core.algorithm import Algorithm, Ask, ClientOptimiser
+from flatfed.core.client import Client
+from flatfed.core.config import Index, NonNegative, Positive
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+from flatfed.core.vectors import unit
+
+
+class FedGloSS(Algorithm, id="fedgloss"):
+    """Clients start from `w~ = w + rho_server * unit(D)`, `D` the last pseudo-gradient; ADMM duals align them.
+
+    The direction is `g - sigma_k + (w_k - w~)/beta`. Afterwards `sigma_k <- sigma_k - (w_k - w~)/beta`,
+    `sigma <- sigma - (1/(beta N)) sum_S (w_k - w~)` (`dual="official"`: a further 1/m), `D <- sum p_k (w~ - w_k)`
+    and `w <- w - D - beta sigma`, from the unperturbed `w`. Caldarola et al., "Beyond local sharpness:
+    Communication-efficient global sharpness-aware minimization for federated learning", CVPR 2025.
+    """
+
+    rho_server: NonNegative = 0.1
+    beta: Positive = 10.0
+    admm: bool = True
+    dual: Literal["paper", "official"] = "paper"
+    rho_start: NonNegative = 0.001
+    rho_warmup: Index = 0
+    client_opt: ClientOptimiser = SGD()
+
+    def server_state(self) -> Slots:
+        """Declare the last pseudo-gradient and, with ADMM, the global dual."""
+        return {"pseudo_gradient": vector()} | ({"sigma": vector()} if self.admm else {})
+
+    def client_state(self) -> Slots:
+        """Declare the client's dual, with ADMM."""
+        return {"sigma": vector()} if self.admm else {}
+
+    def broadcast(self, server: Server) -> Message:
+        """Send the model perturbed along the previous pseudo-gradient (none in round 0)."""
+        return Message(w=server.w + self.rho_server * unit(server.kept.pseudo_gradient))
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the client optimiser's gradient at this round's radius."""
+        optimiser = self.client_opt
+        if self.rho_warmup and isinstance(optimiser, SAM | ASAM):
+            share = min(client.round, self.rho_warmup) / self.rho_warmup
+            optimiser = optimiser.replace(rho=self.rho_start + (optimiser.rho - self.rho_start) * share)
+        return optimiser.gradient(client)
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Add the dual and the penalty, anchored at the received model."""
+        if not self.admm:
+            return gradient
+        return gradient - client.kept.sigma + (client.w - client.start) / self.beta
+
+    def finish(self, client: Client) -> Message:
+        """Move the client's dual."""
+        if self.admm:
+            client.kept.sigma -= (client.w - client.start) / self.beta
+        return Message(w=client.w)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Move the global dual, then step from the unperturbed model."""
+        sent = replies.sent.w
+        server.kept.pseudo_gradient = sent - replies.mean("w")
+        server.w = server.w - server.kept.pseudo_gradient
+        if self.admm:
+            m = len(replies)
+            scale = m / server.population if self.dual == "paper" else 1 / server.population
+            server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - sent)
+            server.w = server.w - self.beta * server.kept.sigma
+
+
+class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
+    """Server-side SAM with its true ascent direction: the same clients are asked twice a round.
+
+    A first exchange from `w` gives `Delta = sum p_k (w - w_k)`; the second starts from `w + rho_server *
+    unit(Delta)` and is FedGloSS's. Duals act in both and change only after the second.
+    """
+
+    def round(self, server: Server, ask: Ask) -> None:
+        """Probe, perturb, ask the same clients again."""
+        probe = server.w - ask(Message(w=server.w)).mean("w")
+        self.update(server, ask(Message(w=server.w + self.rho_server * unit(probe))))
+
+    def finish(self, client: Client) -> Message:
+        """Leave the duals alone in the probe."""
+        return Message(w=client.w) if client.exchange == 0 else super().finish(client)

@@ -1,0 +1,67 @@
+"""FedGMT: distillation from the moving average of global models, with duals."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.client import Client
+from flatfed.core.config import Fraction, NonNegative, Positive
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+
+
+class FedGMT(Algorithm, id="fedgmt"):
+    """The local loss is `CE + gamma tau^2 KL(softmax(z_e/tau) || softmax(z_w/tau))`, `e` a frozen teacher.
+
+    The direction adds `h_i/beta` (no proximal term); `h_i` sums the client's updates, `w <- sum p_i w_i +
+    (1/N) sum_i h_i`, and the teacher is `e <- alpha e + (1 - alpha) w`. Li et al., "One arrow, two hawks:
+    Sharpness-aware minimization for federated learning via global model trajectory", ICML 2025.
+    """
+
+    alpha: Fraction = 0.95
+    gamma: NonNegative = 1.0
+    tau: Positive = 3.0
+    beta: Positive = 10.0
+
+    def server_state(self) -> Slots:
+        """Declare the mean dual and the teacher."""
+        return {"H": vector(), "teacher": vector(start="model")}
+
+    def client_state(self) -> Slots:
+        """Declare the client's dual."""
+        return {"h": vector()}
+
+    def broadcast(self, server: Server) -> Message:
+        """Send the model and the teacher."""
+        return Message(w=server.w, teacher=server.kept.teacher)
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient of the loss with distillation; the teacher runs forward only."""
+        if self.gamma == 0:
+            return client.gradient()
+        teacher = F.log_softmax(client.outputs(at=client.received.teacher) / self.tau, dim=1)
+
+        def distillation(outputs: Tensor) -> Tensor:
+            student = F.log_softmax(outputs / self.tau, dim=1)
+            kl = F.kl_div(student, teacher, reduction="batchmean", log_target=True)
+            return self.gamma * self.tau**2 * kl
+
+        return client.gradient(plus=distillation)
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Add the dual."""
+        return gradient + client.kept.h / self.beta
+
+    def finish(self, client: Client) -> Message:
+        """Add the update to the dual."""
+        client.kept.h += client.w - client.start
+        return Message(w=client.w)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Shift the mean by the mean dual of all N clients and move the teacher."""
+        server.kept.H += len(replies) / server.population * (replies.uniform_mean("w") - server.w)
+        server.w = replies.mean("w") + server.kept.H
+        server.kept.teacher = self.alpha * server.kept.teacher + (1 - self.alpha) * server.w

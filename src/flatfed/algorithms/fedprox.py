@@ -1,0 +1,24 @@
+"""FedProx: a proximal pull towards the received model."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from flatfed.algorithms.client_optimisers import SGD
+from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.core.client import Client
+from flatfed.core.config import NonNegative
+
+
+class FedProx(Algorithm, id="fedprox"):
+    """FedAvg on `f_k(w) + mu/2 ||w - w^t||^2`: the direction is `g + mu (w - w^t)`.
+
+    Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
+    """
+
+    mu: NonNegative = 0.1
+    client_opt: ClientOptimiser = SGD()
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Add the proximal term."""
+        return gradient + self.mu * (client.w - client.start)

@@ -1,0 +1,35 @@
+"""FedSAM and FedASAM: FedAvg with a sharpness-aware client optimiser."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from flatfed.algorithms.client_optimisers import ASAM, SAM
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.client import Client
+from flatfed.core.config import NonNegative
+
+
+class FedSAM(Algorithm, id="fedsam"):
+    """FedAvg whose clients run SAM: each step descends along `g(w + rho * unit(g(w)))`.
+
+    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022;
+    Qu et al., "Generalized federated learning via sharpness aware minimization", ICML 2022.
+    """
+
+    rho: NonNegative = 0.05
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return SAM's gradient."""
+        return SAM(self.rho).gradient(client)
+
+
+class FedASAM(Algorithm, id="fedasam"):
+    """FedAvg whose clients run adaptive SAM (Caldarola et al., ECCV 2022)."""
+
+    rho: NonNegative = 0.5
+    eta: NonNegative = 0.2
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return ASAM's gradient."""
+        return ASAM(self.rho, self.eta).gradient(client)

@@ -1,0 +1,80 @@
+"""FedSMOO: a global perturbation agreed on by ADMM, with FedDyn's regulariser."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.client import Client
+from flatfed.core.config import NonNegative, Positive
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+from flatfed.core.vectors import unit
+
+
+class FedSMOO(Algorithm, id="fedsmoo"):
+    """Each step perturbs by `e = rho * unit(g(w) - mu_i - s)`, then `mu_i <- mu_i + e - s`.
+
+    The direction is `g(w + e) + (w - w^t + h_i)/beta`; the model is updated as in FedDyn, and
+    `s <- rho * unit(...)` of `mean_S (mu_i - e_i)` (variant A), `mean_S mu_i` (B) or `-mean_N mu_i` (C).
+    Sun et al., "Dynamic regularized sharpness aware minimization in federated learning: Approaching global
+    consistency and smooth landscape", ICML 2023.
+    """
+
+    rho: NonNegative = 0.1
+    beta: Positive = 10.0
+    variant: Literal["A", "B", "C"] = "A"
+
+    uniform: ClassVar[bool] = True
+
+    @property
+    def uploads(self) -> tuple[str, ...]:
+        """The model and the client's part of `s`."""
+        return ("w", "s")
+
+    def server_state(self) -> Slots:
+        """Declare `H` and `s`; variant C also needs the mean of all `mu_i`."""
+        return {"H": vector(), "s": vector()} | ({"mu": vector()} if self.variant == "C" else {})
+
+    def client_state(self) -> Slots:
+        """Declare `h_i` and `mu_i`."""
+        return {"h": vector(), "mu": vector()}
+
+    def broadcast(self, server: Server) -> Message:
+        """Send the model and the global perturbation."""
+        return Message(w=server.w, s=server.kept.s)
+
+    def begin(self, client: Client) -> None:
+        """Remember `mu_i` at the start: variant C sends its change."""
+        client.memo.mu = client.kept.mu.clone()
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient at the dual-corrected ascent point and move `mu_i`."""
+        e = self.rho * unit(client.gradient() - client.kept.mu - client.received.s)
+        client.kept.mu += e - client.received.s
+        client.memo.e = e
+        return client.gradient(at=client.w + e)
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Add FedDyn's regulariser."""
+        return gradient + (client.w - client.start + client.kept.h) / self.beta
+
+    def finish(self, client: Client) -> Message:
+        """Add the update to the dual; send the model and this variant's part of `s`."""
+        client.kept.h += client.w - client.start
+        part = {"A": client.memo.e, "B": 0.0, "C": client.memo.mu}[self.variant]
+        return Message(w=client.w, s=client.kept.mu - part)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Shift the mean by the mean dual and renew the global perturbation."""
+        mean = replies.mean("w")
+        server.kept.H += len(replies) / server.population * (mean - server.w)
+        server.w = mean + server.kept.H
+        if self.variant == "C":
+            server.kept.mu += replies.combine("s", [1 / server.population] * len(replies))
+            server.kept.s = self.rho * unit(-server.kept.mu)
+        else:
+            server.kept.s = self.rho * unit(replies.mean("s"))

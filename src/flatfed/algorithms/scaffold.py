@@ -1,0 +1,67 @@
+"""SCAFFOLD: control variates against client drift."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from flatfed.algorithms.client_optimisers import SGD
+from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.core.client import Client
+from flatfed.core.config import Positive
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+
+
+class SCAFFOLD(Algorithm, id="scaffold"):
+    """Stochastic controlled averaging: the direction is `g - c_i + c`.
+
+    Afterwards `c_i+ = c_i - c - (w_i - w)/(K lr)` (option II) or the full-batch gradient at `w` (option I);
+    `w <- w + server_lr * mean (w_i - w)`, `c <- c + (1/N) sum (c_i+ - c_i)`. Karimireddy et al., "SCAFFOLD:
+    Stochastic controlled averaging for federated learning", ICML 2020.
+    """
+
+    server_lr: Positive = 1.0
+    option: Literal["I", "II"] = "II"
+    client_opt: ClientOptimiser = SGD()
+
+    uniform: ClassVar[bool] = True
+    assumes_plain_steps: ClassVar[bool] = True
+
+    @property
+    def uploads(self) -> tuple[str, ...]:
+        """The model and the change of the control variate."""
+        return ("w", "dc")
+
+    def server_state(self) -> Slots:
+        """Declare `c`."""
+        return {"c": vector()}
+
+    def client_state(self) -> Slots:
+        """Declare `c_i`."""
+        return {"c": vector()}
+
+    def broadcast(self, server: Server) -> Message:
+        """Send the model and the server's control variate."""
+        return Message(w=server.w, c=server.kept.c)
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Correct the gradient for the client's drift."""
+        return gradient - client.kept.c + client.received.c
+
+    def finish(self, client: Client) -> Message:
+        """Renew `c_i` and send its change."""
+        if self.option == "I":
+            c = client.full_gradient(at=client.start)
+        else:
+            c = client.kept.c - client.received.c - (client.w - client.start) / (client.steps * client.lr)
+        dc = c - client.kept.c
+        client.kept.c = c
+        return Message(w=client.w, dc=dc)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Step along the mean update; `c` stays the mean of all `c_i`."""
+        server.w = server.w + self.server_lr * (replies.mean("w") - server.w)
+        server.kept.c += replies.combine("dc", [1 / server.population] * len(replies))

@@ -1,0 +1,148 @@
+"""The algorithm contract: what a method says, and nothing about where or how it runs.
+
+A round, as every method without an override runs it::
+
+    server:  message = broadcast(server)                      what goes down (personal(...) adds per client)
+    client:  for each batch:
+                 g = gradient(client)                         the fresh gradient (client optimiser)
+                 q = direction(client, g)                     corrections, at the unperturbed weights
+                 w <- w - lr * momentum(clip(q) + wd * w)
+             reply = finish(client)                           what goes up, what is kept
+    server:  update(server, replies)                          the next global model
+
+State is declared (`server_state`, `client_state`, `records`); messages are the only way across. A method
+may override `round` for more than one exchange and `local` for other work on the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from torch import Tensor
+
+from flatfed.core.config import Config, Registry
+from flatfed.core.messages import Message
+from flatfed.core.state import Slots, State
+
+if TYPE_CHECKING:
+    from flatfed.core.client import Client
+    from flatfed.core.server import Replies, Server
+
+
+class Ask(Protocol):
+    """Send a message to this round's clients and return their good replies, in client order."""
+
+    def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
+        """`expect` names the vectors of a good reply (default: the method's `uploads`)."""
+        ...
+
+
+class ClientOptimiser(Config):
+    """Family of client optimisers: each replaces the gradient `g(w)` of a local step and nothing else."""
+
+    registry: ClassVar[Registry[ClientOptimiser]] = Registry("client optimiser")
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient to descend along, at `client.w` on the current batch."""
+        raise NotImplementedError
+
+
+class Algorithm(Config):
+    """Family of federated methods; the base is the plain round of FedAvg with server rate 1.
+
+    The instance is the configuration and is never changed by training.
+    """
+
+    registry: ClassVar[Registry[Algorithm]] = Registry("algorithm")
+
+    uniform: ClassVar[bool] = False
+    """Clients count equally, whatever `weighting` says."""
+
+    assumes_plain_steps: ClassVar[bool] = False
+    """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
+
+    @property
+    def uploads(self) -> tuple[str, ...]:
+        """Names of the vectors that a good reply holds."""
+        return ("w",)
+
+    def server_state(self) -> Slots:
+        """Declare what the server keeps besides the model."""
+        return {}
+
+    def client_state(self) -> Slots:
+        """Declare what each client keeps between its rounds."""
+        return {}
+
+    def records(self) -> Slots:
+        """Declare what the server keeps about each client that has taken part."""
+        return {}
+
+    # The server's side.
+
+    def round(self, server: Server, ask: Ask) -> None:
+        """Run one round; change the server's state only after the last exchange."""
+        self.update(server, ask(self.broadcast(server)))
+
+    def broadcast(self, server: Server) -> Message:
+        """Return what goes down to every client of the round; `w` is where clients start."""
+        return Message(w=server.w)
+
+    def personal(self, server: Server, client: int) -> Message:
+        """Return what goes down to this client in addition."""
+        return Message()
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Make the next state: `w <- sum_k p_k w_k`."""
+        server.w = replies.mean("w")
+
+    # The client's side.
+
+    def local(self, client: Client) -> Message:
+        """Do one exchange's work on a client and return what goes up."""
+        self.begin(client)
+        client.descend(self.gradient, self.direction)
+        return self.finish(client)
+
+    def begin(self, client: Client) -> None:
+        """Prepare the local steps."""
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the fresh gradient of this step: the client optimiser's, or the plain one."""
+        optimiser: ClientOptimiser | None = getattr(self, "client_opt", None)
+        return client.gradient() if optimiser is None else optimiser.gradient(client)
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Return the direction `q` of this step."""
+        return gradient
+
+    def finish(self, client: Client) -> Message:
+        """Update what the client keeps and return what goes up."""
+        return Message(w=client.w)
+
+
+class Average(Config):
+    """Family of averages over global models: they change what is evaluated, not the trajectory."""
+
+    registry: ClassVar[Registry[Average]] = Registry("average")
+
+    def state(self) -> Slots:
+        """Declare what the average keeps."""
+        raise NotImplementedError
+
+    def lr(self, lr: float, round: int, rounds: int) -> float:
+        """Return the learning rate of a round, given the decayed one."""
+        return lr
+
+    def capture(self, kept: State, before: Tensor, after: Tensor, round: int, rounds: int) -> None:
+        """See the global model before and after a round."""
+        raise NotImplementedError
+
+    def evaluated(self, kept: State, w: Tensor) -> Tensor:
+        """Return the model that is evaluated, given the current global one."""
+        raise NotImplementedError
+
+
+Gradient = Callable[["Client"], Tensor]
+Direction = Callable[["Client", Tensor], Tensor]

@@ -1,0 +1,145 @@
+"""What a method sees of one client while the client works: `w`, `start`, `received`, `kept` and the oracle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatfed.core.algorithm import Direction, Gradient
+from flatfed.core.examples import Examples, epoch_batches
+from flatfed.core.messages import Message
+from flatfed.core.oracle import Oracle
+from flatfed.core.randomness import key, torch_generator
+from flatfed.core.settings import Settings
+from flatfed.core.state import State
+from flatfed.core.vectors import norm
+
+
+class Client:
+    """One client during one exchange.
+
+    Attributes:
+        id, round, exchange: who and when (all from 0).
+        lr: the learning rate of this round.
+        samples: number of examples, `n_k`.
+        steps: number of local steps, `K_k = local_epochs * ceil(n_k / batch_size)`.
+        step: index of the current step.
+        w: the live local model, a flat vector.
+        start: where the local steps began (the model received).
+        received: the server's message, e.g. `received.c` or `received.scalars["rho"]`.
+        kept: what this client keeps between rounds, e.g. `kept.sigma`.
+        memo: a place for values that live for this exchange only.
+        is_weight: True on entries of tensors named `*weight*`.
+    """
+
+    def __init__(
+        self,
+        id: int,
+        round: int,
+        exchange: int,
+        lr: float,
+        received: Message,
+        kept: State,
+        examples: Examples,
+        oracle: Oracle,
+        settings: Settings,
+        pulse: Callable[[], None],
+    ) -> None:
+        self.id, self.round, self.exchange, self.lr = id, round, exchange, lr
+        self.received, self.kept, self.memo = received, kept, SimpleNamespace()
+        self.samples = len(examples)
+        batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
+        self.steps, self.step = settings.local_epochs * batches, 0
+        self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight
+        self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
+        self._key = (settings.seed, "shuffle", round, exchange, id)
+        self._noise = key(settings.seed, "model", round, exchange, id)
+        self._batch: tuple[Tensor, Tensor] | None = None
+        self._step_loss: float | None = None
+        self._loss_sum, self._loss_count = 0.0, 0
+
+    # The oracle.
+
+    def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
+        """Return the gradient of the loss on the current batch, here or `at` another point; one backprop.
+
+        `plus(outputs)` is added to the loss. The result is valid until the call after the next.
+        """
+        inputs, targets = self._current()
+        torch.default_generator.manual_seed(self._noise + self.step)
+        gradient, loss = self._oracle.gradient(inputs, targets, at, plus)
+        if self._step_loss is None:
+            self._step_loss = loss
+        return gradient
+
+    def outputs(self, at: Tensor | None = None) -> Any:
+        """Return the model's outputs on the current batch, without a gradient: a frozen teacher, say."""
+        torch.default_generator.manual_seed(self._noise + self.step)
+        return self._oracle.outputs(self._current()[0], at)
+
+    def full_gradient(self, at: Tensor | None = None) -> Tensor:
+        """Return the gradient over all of the client's examples, without augmentation; a backprop a batch."""
+        size = self._settings.batch_size or self.samples
+        total = torch.zeros_like(self.w)
+        for indices in torch.split(torch.arange(self.samples), size):
+            inputs, targets = self._oracle.batch(*self._examples.batch(indices))
+            torch.default_generator.manual_seed(self._noise)
+            gradient, _ = self._oracle.gradient(inputs, targets, at, still=True)
+            total.add_(gradient, alpha=len(indices) / self.samples)
+        return total
+
+    # The local steps.
+
+    def descend(self, gradient: Gradient, direction: Direction) -> None:
+        """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
+        buffer = torch.zeros_like(self.w) if self._settings.momentum > 0 else None
+        for epoch in range(self._settings.local_epochs):
+            for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
+                self._pulse()
+                self._take(indices)
+                g = gradient(self)
+                self._move(self._own_parts(direction(self, g), g), buffer)
+                self._loss_sum += (self._step_loss or 0.0) * len(indices)
+                self._loss_count += len(indices)
+                self.step += 1
+
+    @property
+    def train_loss(self) -> float:
+        """Mean loss over the examples seen, each at its step's first pass; NaN if no step was taken."""
+        return self._loss_sum / self._loss_count if self._loss_count else math.nan
+
+    def _move(self, q: Tensor, buffer: Tensor | None) -> None:
+        """Apply `w <- w - lr * b` with `b = momentum * b + (clipped q + wd * w)`, in place."""
+        clip, decay = self._settings.clip, self._settings.weight_decay
+        length = norm(q) if clip is not None else 0.0
+        scale = clip / length if clip is not None and length > clip else 1.0
+        if buffer is not None:
+            buffer.mul_(self._settings.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
+            self.w.add_(buffer, alpha=-self.lr)
+        else:
+            if decay:
+                self.w.mul_(1.0 - self.lr * decay)
+            self.w.add_(q, alpha=-self.lr * scale)
+
+    def _own_parts(self, q: Tensor, gradient: Tensor) -> Tensor:
+        """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
+        shared = self._oracle.layout.shared
+        return q if shared == len(self.w) or q is gradient else torch.cat([q[:shared], gradient[shared:]])
+
+    def _take(self, indices: Tensor) -> None:
+        """Make this the current batch, augmented once for all passes of the step."""
+        inputs, targets = self._examples.batch(indices)
+        if self._oracle.task.augment is not None:
+            generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
+            inputs = self._oracle.task.augment(inputs, generator)
+        self._batch, self._step_loss = self._oracle.batch(inputs, targets), None
+
+    def _current(self) -> tuple[Tensor, Tensor]:
+        if self._batch is None:
+            raise RuntimeError("there is no current batch outside the local steps; use full_gradient()")
+        return self._batch

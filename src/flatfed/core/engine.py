@@ -1,0 +1,55 @@
+"""Where clients run: the interface between the round loop and an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from flatfed.core.messages import Message
+from flatfed.core.state import State
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's work in one exchange."""
+
+    client: int
+    round: int
+    exchange: int
+    lr: float
+    kept: State
+    personal: Message = field(default_factory=Message)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back from a client; `kept` is its new state where the engine keeps it for the client."""
+
+    client: int
+    round: int
+    exchange: int
+    message: Message
+    samples: int
+    steps: int
+    backprops: int
+    loss: float
+    kept: State | None = None
+
+
+class Engine(Protocol):
+    """Runs clients and evaluations; replies may come back in any order."""
+
+    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
+        """Give `message` (and each job's own part) to the clients and yield their replies as they arrive."""
+        ...
+
+    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+        """Return the test figures of a model, or nothing where there is no test set."""
+        ...
+
+    def close(self) -> None:
+        """End whatever the engine started."""
+        ...

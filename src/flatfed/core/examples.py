@@ -1,0 +1,122 @@
+"""Where a client's examples come from: tensors, a part of a shared pool, or any torch Dataset.
+
+All give the same two things: how many there are, and a batch for a tensor of indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, cast, overload
+
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.randomness import torch_generator
+
+
+class Examples(Protocol):
+    """The examples of one client, or of the test set."""
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        ...
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of these examples."""
+        ...
+
+
+class TensorExamples:
+    """Examples as one tensor of inputs and one of targets."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        if len(inputs) != len(targets):
+            raise ConfigError(f"{len(inputs)} inputs but {len(targets)} targets; they must be equally many")
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of these examples."""
+        return self.inputs[indices], self.targets[indices]
+
+
+class PartExamples:
+    """The examples of a pool that belong to one client, kept as indices only."""
+
+    def __init__(self, pool: TensorExamples, part: Tensor) -> None:
+        self.pool, self.part = pool, part
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of these examples."""
+        return self.pool.batch(self.part[indices])
+
+
+class DatasetExamples:
+    """Examples of a map-style torch Dataset, collated as a DataLoader would."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of these examples."""
+        inputs, targets = default_collate([self.dataset[int(i)] for i in indices])
+        return inputs, targets
+
+
+class Partition(Sequence[Examples]):
+    """A pool of examples and, for each client, the indices of those that it holds."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor, parts: Sequence[Any]) -> None:
+        self.pool = TensorExamples(inputs, targets)
+        self.parts = [torch.as_tensor(part, dtype=torch.int64) for part in parts]
+        for client, part in enumerate(self.parts):
+            if len(part) and (int(part.min()) < 0 or int(part.max()) >= len(self.pool)):
+                raise ConfigError(f"client {client} refers to examples outside the {len(self.pool)} that there are")
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, client: int) -> Examples: ...
+    @overload
+    def __getitem__(self, client: slice) -> Sequence[Examples]: ...
+    def __getitem__(self, client: int | slice) -> Examples | Sequence[Examples]:
+        if isinstance(client, slice):
+            raise TypeError("clients are taken one at a time")
+        return PartExamples(self.pool, self.parts[client])
+
+
+def as_examples(source: Any, label: str) -> Examples:
+    """Return `source` (a pair of tensors, a Dataset, or examples already) as examples."""
+    if hasattr(source, "batch") and hasattr(source, "__len__"):
+        return cast(Examples, source)
+    if isinstance(source, tuple | list) and len(source) == 2 and all(isinstance(s, Tensor) for s in source):
+        try:
+            return TensorExamples(source[0], source[1])
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from None
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, tuple | list):
+        return DatasetExamples(source)
+    raise ConfigError(f"{label} must be a pair of tensors (inputs, targets) or a torch Dataset, not {source!r:.60}")
+
+
+def epoch_batches(count: int, batch_size: int | None, key: tuple[Any, ...]) -> Iterator[Tensor]:
+    """Yield the index batches of one epoch: a keyed shuffle, the last partial batch kept.
+
+    `batch_size=None` is the full batch in its own order, without a shuffle.
+    """
+    if batch_size is None:
+        yield torch.arange(count)
+        return
+    order = torch.randperm(count, generator=torch_generator(*key))
+    yield from torch.split(order, batch_size)

@@ -1,0 +1,196 @@
+"""A model is one vector: parameters and gradients as views of flat tensors, whatever the module.
+
+Order inside the vector: first what is shared with the server, then what stays on the client. Convolution
+weights are stored channels-last, which is how the convolutions want them. Both are private to this file:
+`to_public` and `from_public` translate to `model.parameters()` order.
+
+Tied parameters appear once (they are one `Parameter`), frozen ones (`requires_grad=False`) not at all.
+Buffers (BatchNorm statistics) are a second, small vector that is copied in and out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from flatfed.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Local:
+    """Parts that stay on the client: by module type or by name pattern; only their buffers if `buffers_only`."""
+
+    types: tuple[type[nn.Module], ...] = ()
+    names: tuple[str, ...] = ()
+    buffers_only: bool = False
+
+    def matches(self, name: str, owner: nn.Module, is_buffer: bool) -> bool:
+        """Say whether the tensor `name` of module `owner` stays on the client."""
+        if self.buffers_only and not is_buffer:
+            return False
+        return isinstance(owner, self.types) or any(fnmatch.fnmatchcase(name, p) for p in self.names)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor of the model and where it lies in its vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    local: bool
+    channels_last: bool = False
+    integer: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return math.prod(self.shape)
+
+    def view(self, flat: Tensor) -> Tensor:
+        """Return this tensor as a view of the vector."""
+        part = flat[self.offset : self.offset + self.size]
+        if not self.channels_last:
+            return part.view(self.shape)
+        out, channels, height, width = self.shape
+        return part.view(out, height, width, channels).permute(0, 3, 1, 2)
+
+
+class Layout:
+    """Where each parameter and buffer of `model` lies in the flat vectors."""
+
+    def __init__(self, model: nn.Module, local: Local | None = None) -> None:
+        local = local or Local()
+        trainable = [(n, o, p) for n, o, p in _named(model, "parameters") if p.requires_grad]
+        if not trainable:
+            raise ConfigError("the model has no trainable parameter; set requires_grad=True on some of them")
+        for name, _, tensor in trainable:
+            if not tensor.is_floating_point():
+                raise ConfigError(f"parameter {name!r} has type {tensor.dtype}; only real floating point is supported")
+        moving = [(n, o, b) for n, o, b in _named(model, "buffers") if _moves(b)]
+        self.order = tuple(name for name, _, _ in trainable)
+        self.parameters = _pieces(trainable, local, is_buffer=False)
+        self.buffers = _pieces(moving, local, is_buffer=True)
+        self.size = sum(p.size for p in self.parameters)
+        self.shared = sum(p.size for p in self.parameters if not p.local)
+        self.buffer_size = sum(p.size for p in self.buffers)
+        self.shared_buffers = sum(p.size for p in self.buffers if not p.local)
+        if self.shared == 0:
+            raise ConfigError("every trainable parameter is declared local; nothing is left to share")
+
+    def bind(self, model: nn.Module) -> Tensor:
+        """Move the parameters of `model` into one new vector, make them views of it, and return it."""
+        modules = _tensors(model, "parameters")
+        first = modules[self.parameters[0].name]
+        flat = torch.empty(self.size, dtype=first.dtype, device=first.device)
+        for piece in self.parameters:
+            parameter = modules[piece.name]
+            view = piece.view(flat)
+            view.copy_(parameter.detach())
+            parameter.data = view
+        return flat
+
+    def read(self, model: nn.Module) -> Tensor:
+        """Return the parameters of `model` as a new vector, the model left as it is."""
+        modules = _tensors(model, "parameters")
+        first = modules[self.parameters[0].name]
+        flat = torch.empty(self.size, dtype=first.dtype, device=first.device)
+        for piece in self.parameters:
+            piece.view(flat).copy_(modules[piece.name].detach())
+        return flat
+
+    def write(self, flat: Tensor, model: nn.Module) -> None:
+        """Copy a vector into the parameters of `model`."""
+        modules = _tensors(model, "parameters")
+        for piece in self.parameters:
+            modules[piece.name].data.copy_(piece.view(flat))
+
+    def read_buffers(self, model: nn.Module, dtype: torch.dtype) -> Tensor:
+        """Return the moving buffers of `model` as a new vector (counters as numbers of the same type)."""
+        flat = torch.empty(self.buffer_size, dtype=dtype)
+        if self.buffers:
+            tensors = _tensors(model, "buffers")
+            for piece in self.buffers:
+                piece.view(flat).copy_(tensors[piece.name])
+        return flat
+
+    def write_buffers(self, flat: Tensor, model: nn.Module) -> None:
+        """Copy a vector into the moving buffers of `model`."""
+        if self.buffers:
+            tensors = _tensors(model, "buffers")
+            for piece in self.buffers:
+                tensors[piece.name].copy_(piece.view(flat))
+
+    def weight_mask(self, dtype: torch.dtype | None = None) -> Tensor:
+        """Return True (or 1) on entries of tensors whose name contains `weight`."""
+        mask = torch.zeros(self.size, dtype=dtype or torch.bool)
+        for piece in self.parameters:
+            mask[piece.offset : piece.offset + piece.size] = "weight" in piece.name
+        return mask
+
+    def to_public(self, flat: Tensor) -> Tensor:
+        """Return a vector of this layout in `model.parameters()` order (a shared-only vector keeps its shared part)."""
+        by_name = {piece.name: piece for piece in self.parameters}
+        pieces = [by_name[name] for name in self.order]
+        inside = [p for p in pieces if p.offset + p.size <= flat.numel()]
+        return torch.cat([p.view(flat).reshape(-1) for p in inside])
+
+    def from_public(self, vector: Tensor) -> Tensor:
+        """Undo `to_public` for a full vector."""
+        if vector.numel() != self.size:
+            raise ConfigError(f"the model has {self.size} trainable parameters, the vector {vector.numel()}")
+        by_name = {piece.name: piece for piece in self.parameters}
+        flat, offset = torch.empty_like(vector), 0
+        for name in self.order:
+            piece = by_name[name]
+            piece.view(flat).copy_(vector[offset : offset + piece.size].view(piece.shape))
+            offset += piece.size
+        return flat
+
+    def integer_mask(self) -> Tensor:
+        """Return True on the shared buffers that are counters; these are copied from one client, not averaged."""
+        mask = torch.zeros(self.shared_buffers, dtype=torch.bool)
+        for piece in self.buffers:
+            if piece.integer and not piece.local:
+                mask[piece.offset : piece.offset + piece.size] = True
+        return mask
+
+
+def _moves(buffer: Tensor) -> bool:
+    """Say whether a buffer takes part in the federation: constants such as masks of -inf do not."""
+    return not buffer.is_complex() and bool(torch.isfinite(buffer.double()).all())
+
+
+def _named(model: nn.Module, kind: str) -> list[tuple[str, nn.Module, Tensor]]:
+    """Return (name, owning module, tensor) of each distinct parameter or persistent buffer, in model order."""
+    found: list[tuple[str, nn.Module, Tensor]] = []
+    seen: set[int] = set()
+    for prefix, module in model.named_modules():
+        own: Iterable[tuple[str, Tensor | None]] = getattr(module, f"_{kind}").items()
+        for name, tensor in own:
+            transient = kind == "buffers" and name in module._non_persistent_buffers_set
+            if tensor is not None and id(tensor) not in seen and not transient:
+                seen.add(id(tensor))
+                found.append((f"{prefix}.{name}" if prefix else name, module, tensor))
+    return found
+
+
+def _tensors(model: nn.Module, kind: str) -> dict[str, Tensor]:
+    return {name: tensor for name, _, tensor in _named(model, kind)}
+
+
+def _pieces(named: Sequence[tuple[str, nn.Module, Tensor]], local: Local, is_buffer: bool) -> tuple[Piece, ...]:
+    """Lay the tensors out: shared ones first, then local ones, each group in model order."""
+    marked = [(n, o, t, local.matches(n, o, is_buffer)) for n, o, t in named]
+    pieces, offset = [], 0
+    for name, owner, tensor, is_local in sorted(marked, key=lambda entry: entry[3]):
+        last = not is_buffer and tensor.ndim == 4 and isinstance(owner, nn.Conv2d)
+        integer = not tensor.is_floating_point()
+        pieces.append(Piece(name, tuple(tensor.shape), offset, is_local, last, integer))
+        offset += tensor.numel()
+    return tuple(pieces)

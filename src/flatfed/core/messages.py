@@ -1,0 +1,80 @@
+"""Messages: named vectors plus a few scalars, the only way between server and client.
+
+Bytes are counted from them, and the wire format (safetensors, never pickle) is made from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from flatfed.core.errors import FlatfedError
+
+SCALAR_BYTES = 8
+
+
+class Message:
+    """Named vectors and scalars: `Message(w=server.w, c=0.5)`; read them as `message.w` and `message.scalars["c"]`."""
+
+    __slots__ = ("scalars", "vectors")
+
+    def __init__(self, **contents: Tensor | float) -> None:
+        self.vectors: dict[str, Tensor] = {k: v for k, v in contents.items() if isinstance(v, Tensor)}
+        self.scalars: dict[str, float] = {k: float(v) for k, v in contents.items() if not isinstance(v, Tensor)}
+
+    @classmethod
+    def of(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float] | None = None) -> Message:
+        """Return a message of these vectors and scalars."""
+        return cls(**vectors, **(scalars or {}))
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self.vectors[name]
+        except KeyError:
+            raise AttributeError(f"this message holds no vector {name!r}, only {sorted(self.vectors)}") from None
+
+    def __getstate__(self) -> Any:
+        raise TypeError("messages are never pickled; use to_bytes()")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.vectors or name in self.scalars
+
+    def __or__(self, other: Message) -> Message:
+        """Return both messages as one; the right one wins where names meet."""
+        return Message(**self.vectors, **self.scalars) if not other else Message(**(self.contents | other.contents))
+
+    def __bool__(self) -> bool:
+        return bool(self.vectors or self.scalars)
+
+    @property
+    def contents(self) -> dict[str, Tensor | float]:
+        """Vectors and scalars in one dictionary."""
+        return {**self.vectors, **self.scalars}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that cross: every vector in full, eight for each scalar."""
+        vectors = sum(v.numel() * v.element_size() for v in self.vectors.values())
+        return vectors + SCALAR_BYTES * len(self.scalars)
+
+    def to_bytes(self) -> bytes:
+        """Return the wire form: one safetensors file whose metadata carries the scalars."""
+        vectors = {name: v.contiguous() for name, v in self.vectors.items()}
+        # JSON's float text is exact: it reads back to the same bits.
+        return safetensors.torch.save(vectors, metadata={"scalars": json.dumps(self.scalars)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Message:
+        """Read the wire form; damaged or foreign bytes are an error, never code that runs."""
+        try:
+            vectors = safetensors.torch.load(data)
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            scalars = {str(k): float(v) for k, v in json.loads(header["__metadata__"]["scalars"]).items()}
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FlatfedError(f"these bytes are not a flatfed message: {error}") from None
+        return cls.of(vectors, scalars)

@@ -1,0 +1,95 @@
+"""The gradient oracle: one forward and backward at any point, counted where it really runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from flatfed.core.task import Task
+
+T = TypeVar("T")
+
+
+class Oracle:
+    """One model, its flat parameters `w`, and gradients of the task's loss.
+
+    Gradients live in two alternating buffers: a returned gradient stays valid during the next call and is
+    overwritten by the one after it. That is what a two-pass step (SAM) needs, without a copy.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype) -> None:
+        self.task, self.dtype = task, dtype
+        self.layout = task.layout()
+        self.model = task.fresh_model(dtype)
+        self.w = self.layout.bind(self.model)
+        self.initial_buffers = self.layout.read_buffers(self.model, dtype)
+        self.is_weight = self.layout.weight_mask()
+        self.backprops = 0
+        self._stash = torch.empty_like(self.w)
+        self._flat = [torch.zeros_like(self.w) for _ in range(2)]
+        trainable = dict(self.model.named_parameters())
+        self._parameters = [trainable[piece.name] for piece in self.layout.parameters]
+        self._views = [[piece.view(flat) for piece in self.layout.parameters] for flat in self._flat]
+        self._turn = 0
+        self._channels_last = any(piece.channels_last for piece in self.layout.parameters)
+
+    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
+        x = self.task.prepare(inputs) if self.task.prepare is not None else inputs
+        x = x.to(self.dtype) if x.is_floating_point() else x
+        if self._channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x, targets.to(self.dtype) if targets.is_floating_point() else targets
+
+    def gradient(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        at: Tensor | None = None,
+        plus: Callable[[Any], Tensor] | None = None,
+        still: bool = False,
+    ) -> tuple[Tensor, float]:
+        """Return the gradient of `loss + plus(outputs)` and the value of `loss`.
+
+        `at` evaluates at another point and puts `w` back exactly. There, or when `still`, buffers such as
+        BatchNorm statistics are not moved.
+        """
+        if at is None and not still:
+            return self._backward(inputs, targets, plus)
+        return self._elsewhere(at, lambda: self._backward(inputs, targets, plus))
+
+    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+        """Return the model's outputs (at another point), without a gradient and without moving buffers."""
+
+        def forward() -> Any:
+            with torch.no_grad():
+                return self.model(inputs)
+
+        return self._elsewhere(at, forward)
+
+    def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
+        self._turn ^= 1
+        flat = self._flat[self._turn].zero_()
+        for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
+            parameter.grad = view
+        outputs = self.model(inputs)
+        loss = self.task.loss(outputs, targets)
+        (loss if plus is None else loss + plus(outputs)).backward()  # type: ignore[no-untyped-call]
+        self.backprops += 1
+        return flat, float(loss.detach())
+
+    def _elsewhere(self, at: Tensor | None, work: Callable[[], T]) -> T:
+        """Do `work` with the model at another point; weights and buffers come back bit for bit."""
+        buffers = self.layout.read_buffers(self.model, self.dtype)
+        if at is not None:
+            self._stash.copy_(self.w)
+            self.w.copy_(at)
+        try:
+            return work()
+        finally:
+            if at is not None:
+                self.w.copy_(self._stash)
+            self.layout.write_buffers(buffers, self.model)

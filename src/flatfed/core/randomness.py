@@ -1,0 +1,40 @@
+"""Keyed randomness: every draw comes from (seed, purpose, round, client, ...), never from global state.
+
+Equal keys give equal draws whatever ran before, in whichever process, so that runs do not depend on the
+number of workers, on arrival order or on interruptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def key(seed: int, purpose: str, *parts: int | str) -> int:
+    """Return a 63-bit integer that depends on every part of the key (BLAKE2b of their text)."""
+    text = "\x1f".join([str(seed), purpose, *map(str, parts)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def torch_generator(seed: int, purpose: str, *parts: int | str) -> torch.Generator:
+    """Return a torch generator for this key."""
+    return torch.Generator().manual_seed(key(seed, purpose, *parts))
+
+
+def numpy_generator(seed: int, purpose: str, *parts: int | str) -> np.random.Generator:
+    """Return a NumPy generator for this key."""
+    return np.random.Generator(np.random.PCG64(key(seed, purpose, *parts)))
+
+
+@contextmanager
+def preserved_global_state() -> Iterator[None]:
+    """Put torch's global generator back as it was: modules such as dropout draw from it."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)

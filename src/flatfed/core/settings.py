@@ -1,0 +1,75 @@
+"""Training settings: everything about a run that is neither the task nor the method."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+
+from flatfed.core.config import Config, Count, Index, Momentum, NonNegative, Positive, Range
+from flatfed.core.errors import ConfigError
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class Settings(Config):
+    """The settings of `train`, checked and serialisable.
+
+    Args:
+        rounds: number of communication rounds.
+        lr: client learning rate of round 0.
+        batch_size: examples a step; None is the full batch, one step per local epoch, without a shuffle.
+        local_epochs: passes over a client's data in a round.
+        weight_decay: L2 decay, added to the direction at the unperturbed weights.
+        momentum: client momentum; its buffer starts at zero in every round.
+        lr_decay: factor on the learning rate after every round.
+        clip: bound on the norm of the direction, before weight decay.
+        weighting: `samples` weights clients by their number of examples, `uniform` equally.
+        seed: key of every draw.
+        dtype: `float32` or `float64`.
+        every: evaluate after every so many rounds, and ...
+        last: ... after each one of the last so many.
+        min_replies: a round with fewer good replies is retried with a new cohort ...
+        retries: ... so many times, then the run stops.
+        max_update_norm: a reply that lies further than this from the model sent is refused.
+    """
+
+    rounds: Count
+    lr: NonNegative
+    batch_size: Count | None = 64
+    local_epochs: Count = 1
+    weight_decay: NonNegative = 4e-4
+    momentum: Momentum = 0.0
+    lr_decay: Annotated[float, Range(low=0.0, open_low=True, high=1.0)] = 1.0
+    clip: Positive | None = None
+    weighting: Literal["samples", "uniform"] = "samples"
+    seed: int = 0
+    dtype: Literal["float32", "float64"] = "float32"
+    every: Count = 10
+    last: Index = 100
+    min_replies: Count = 1
+    retries: Index = 2
+    max_update_norm: Positive | None = None
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The training type."""
+        return DTYPES[self.dtype]
+
+    def decayed_lr(self, round: int) -> float:
+        """Return the learning rate of a round (from 0), before an average changes it."""
+        return self.lr * self.lr_decay**round
+
+    def evaluates(self, round: int) -> bool:
+        """Say whether the model is evaluated after this round: every n, each of the last ones, and the final."""
+        return (round + 1) % self.every == 0 or round >= self.rounds - max(self.last, 1)
+
+
+def dtype_name(dtype: torch.dtype | str) -> Literal["float32", "float64"]:
+    """Return the name of a training type, or an error."""
+    match dtype:
+        case torch.float32 | "float32":
+            return "float32"
+        case torch.float64 | "float64":
+            return "float64"
+    raise ConfigError(f"dtype must be torch.float32 or torch.float64, not {dtype}")

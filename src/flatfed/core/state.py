@@ -1,0 +1,95 @@
+"""Declared state: what a server, a client or an average keeps between rounds, as named vectors and scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import FlatfedError
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One declared entry: its kind, its first value and, for `window`, how many entries it has."""
+
+    kind: Literal["vector", "scalar", "window"]
+    start: Literal["zero", "model"] = "zero"
+    value: float = 0.0
+    rows: int = 0
+    of: Literal["scalar", "vector"] = "scalar"
+
+    def allocate(self, model: Tensor) -> Tensor:
+        """Return the entry's first value, for a model of this size and type."""
+        if self.kind == "scalar":
+            return torch.tensor(self.value, dtype=torch.float64)
+        if self.kind == "window":
+            return model.new_zeros(self.rows, *model.shape) if self.of == "vector" else torch.zeros(self.rows)
+        return model.clone() if self.start == "model" else torch.zeros_like(model)
+
+
+Slots = Mapping[str, Slot]
+
+
+def vector(start: Literal["zero", "model"] = "zero") -> Slot:
+    """Declare one model-sized vector, zero at first or a copy of the initial model."""
+    return Slot("vector", start=start)
+
+
+def scalar(value: float = 0.0) -> Slot:
+    """Declare one number."""
+    return Slot("scalar", value=value)
+
+
+def window(rows: int, of: Literal["scalar", "vector"] = "scalar") -> Slot:
+    """Declare the last `rows` numbers or vectors of something, as one tensor with a row each."""
+    return Slot("window", rows=rows, of=of)
+
+
+class State:
+    """Declared entries by name: `state.sigma` reads one, `state.sigma = v` copies `v` into it.
+
+    Scalars are zero-dimensional tensors, so that `float(state.alpha)` and `state.alpha = 0.3` both work.
+    """
+
+    __slots__ = ("_entries",)
+    _entries: dict[str, Tensor]
+
+    def __init__(self, entries: Mapping[str, Tensor]) -> None:
+        object.__setattr__(self, "_entries", dict(entries))
+
+    @classmethod
+    def declared(cls, slots: Slots, model: Tensor) -> State:
+        """Return a fresh state for a model of this size and type."""
+        return cls({name: slot.allocate(model) for name, slot in slots.items()})
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise AttributeError(f"no state {name!r} is declared, only {sorted(self._entries)}") from None
+
+    def __setattr__(self, name: str, value: Tensor | float) -> None:
+        entry = getattr(self, name)
+        if value is entry:
+            return
+        if isinstance(value, Tensor) and value.shape != entry.shape:
+            raise FlatfedError(f"state {name!r} has shape {tuple(entry.shape)}, not {tuple(value.shape)}")
+        entry.copy_(value) if isinstance(value, Tensor) else entry.fill_(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the entries themselves, by name."""
+        return dict(self._entries)
+
+    def copy(self) -> State:
+        """Return an independent copy."""
+        return State({name: entry.clone() for name, entry in self._entries.items()})

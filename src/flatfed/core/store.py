@@ -1,0 +1,72 @@
+"""State per client: created when a client first takes part, so that the size of the population costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from flatfed.core.state import State
+
+
+class ClientStore(Protocol):
+    """State of the clients that have taken part."""
+
+    def read(self, client: int) -> State:
+        """Return a copy of a client's state; a fresh one if it has never taken part."""
+        ...
+
+    def open(self, client: int) -> State:
+        """Return a client's state itself, to change in place."""
+        ...
+
+    def write(self, client: int, state: State) -> None:
+        """Keep this as the client's state."""
+        ...
+
+    def known(self) -> list[int]:
+        """Return the clients that have a state here, in order."""
+        ...
+
+    def take_changed(self) -> set[int]:
+        """Return the clients whose state changed since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Release files, if any."""
+        ...
+
+
+class MemoryStore:
+    """Client states in memory."""
+
+    def __init__(self, fresh: Callable[[], State]) -> None:
+        self._fresh = fresh
+        self._states: dict[int, State] = {}
+        self._changed: set[int] = set()
+
+    def read(self, client: int) -> State:
+        """Return a copy of a client's state; a fresh one if it has never taken part."""
+        return self._states[client].copy() if client in self._states else self._fresh()
+
+    def open(self, client: int) -> State:
+        """Return a client's state itself, to change in place."""
+        self._changed.add(client)
+        return self._states.setdefault(client, self._fresh())
+
+    def write(self, client: int, state: State) -> None:
+        """Keep this as the client's state."""
+        if len(state):
+            self._states[client] = state
+            self._changed.add(client)
+
+    def known(self) -> list[int]:
+        """Return the clients that have a state here, in order."""
+        return sorted(self._states)
+
+    def take_changed(self) -> set[int]:
+        """Return the clients whose state changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,25 @@
+"""Arithmetic on flat vectors that the methods share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+GUARD = 1e-16
+"""Added to every norm that divides: `unit(v) = v / (norm(v) + GUARD)`."""
+
+
+def unit(v: Tensor) -> Tensor:
+    """Return `v / (||v|| + 1e-16)`, one L2 norm over the whole vector; the zero vector stays zero."""
+    length: Tensor = torch.linalg.vector_norm(v)
+    return v / (length + GUARD)
+
+
+def norm(v: Tensor) -> float:
+    """Return the L2 norm of the whole vector."""
+    return float(torch.linalg.vector_norm(v))
+
+
+def is_finite(v: Tensor) -> bool:
+    """Say whether every entry is finite, in one pass in the common case (a finite sum implies it)."""
+    return bool(torch.isfinite(v.sum())) or bool(torch.isfinite(v).all())

@@ -1,0 +1,36 @@
+"""Data sets, partitions over clients, normalisation and augmentation.
+
+`load("digits")` gives a `Pool`; `Dirichlet(alpha=0.1).split(labels, clients, seed)` says which client holds
+which of its samples.
+"""
+
+from flatfed.data.catalogue import datasets, load, source
+from flatfed.data.partition import (
+    IID,
+    Dirichlet,
+    DirichletPerClass,
+    Partitioner,
+    Pathological,
+    check_partition,
+    describe,
+    partitions,
+)
+from flatfed.data.pool import Pool
+from flatfed.data.transforms import Normalise, RandomShift
+
+__all__ = [
+    "IID",
+    "Dirichlet",
+    "DirichletPerClass",
+    "Normalise",
+    "Partitioner",
+    "Pathological",
+    "Pool",
+    "RandomShift",
+    "check_partition",
+    "datasets",
+    "describe",
+    "load",
+    "partitions",
+    "source",
+]

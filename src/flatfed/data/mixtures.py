@@ -1,0 +1,101 @@
+"""Clients whose classes follow a random mix q_k ~ Dirichlet: how many samples of each class each one gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """Class mixes `q_k ~ Dirichlet(a, ..., a)`, one row each, as `a log(q_k)` up to a constant per row.
+
+    Logarithms, and scaled by `a`: with a small concentration all but one entry of q underflow, yet once that
+    class has run out, the others must still be told apart. The gamma variables behind the Dirichlet come from
+    `log G(a) = log G(a + 1) + log(U) / a` (Marsaglia and Tsang 2000, section 6).
+    """
+
+    scaled_logs: Floats
+    concentration: float
+
+    @classmethod
+    def draw(cls, rows: int, classes: int, concentration: float, generator: np.random.Generator) -> Mixtures:
+        """Draw a mix for every row; `concentration` is that of each class."""
+        concentration = max(concentration, float(np.finfo(np.float64).tiny))
+        logs = concentration * np.log(generator.standard_gamma(concentration + 1, (rows, classes)))
+        return cls(logs - generator.standard_exponential((rows, classes)), concentration)
+
+    def among(self, left: Bools) -> Floats:
+        """Return the mixes renormalised over the classes that are `left`."""
+        logs = np.where(left, self.scaled_logs, -np.inf)
+        with np.errstate(over="ignore"):
+            weights = np.exp((logs - logs.max(axis=1, keepdims=True)) / self.concentration)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def fill_by_quota(sizes: Ints, clients: int, size: int, concentration: float, generator: np.random.Generator) -> Ints:
+    """Return clients x classes when each client in turn gets its mix of what is left, to the nearest sample.
+
+    A client draws q ~ Dirichlet and takes `size * q` samples. Where a class has fewer left, it takes these,
+    and for the rest draws a new mix over the classes that remain.
+    """
+    left = sizes.copy()
+    table = np.zeros((clients, len(sizes)), dtype=np.int64)
+    for row in table:
+        while missing := size - int(row.sum()):
+            mixture = Mixtures.draw(1, len(sizes), concentration, generator).among(left > 0)[0]
+            taken = np.minimum(apportion(mixture, missing), left)
+            row += taken
+            left -= taken
+    return table
+
+
+def apportion(shares: Floats, total: int) -> Ints:
+    """Return whole numbers near `total * shares` that add up to `total` (method of largest remainders)."""
+    exact = total * shares
+    whole = np.floor(exact).astype(np.int64)
+    whole[np.argsort(whole - exact, kind="stable")[: total - int(whole.sum())]] += 1
+    return whole
+
+
+def fill_by_draws(sizes: Ints, mixtures: Mixtures, owners: Ints, generator: np.random.Generator) -> Ints:
+    """Return clients x classes when the slots are filled one after another.
+
+    Slot i belongs to client `owners[i]` and draws a class from that client's mix, renormalised over the
+    classes of which fewer than `sizes` samples have been taken by then. All slots draw at once; where a class
+    runs out, the later slots that had drawn it draw again without it: the same law as one by one.
+    """
+    left = np.ones(len(sizes), dtype=np.bool_)
+    drawn = _draw_classes(mixtures.among(left), owners, generator)
+    while (overdrawn := np.flatnonzero(np.bincount(drawn, minlength=len(sizes)) > sizes)).size:
+        excess = {c: np.flatnonzero(drawn == c)[sizes[c] :] for c in overdrawn}
+        first = min(excess, key=lambda c: int(excess[c][0]))
+        left[first] = False
+        late = excess[first]
+        drawn[late] = _draw_classes(mixtures.among(left), owners[late], generator)
+    clients, classes = mixtures.scaled_logs.shape
+    return np.bincount(owners * classes + drawn, minlength=clients * classes).reshape(clients, classes)
+
+
+def _draw_classes(mixes: Floats, owners: Ints, generator: np.random.Generator) -> Ints:
+    clients, classes = mixes.shape
+    sums = mixes.cumsum(axis=1)
+    # Client k's distribution function is moved to [k, k + 1], so that one search serves all clients.
+    steps = (sums / sums[:, -1:] + np.arange(clients)[:, None]).ravel()
+    points = np.minimum(owners + generator.random(len(owners)), np.nextafter(owners + 1.0, 0.0))
+    return np.asarray(np.searchsorted(steps, points, side="right") - owners * classes)
+
+
+def random_turns(clients: int, size: int, generator: np.random.Generator) -> Ints:
+    """Return the owners of slots when each goes to a client drawn uniformly from those not yet full.
+
+    Clients as Poisson clocks of equal rate: whichever ticks next is uniform among those that still tick.
+    """
+    ticks = generator.standard_exponential((clients, size)).cumsum(axis=1)
+    return np.asarray(np.argsort(ticks, axis=None, kind="stable") // size)

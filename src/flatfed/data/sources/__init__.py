@@ -1,0 +1,1 @@
+"""One module per data set; the catalogue imports all that lie here."""

@@ -1,0 +1,109 @@
+"""Shared memory for named tensors between the server's process and one worker.
+
+An `Outbox` is written by one process and read by another through an `Inbox`: a file in memory (`/dev/shm`
+where there is one, a temporary directory otherwise), mapped by both. Only a small header of names, types and
+offsets goes through the pipe; tensors are never pickled.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+ALIGN = 64
+SPARE = 64 * 2**20
+
+DTYPES = {str(d): d for d in (torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one tensor lies in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an outbox holds now: the file (a new one each time it grows) and its entries."""
+
+    file: str
+    capacity: int
+    entries: tuple[Entry, ...]
+
+
+def shared_directory() -> Path:
+    """Make a private directory in memory, or in the temporary directory where there is no room for one."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > SPARE
+    return Path(tempfile.mkdtemp(prefix="flatfed-", dir=memory if roomy else None))
+
+
+class Outbox:
+    """The writing end."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory, self._name, self._generation = directory, name, 0
+        self._buffer: Tensor | None = None
+        self._file = ""
+
+    def write(self, tensors: Mapping[str, Tensor]) -> Header:
+        """Copy the tensors in and return the header that finds them."""
+        entries, offset = [], 0
+        for name, tensor in tensors.items():
+            entries.append(Entry(name, str(tensor.dtype), tuple(tensor.shape), offset))
+            offset += -(-tensor.numel() * tensor.element_size() // ALIGN) * ALIGN
+        buffer = self._room(max(offset, ALIGN))
+        for entry, tensor in zip(entries, tensors.values(), strict=True):
+            _view(buffer, entry).copy_(tensor)
+        return Header(self._file, len(buffer), tuple(entries))
+
+    def _room(self, size: int) -> Tensor:
+        if self._buffer is None or len(self._buffer) < size:
+            if self._file:
+                Path(self._file).unlink(missing_ok=True)
+            self._generation += 1
+            path = self._directory / f"{self._name}-{os.getpid()}-{self._generation}"
+            with path.open("wb") as file:
+                file.truncate(size)
+            self._file, self._buffer = str(path), _mapped(path, size)
+        return self._buffer
+
+
+class Inbox:
+    """The reading end."""
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._buffer: Tensor | None = None
+
+    def read(self, header: Header) -> dict[str, Tensor]:
+        """Return views of the tensors; they change when the writer writes again."""
+        if self._buffer is None or header.file != self._file:
+            self._file, self._buffer = header.file, _mapped(Path(header.file), header.capacity)
+        return {entry.name: _view(self._buffer, entry) for entry in header.entries}
+
+
+def _mapped(path: Path, size: int) -> Tensor:
+    with path.open("r+b") as file:
+        return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=torch.uint8)
+
+
+def _view(buffer: Tensor, entry: Entry) -> Tensor:
+    dtype = DTYPES[entry.dtype]
+    count = 1
+    for length in entry.shape:
+        count *= length
+    part = buffer[entry.offset : entry.offset + count * dtype.itemsize]
+    return part.view(dtype).view(entry.shape)

@@ -1,0 +1,62 @@
+"""The plain engine: clients one after another in this process. Slow, obvious, and the oracle for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.engine import Job, Reply
+from flatfed.core.messages import Message
+from flatfed.core.metrics import Totals, add_up
+from flatfed.core.randomness import preserved_global_state
+from flatfed.core.settings import Settings
+from flatfed.core.task import Task
+from flatfed.core.trainer import Trainer, test_chunks
+
+
+class InProcessEngine:
+    """Runs clients here, on one thread, leaving torch's global generator and thread count as they were."""
+
+    def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Callable[[], None] = lambda: None):
+        self._trainer = Trainer(task, algorithm, settings)
+        self._pulse = pulse
+
+    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
+        """Run the jobs in order."""
+        for job in jobs:
+            self._pulse()
+            with single_thread(), preserved_global_state():
+                reply = self._trainer.run(message, job, self._pulse)
+            yield reply
+
+    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+        """Return the test figures of a model."""
+        with single_thread(), preserved_global_state():
+            parts = [self._trainer.measure(w, buffers, *chunk) for chunk in test_chunks(self._trainer.task)]
+        return summary(self._trainer.task, parts)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def summary(task: Task, parts: Sequence[Totals]) -> dict[str, float]:
+    """Return the figures for the history from the sums over the test set's batches, in their order."""
+    if not parts:
+        return {}
+    totals = add_up(parts)
+    return {"test_loss": float(totals["loss"] / totals["count"]), **task.metrics.summarise(totals)}
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute on one thread: the sums are then the same in every process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,282 @@
+"""The process pool: persistent workers, one thread each, vectors through shared memory.
+
+A worker that dies is replaced and its client is run again; a client that takes its worker down repeatedly
+ends the run with its id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import shutil
+import sys
+import warnings
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.engine import Job, Reply
+from flatfed.core.errors import EngineError
+from flatfed.core.messages import Message
+from flatfed.core.settings import Settings
+from flatfed.core.state import State
+from flatfed.core.task import Task
+from flatfed.core.trainer import test_chunks
+from flatfed.engines.arena import Header, Inbox, Outbox, shared_directory
+from flatfed.engines.in_process import summary
+from flatfed.engines.worker import Answer, Command, Done, Failed, Measure, Train, serve
+
+MAX_DEATHS = 3
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Seat:
+    """One worker: its process, its pipe, and the shared memory in both directions."""
+
+    name: str
+    outbox: Outbox
+    inbox: Inbox = field(default_factory=Inbox)
+    process: Any = None
+    pipe: Connection | None = None
+
+
+class ProcessEngine:
+    """Runs clients in `workers` processes; the same bits as `InProcessEngine`, in any arrival order."""
+
+    def __init__(
+        self,
+        task: Task,
+        algorithm: Algorithm,
+        settings: Settings,
+        workers: int,
+        pulse: Callable[[], None] = lambda: None,
+        start_method: str | None = None,
+    ) -> None:
+        self._task, self._algorithm, self._settings, self._pulse = task, algorithm, settings, pulse
+        self._context: Any = multiprocessing.get_context(start_method or default_start_method())
+        self._directory = shared_directory()
+        self._common = Outbox(self._directory, "down")
+        self._seats = [Seat(f"worker{i}", Outbox(self._directory, f"worker{i}-down")) for i in range(workers)]
+        self._cleanup = weakref.finalize(self, _shut, os.getpid(), self._seats, str(self._directory))
+        for seat in self._seats:
+            self._start(seat)
+
+    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
+        """Give the jobs to free workers and yield replies as they arrive."""
+        common = self._common.write(message.vectors)
+        yield from self._spread([_TrainWork(common, message.scalars, job) for job in jobs])
+
+    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+        """Return the test figures of a model; the workers share the test set's batches."""
+        chunks = test_chunks(self._task)
+        if not chunks:
+            return {}
+        common = self._common.write({"w": w, "buffers": buffers})
+        parts = dict(self._spread([_MeasureWork(common, first, count) for first, count in chunks]))
+        return summary(self._task, [parts[first] for first, _ in chunks])
+
+    def close(self) -> None:
+        """End the workers and free the shared memory."""
+        self._cleanup()
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return [seat.process.pid for seat in self._seats]
+
+    def _spread(self, works: Sequence[_Work[T]]) -> Iterator[T]:
+        """Keep every worker busy until all works are answered, and yield results as they come."""
+        waiting, deaths = deque(works), Counter[str]()
+        busy: dict[Seat, _Work[T]] = {}
+        try:
+            while waiting or busy:
+                self._fill(waiting, busy, deaths)
+                for seat in self._ready(busy):
+                    work = busy.pop(seat)
+                    answer = self._take(seat)
+                    if answer is None:
+                        self._bury(seat, work, deaths, waiting)
+                    else:
+                        yield work.result(_checked(answer, work), seat.inbox)
+        finally:
+            # Abandoned in the middle: an answer still to come must not be taken for the next one's.
+            for seat in busy:
+                seat.process.kill()
+                self._start(seat)
+
+    def _fill(self, waiting: deque[_Work[T]], busy: dict[Seat, _Work[T]], deaths: Counter[str]) -> None:
+        for seat in self._seats:
+            if waiting and seat not in busy:
+                work = waiting.popleft()
+                if self._give(seat, work):
+                    busy[seat] = work
+                else:
+                    self._bury(seat, work, deaths, waiting)
+
+    def _ready(self, busy: dict[Seat, _Work[T]]) -> list[Seat]:
+        """Wait until a busy worker has answered or died; look up now and then for the interrupt key."""
+        pipes = {seat.pipe: seat for seat in busy}
+        while pipes:
+            self._pulse()
+            ready = multiprocessing.connection.wait(list(pipes), POLL_SECONDS)  # type: ignore[arg-type]
+            if ready:
+                return [pipes[pipe] for pipe in ready]  # type: ignore[index]
+        return []
+
+    def _give(self, seat: Seat, work: _Work[Any]) -> bool:
+        assert seat.pipe is not None
+        try:
+            seat.pipe.send(work.command(seat.outbox))
+            return True
+        except OSError:
+            return False
+
+    def _take(self, seat: Seat) -> Answer | None:
+        assert seat.pipe is not None
+        try:
+            answer: Answer = seat.pipe.recv()
+            return answer
+        except (EOFError, OSError):
+            return None
+
+    def _bury(self, seat: Seat, work: _Work[T], deaths: Counter[str], waiting: deque[_Work[T]]) -> None:
+        """Replace a dead worker and put its work back, unless that work has killed too many."""
+        seat.process.join(timeout=5)
+        deaths[work.label] += 1
+        code = seat.process.exitcode
+        if deaths[work.label] >= MAX_DEATHS:
+            self._start(seat)
+            raise EngineError(
+                f"{work.label} ended its worker process {MAX_DEATHS} times (exit code {code}); "
+                "it may need more memory than there is, or its data or model may crash the interpreter"
+            )
+        self._start(seat)
+        waiting.appendleft(work)
+
+    def _start(self, seat: Seat) -> None:
+        here, there = self._context.Pipe()
+        if seat.pipe is not None:
+            seat.pipe.close()
+            seat.pipe = None
+        # A forked child inherits the parent's ends; it must close them to notice when the parent is gone.
+        ends = [here, *(s.pipe for s in self._seats if s.pipe is not None)]
+        inherited = ends if self._context.get_start_method() == "fork" else []
+        args = (
+            there,
+            inherited,
+            str(self._directory),
+            seat.name,
+            self._task,
+            self._algorithm,
+            self._settings,
+        )
+        seat.process = self._context.Process(target=serve, args=args, name=f"flatfed-{seat.name}", daemon=True)
+        seat.inbox = Inbox()
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn about any fork in a process with threads; workers only compute.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                seat.process.start()
+            except (TypeError, AttributeError, ImportError) as error:
+                raise EngineError(
+                    f"this task cannot be sent to worker processes ({error}); define its model, loss and data "
+                    "sets at the top level of a module, or use workers=0"
+                ) from error
+        there.close()
+        seat.pipe = here
+
+
+class _Work(Generic[T]):
+    """One piece of work for whichever worker is free."""
+
+    label: str
+
+    def command(self, outbox: Outbox) -> Command:
+        raise NotImplementedError
+
+    def result(self, done: Done, inbox: Inbox) -> T:
+        raise NotImplementedError
+
+
+class _TrainWork(_Work[Reply]):
+    def __init__(self, common: Header, scalars: dict[str, float], job: Job) -> None:
+        self.common, self.scalars, self.job = common, scalars, job
+        self.label = f"client {job.client}"
+
+    def command(self, outbox: Outbox) -> Command:
+        job = self.job
+        own = {f"personal/{name}": v for name, v in job.personal.vectors.items()}
+        own |= {f"kept/{name}": v for name, v in job.kept.tensors().items()}
+        return Train(
+            job.client,
+            job.round,
+            job.exchange,
+            job.lr,
+            self.common,
+            self.scalars,
+            outbox.write(own),
+            job.personal.scalars,
+        )
+
+    def result(self, done: Done, inbox: Inbox) -> Reply:
+        tensors, job = inbox.read(done.tensors), self.job
+        vectors = {n.removeprefix("vector/"): v.clone() for n, v in tensors.items() if n.startswith("vector/")}
+        kept = {n.removeprefix("kept/"): v.clone() for n, v in tensors.items() if n.startswith("kept/")}
+        message = Message.of(vectors, done.scalars)
+        counts = {name: int(done.facts[name]) for name in ("samples", "steps", "backprops")}
+        return Reply(job.client, job.round, job.exchange, message, loss=done.facts["loss"], kept=State(kept), **counts)
+
+
+class _MeasureWork(_Work[tuple[int, dict[str, Tensor]]]):
+    def __init__(self, common: Header, first: int, count: int) -> None:
+        self.common, self.first, self.count = common, first, count
+        self.label = f"evaluation from example {first}"
+
+    def command(self, outbox: Outbox) -> Command:
+        return Measure(self.common, self.first, self.count)
+
+    def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
+        return self.first, {name: v.clone() for name, v in inbox.read(done.tensors).items()}
+
+
+def _checked(answer: Answer, work: _Work[Any]) -> Done:
+    if isinstance(answer, Failed):
+        raise EngineError(f"{work.label} failed: {answer.error}\n{answer.trace}")
+    return answer
+
+
+def _shut(owner: int, seats: list[Seat], directory: str) -> None:
+    """End the workers: those that wait leave when asked, those that compute are killed."""
+    if os.getpid() != owner:
+        return
+    for seat in seats:
+        if seat.pipe is not None:
+            with contextlib.suppress(OSError):
+                seat.pipe.send(None)
+    for seat in seats:
+        if seat.process is not None and seat.process.pid is not None:
+            seat.process.join(timeout=GRACE_SECONDS)
+            seat.process.kill()
+            seat.process.join()
+        if seat.pipe is not None:
+            seat.pipe.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def default_start_method() -> str:
+    """Return `fork` where it is safe (Linux without a GPU in use): any model and data set can be used as it is."""
+    safe = sys.platform == "linux" and not (torch.cuda.is_available() and torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    return "fork" if safe else "spawn"

@@ -1,0 +1,132 @@
+"""A worker process: waits for jobs on its pipe, runs them on its one model, answers through shared memory."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.engine import Job
+from flatfed.core.messages import Message
+from flatfed.core.settings import Settings
+from flatfed.core.state import State
+from flatfed.core.task import Task
+from flatfed.core.trainer import Trainer
+from flatfed.engines.arena import Header, Inbox, Outbox
+
+Scalars = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Run one client: `common` is everyone's message, `own` its personal part and kept state."""
+
+    client: int
+    round: int
+    exchange: int
+    lr: float
+    common: Header
+    common_scalars: Scalars
+    own: Header
+    own_scalars: Scalars
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Evaluate the model in `common` on one chunk of the test set."""
+
+    common: Header
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """An answer; `tensors` finds its vectors, `facts` and `scalars` are numbers."""
+
+    tensors: Header
+    scalars: Scalars
+    facts: Scalars
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The work raised an error."""
+
+    error: str
+    trace: str
+
+
+Command = Train | Measure
+Answer = Done | Failed
+
+
+def serve(
+    pipe: Connection,
+    inherited: list[Connection],
+    directory: str,
+    name: str,
+    task: Task,
+    algorithm: Algorithm,
+    settings: Settings,
+) -> None:
+    """Serve commands until the pipe closes; the interrupt key is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in inherited:
+        end.close()
+    torch.set_num_threads(1)
+    worker = Worker(Path(directory), name, Trainer(task, algorithm, settings))
+    try:
+        while True:
+            command: Command | None = pipe.recv()
+            if command is None:
+                return
+            pipe.send(worker.answer(command))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # The parent is gone without a word: nobody else will clean up.
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Worker:
+    """One model and the shared memory to and from the parent."""
+
+    def __init__(self, directory: Path, name: str, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self._common, self._own = Inbox(), Inbox()
+        self._out = Outbox(directory, f"{name}-up")
+
+    def answer(self, command: Command) -> Answer:
+        """Do one command; an error becomes an answer."""
+        try:
+            return self._train(command) if isinstance(command, Train) else self._measure(command)
+        except Exception as error:
+            return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _train(self, command: Train) -> Done:
+        message = Message.of(self._common.read(command.common), command.common_scalars)
+        own = self._own.read(command.own)
+        personal = {name.removeprefix("personal/"): v for name, v in own.items() if name.startswith("personal/")}
+        kept = {name.removeprefix("kept/"): v.clone() for name, v in own.items() if name.startswith("kept/")}
+        personal_message = Message.of(personal, command.own_scalars)
+        job = Job(command.client, command.round, command.exchange, command.lr, State(kept), personal_message)
+        reply = self.trainer.run(message, job)
+        tensors = {f"vector/{name}": v for name, v in reply.message.vectors.items()}
+        tensors |= {f"kept/{name}": v for name, v in job.kept.tensors().items()}
+        facts = {
+            "samples": reply.samples,
+            "steps": reply.steps,
+            "backprops": reply.backprops,
+            "loss": reply.loss,
+        }
+        return Done(self._out.write(tensors), reply.message.scalars, facts)
+
+    def _measure(self, command: Measure) -> Done:
+        model = self._common.read(command.common)
+        totals = self.trainer.measure(model["w"], model["buffers"], command.first, command.count)
+        return Done(self._out.write(totals), {}, {})

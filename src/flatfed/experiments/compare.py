@@ -1,0 +1,150 @@
+"""Comparisons: several methods and seeds on one task, each a run directory of its own, resumable as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import CheckpointError, ConfigError, EngineError
+from flatfed.core.sampling import Sampler
+from flatfed.core.settings import Settings
+from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.methods import Method, parse_method
+from flatfed.experiments.plan import Plan
+from flatfed.experiments.play import play
+from flatfed.experiments.resume import resume
+from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.files import read_json, write_json
+from flatfed.runs.history import Row
+
+FILE = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: methods and seeds on one recipe, under one set of settings."""
+
+    recipe: TaskRecipe
+    methods: list[Method]
+    seeds: list[int]
+    settings: Settings
+    sampler: Sampler
+    workers: int | str = "auto"
+
+    def plans(self, out: Path) -> Iterator[tuple[Path, Plan]]:
+        """Yield each run's directory and plan: method by method, seed by seed."""
+        for method in self.methods:
+            for seed in self.seeds:
+                recipe = replace(self.recipe, seed=seed)
+                plan = Plan(
+                    recipe.build(),
+                    method.algorithm,
+                    self.settings.replace(seed=seed),
+                    self.sampler,
+                    method.average,
+                    self.workers,
+                    task_recipe=recipe.to_dict(),
+                )
+                yield run_path(out, method.spelling, seed), plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison, ready for JSON; equal dictionaries mean equal results."""
+        methods = [
+            {"spelling": m.spelling, "algorithm": m.algorithm.to_dict(), "average": m.average and m.average.to_dict()}
+            for m in self.methods
+        ]
+        return {
+            "format": 1,
+            "task": self.recipe.to_dict(),
+            "methods": methods,
+            "seeds": self.seeds,
+            "settings": {k: v for k, v in self.settings.to_dict().items() if k not in ("id", "seed")},
+            "sampler": self.sampler.to_dict(),
+        }
+
+
+def compare(
+    comparison: Comparison,
+    out: Path,
+    on_start: Callable[[Path, int], None] = lambda path, done: None,
+    on_round: Callable[[Row], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Path]:
+    """Run what is not finished yet and return all run directories.
+
+    A run that diverges, stops or fails is recorded as such and the others go on.
+    """
+    _claim(comparison, out)
+    paths = []
+    for path, plan in comparison.plans(out):
+        paths.append(path)
+        done = len(RunDirectory.open(path).history().rows) if is_run(path) else 0
+        on_start(path, done)
+        try:
+            if not is_run(path):
+                play(plan, path, on_round)
+            elif RunDirectory.open(path).status()["status"] not in ("finished", "diverged"):
+                resume(path, workers=comparison.workers, on_round=on_round, say=say)  # type: ignore[arg-type]
+        except (EngineError, CheckpointError) as error:
+            say(f"{path}: {error}")
+    return paths
+
+
+def run_path(out: Path, spelling: str, seed: int) -> Path:
+    """Return where a method's run with a seed lies."""
+    return out / spelling / f"seed-{seed}"
+
+
+def is_comparison(path: Path) -> bool:
+    """Say whether a directory holds a comparison."""
+    return (path / FILE).is_file()
+
+
+def load_comparison(path: Path, workers: int | str = "auto") -> Comparison:
+    """Read back what a directory compares."""
+    data = read_json(path / FILE)
+    try:
+        methods = [_method(entry) for entry in data["methods"]]
+        return Comparison(
+            TaskRecipe.from_dict(data["task"]),
+            methods,
+            data["seeds"],
+            Settings(**data["settings"]),
+            Sampler.registry.from_dict(data["sampler"]),
+            workers,
+        )
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
+
+
+def runs_in(path: Path) -> list[Path]:
+    """Return the run directories that a path stands for: itself, or those of a comparison."""
+    if is_comparison(path):
+        comparison = load_comparison(path)
+        every = [run_path(path, m.spelling, s) for m in comparison.methods for s in comparison.seeds]
+        return [p for p in every if is_run(p)]
+    return [RunDirectory.open(path).path]
+
+
+def _method(entry: dict[str, Any]) -> Method:
+    plain = parse_method(entry["spelling"])
+    average = entry["average"]
+    return Method(
+        entry["spelling"],
+        type(plain.algorithm).registry.from_dict(entry["algorithm"]),
+        type(plain.average).registry.from_dict(average) if plain.average and average else None,
+    )
+
+
+def _claim(comparison: Comparison, out: Path) -> None:
+    """Enter the comparison in its directory, or check that the one there is the same."""
+    if is_comparison(out):
+        if read_json(out / FILE) != comparison.to_dict():
+            raise ConfigError(f"{out} holds another comparison; choose another --out or continue it: flatfed resume {out}")
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not a comparison; choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / FILE, comparison.to_dict())

@@ -1,0 +1,145 @@
+"""A plan: everything that decides a run, in memory and as a configuration file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from flatfed import __version__
+from flatfed.core.algorithm import Algorithm, Average
+from flatfed.core.config import build
+from flatfed.core.engine import Engine
+from flatfed.core.errors import CheckpointError
+from flatfed.core.loop import Federation
+from flatfed.core.sampling import Sampler
+from flatfed.core.server import Server
+from flatfed.core.settings import Settings
+from flatfed.core.state import State
+from flatfed.core.store import ClientStore
+from flatfed.core.task import Task
+from flatfed.core.trainer import fresh_client_state
+from flatfed.experiments.methods import spelling_of
+from flatfed.runs.spilling import SpillingStore
+
+STATE_BUDGET = 2**30
+"""Bytes of client state kept in memory; the rest lies in memory-mapped files."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A task, a method, settings, a sampler, an average, and how to run them."""
+
+    task: Task
+    algorithm: Algorithm
+    settings: Settings
+    sampler: Sampler
+    average: Average | None = None
+    workers: int | str = "auto"
+    checkpoint_every: int | None = None
+    task_recipe: dict[str, Any] | None = None
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the resolved configuration, without the task."""
+        return {
+            "flatfed": __version__,
+            "method": spelling_of(self.algorithm, self.average),
+            "algorithm": self.algorithm.to_dict(),
+            "average": self.average.to_dict() if self.average else None,
+            "sampler": self.sampler.to_dict(),
+            "settings": {name: value for name, value in self.settings.to_dict().items() if name != "id"},
+            "workers": self.workers,
+            "checkpoint_every": self.checkpoint_every,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], task: Task, rounds: int | None) -> Plan:
+        """Undo `to_config`, perhaps with more rounds."""
+        try:
+            settings = build(Settings, config["settings"])
+            if rounds is not None:
+                settings = settings.replace(rounds=rounds)
+            average = config["average"]
+            return cls(
+                task=task,
+                algorithm=Algorithm.registry.from_dict(config["algorithm"]),
+                settings=settings,
+                sampler=Sampler.registry.from_dict(config["sampler"]),
+                average=Average.registry.from_dict(average) if average else None,
+                workers=config["workers"],
+                checkpoint_every=config["checkpoint_every"],
+                task_recipe=config.get("task"),
+            )
+        except KeyError as error:
+            raise CheckpointError(f"the run's config.json lacks {error}") from None
+
+    def with_workers(self, workers: int | str | None) -> Plan:
+        """Return the plan for another number of workers: the results are the same."""
+        return self if workers is None else replace(self, workers=workers)
+
+    def federation(self, engine: Engine) -> Federation:
+        """Return the federation before round 0."""
+        dtype = self.settings.torch_dtype
+        layout = self.task.layout()
+        model = self.task.fresh_model(dtype)
+        initial = layout.read(model)
+        buffers = layout.read_buffers(model, dtype)
+        shared = initial[: layout.shared].clone()
+        server = Server(
+            shared,
+            State.declared(self.algorithm.server_state(), shared),
+            buffers[: layout.shared_buffers].clone(),
+            self.task.population,
+            self.settings.rounds,
+            records := self._store(lambda: State.declared(self.algorithm.records(), shared)),
+        )
+        clients = self._store(lambda: fresh_client_state(self.algorithm, initial, buffers, layout))
+        kept = State.declared(self.average.state(), shared) if self.average else None
+        return Federation(
+            self.task,
+            self.algorithm,
+            self.settings,
+            self.sampler,
+            engine,
+            server,
+            clients,
+            records,
+            self.average,
+            kept,
+        )
+
+    def _store(self, fresh: Any) -> ClientStore:
+        return SpillingStore(fresh, STATE_BUDGET)
+
+
+def tensors_of(federation: Federation) -> dict[str, Tensor]:
+    """Return the server's tensors for a checkpoint."""
+    server = federation.server
+    found = {"w": server.w, "buffers": server.buffers}
+    found |= {f"server/{name}": t for name, t in server.kept.tensors().items()}
+    return found | {f"average/{name}": t for name, t in federation.average_kept.tensors().items()}
+
+
+def restore(federation: Federation, round: int, tensors: dict[str, Tensor], states: dict[str, Any]) -> None:
+    """Put a checkpoint's contents into a fresh federation."""
+    expected = tensors_of(federation)
+    for name, tensor in expected.items():
+        found = tensors.get(name)
+        if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
+            raise CheckpointError(f"the checkpoint's {name!r} does not fit this task; was the model changed?")
+    server = federation.server
+    server.w, server.buffers = tensors["w"], tensors["buffers"]
+    for prefix, state in (("server", server.kept), ("average", federation.average_kept)):
+        for name in state:
+            setattr(state, name, tensors[f"{prefix}/{name}"])
+    for name, store in stores_of(federation).items():
+        for client, entries in states.get(name, {}).items():
+            store.write(client, State(entries))
+        store.take_changed()
+    federation.round = round
+
+
+def stores_of(federation: Federation) -> dict[str, ClientStore]:
+    """Return the stores whose clients' states go into a checkpoint."""
+    return {"clients": federation.clients, "records": federation.records}

@@ -1,0 +1,148 @@
+"""Play a plan to its end: engine, loop, history, checkpoints, and every way it can stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from flatfed.core.engine import Engine
+from flatfed.core.errors import EngineError, Interrupted
+from flatfed.core.loop import Federation
+from flatfed.engines.cores import worker_count
+from flatfed.engines.in_process import InProcessEngine
+from flatfed.engines.processes import ProcessEngine
+from flatfed.experiments.interruption import Interruption, RunInterrupted
+from flatfed.experiments.plan import Plan, restore, stores_of, tensors_of
+from flatfed.experiments.run import Run
+from flatfed.experiments.tasks import remember, write_task
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import History, Row
+
+CHECKPOINT_SECONDS = 30.0
+
+OnRound = Callable[[Row], None] | None
+Say = Callable[[str], None]
+
+
+def play(plan: Plan, out: Path | None, on_round: OnRound = None) -> Run:
+    """Train from the beginning, in a new run directory where `out` is given."""
+    if out is None:
+        return _Session(plan, None, on_round).run()
+    recipe, tensors = write_task(plan)
+    directory = RunDirectory.create(out, plan.to_config() | {"task": recipe})
+    tensors(directory.path)
+    remember(directory.path, plan.task)
+    with directory.lock():
+        return _Session(plan, directory, on_round).run()
+
+
+def continue_play(plan: Plan, directory: RunDirectory, on_round: OnRound = None, say: Say = lambda text: None) -> Run:
+    """Go on from a directory's newest good checkpoint."""
+    with directory.lock():
+        if plan.settings.rounds != directory.config["settings"]["rounds"]:
+            directory.rewrite(directory.config | plan.to_config())
+        return _Session(plan, directory, on_round, resume=True, say=say).run()
+
+
+class _Session:
+    """One stretch of training, from a start or a checkpoint to wherever it stops."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: RunDirectory | None,
+        on_round: OnRound,
+        resume: bool = False,
+        say: Say = lambda text: None,
+    ) -> None:
+        self.plan, self.directory, self.on_round, self.say, self.resume = (
+            plan,
+            directory,
+            on_round,
+            say,
+            resume,
+        )
+        self.checkpoints = directory.checkpoints if directory else None
+        self.history = directory.history() if directory else History(None)
+        self.saved_round, self.saved_at = -1, time.monotonic()
+
+    def run(self) -> Run:
+        """Train; whatever happens, save what was reached and say how it stands."""
+        with ExitStack() as stack:
+            interruption = stack.enter_context(Interruption())
+            engine = make_engine(self.plan, interruption.pulse)
+            stack.callback(engine.close)
+            stack.callback(self.history.close)
+            federation = self.plan.federation(engine)
+            self._begin(federation)
+            run = Run(federation, self.history.rows, self.directory.path if self.directory else None)
+            try:
+                for row in federation.rounds():
+                    self._note(federation, row)
+            except Interrupted:
+                federation.status = "interrupted"
+                self._end(federation)
+                raise RunInterrupted(self._how_to_resume(federation), run) from None
+            except EngineError as error:
+                federation.status, federation.reason = "failed", str(error)
+                self._end(federation)
+                raise EngineError(f"{error}{self._saved_hint()}") from error
+            self._end(federation)
+            return run
+
+    def _begin(self, federation: Federation) -> None:
+        if self.resume and self.checkpoints and self.directory:
+            loaded = self.checkpoints.load_newest(self.say)
+            restore(federation, loaded.round, loaded.tensors, loaded.states)
+            self.history.cut(loaded.round)
+            self.saved_round = loaded.round
+        elif self.checkpoints:
+            self._save(federation)
+        if self.directory:
+            self.directory.set_status("running")
+
+    def _note(self, federation: Federation, row: Row) -> None:
+        self.history.append(row)
+        if federation.status == "running" and self._due(federation):
+            self._save(federation)
+        if self.on_round is not None:
+            self.on_round(row)
+
+    def _due(self, federation: Federation) -> bool:
+        if self.plan.checkpoint_every is not None:
+            return federation.round % self.plan.checkpoint_every == 0
+        return time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+
+    def _save(self, federation: Federation) -> None:
+        if self.checkpoints and self.saved_round != federation.round:
+            self.history.sync()
+            self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
+            self.saved_round, self.saved_at = federation.round, time.monotonic()
+
+    def _end(self, federation: Federation) -> None:
+        # A diverged model is not worth a checkpoint: the last good ones stay.
+        if federation.status != "diverged":
+            self._save(federation)
+        if self.directory:
+            self.directory.set_status(federation.status, federation.reason)
+
+    def _how_to_resume(self, federation: Federation) -> str:
+        done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"
+        if self.directory is None:
+            return f"{done}; nothing was written because no run directory was given"
+        return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
+
+    def _saved_hint(self) -> str:
+        return (
+            f"\nwhat was reached is saved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
+        )
+
+
+def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:
+    """Return the engine that a plan's workers ask for."""
+    workers = worker_count(plan.workers)
+    if workers == 0:
+        return InProcessEngine(plan.task, plan.algorithm, plan.settings, pulse)
+    return ProcessEngine(plan.task, plan.algorithm, plan.settings, workers, pulse)

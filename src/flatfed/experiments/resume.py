@@ -1,0 +1,43 @@
+"""`resume`: go on with a run from its directory, to the same bits as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from flatfed.core.task import Task
+from flatfed.experiments.plan import Plan
+from flatfed.experiments.play import continue_play
+from flatfed.experiments.run import Run
+from flatfed.experiments.tasks import remember, task_of
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import Row
+
+
+def resume(
+    path: str | Path,
+    rounds: int | None = None,
+    *,
+    task: Task | None = None,
+    workers: int | Literal["auto"] | None = None,
+    on_round: Callable[[Row], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Continue the run in `path` and return it.
+
+    Args:
+        path: the run directory.
+        rounds: a new total number of rounds; None keeps the run's own.
+        task: needed only where the run was made from objects that no file can describe.
+        workers: another number of worker processes; results do not depend on it.
+        on_round: called with each new history row.
+        say: called with remarks, such as a checkpoint that had to be passed over.
+    """
+    directory = RunDirectory.open(Path(path))
+    if task is None:
+        task = task_of(directory)
+    plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
+    plan.sampler.check(task.population, plan.settings.rounds)
+    remember(directory.path, task)
+    return continue_play(plan, directory, on_round, say)

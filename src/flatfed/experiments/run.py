@@ -1,0 +1,100 @@
+"""A run: what training returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flatfed.core.loop import Federation
+from flatfed.runs.history import Row
+from flatfed.runs.summary import summarise
+
+
+class Run:
+    """The result of training: the model, its history and every state, in `model.parameters()` order.
+
+    Attributes:
+        history: one dictionary per round.
+        status: `finished`, `diverged`, `stopped`, `interrupted` or `failed`; `reason` says why.
+        path: the run directory, or None.
+    """
+
+    def __init__(self, federation: Federation, history: list[Row], path: Path | None) -> None:
+        self._federation = federation
+        self._layout = federation.task.layout()
+        self.history = history
+        self.path = path
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+        return self._federation.status
+
+    @property
+    def reason(self) -> str:
+        """Why it ended so, if there is something to say."""
+        return self._federation.reason
+
+    @property
+    def vector(self) -> Tensor:
+        """The final global parameters, flat, in `model.parameters()` order."""
+        return self._layout.to_public(self._federation.server.w)
+
+    @property
+    def eval_vector(self) -> Tensor:
+        """What is evaluated: equal to `vector` unless an average is on."""
+        return self._layout.to_public(self._federation.evaluated)
+
+    @property
+    def server_state(self) -> dict[str, Any]:
+        """What the server keeps: flat tensors in public order, and numbers."""
+        kept = self._federation.server.kept.tensors() | {
+            f"average_{name}" if name == "average" else name: t
+            for name, t in self._federation.average_kept.tensors().items()
+        }
+        return {name: self._public(tensor) for name, tensor in kept.items()}
+
+    def client_state(self, client: int) -> dict[str, Any]:
+        """Return what a client keeps between rounds (its initial state if it never took part)."""
+        if not 0 <= client < self._federation.task.population:
+            raise IndexError(f"there is no client {client}; they are 0 to {self._federation.task.population - 1}")
+        kept = self._federation.clients.read(client).tensors()
+        return {name: self._public(tensor) for name, tensor in kept.items()}
+
+    def model(self) -> nn.Module:
+        """Return a copy of the task's model with the evaluated parameters and buffers."""
+        federation = self._federation
+        model = federation.task.fresh_model(federation.settings.torch_dtype)
+        full = self._layout.read(model)
+        full[: len(federation.server.w)] = federation.evaluated
+        self._layout.write(full, model)
+        if self._layout.buffers:
+            buffers = self._layout.read_buffers(model, federation.settings.torch_dtype)
+            buffers[: self._layout.shared_buffers] = federation.server.buffers
+            self._layout.write_buffers(buffers, model)
+        return model
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Final, last-n mean and best accuracy, cost and status."""
+        settings = self._federation.settings
+        figures = summarise(self.history, settings.rounds, settings.last)
+        return figures | {"status": self.status, "reason": self.reason}
+
+    def _public(self, tensor: Tensor) -> Any:
+        if tensor.ndim == 0:
+            return float(tensor)
+        sizes = (self._layout.size, self._layout.shared)
+        if tensor.dtype == self._federation.server.w.dtype and tensor.shape[-1] in sizes:
+            flat = tensor.reshape(-1, tensor.shape[-1])
+            public = torch.stack([self._layout.to_public(row) for row in flat])
+            return public.reshape(*tensor.shape[:-1], -1)
+        return tensor.clone()
+
+    def __repr__(self) -> str:
+        accuracy = self.summary["accuracy_final"]
+        shown = f", accuracy {accuracy:.4f}" if accuracy is not None else ""
+        return f"<Run {self._federation.algorithm.id}: {self.status}, {len(self.history)} rounds{shown}>"

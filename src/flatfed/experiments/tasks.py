@@ -1,0 +1,57 @@
+"""Tasks by recipe: from the catalogue of data sets and models, from a run directory, or still in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.task import Task
+from flatfed.experiments.plan import Plan
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.recipe import CannotDescribe, describe_task, rebuild_task, save_tensors
+
+TENSORS = "task.safetensors"
+
+_IN_MEMORY: dict[Path, Task] = {}
+
+
+def remember(path: Path, task: Task) -> None:
+    """Keep the task of a run directory at hand while this process lives."""
+    _IN_MEMORY[path.resolve()] = task
+
+
+def write_task(plan: Plan) -> tuple[dict[str, Any], Callable[[Path], None]]:
+    """Return the task's recipe and a function that writes what the recipe needs into a run directory."""
+    if plan.task_recipe is not None:
+        return plan.task_recipe, lambda path: None
+    try:
+        recipe, tensors = describe_task(plan.task)
+    except CannotDescribe as error:
+        return {"kind": "memory", "name": plan.task.name, "reason": str(error)}, lambda path: None
+    return recipe, _writer(tensors)
+
+
+def _writer(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
+    return lambda path: save_tensors(path / TENSORS, tensors)
+
+
+def task_of(directory: RunDirectory) -> Task:
+    """Return the task of a run directory."""
+    known = _IN_MEMORY.get(directory.path.resolve())
+    if known is not None:
+        return known
+    recipe = directory.config["task"]
+    if recipe["kind"] == "catalogue":
+        from flatfed.experiments.catalogue import TaskRecipe
+
+        return TaskRecipe.from_dict(recipe).build()
+    if recipe["kind"] == "tensors":
+        return rebuild_task(recipe, directory.path / TENSORS)
+    raise ConfigError(
+        f"{directory.path} was made from a task that only lived in memory ({recipe['reason']}); "
+        "pass it again: ff.resume(path, task=task)"
+    )

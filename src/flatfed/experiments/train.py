@@ -1,0 +1,113 @@
+"""`train`: run a method on a task, in a run directory or in memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from flatfed.core.algorithm import Algorithm, Average
+from flatfed.core.errors import ConfigError
+from flatfed.core.sampling import Sampler, as_sampler
+from flatfed.core.settings import Settings, dtype_name
+from flatfed.core.task import Task
+from flatfed.engines.cores import worker_count
+from flatfed.experiments.plan import Plan
+from flatfed.experiments.play import play
+from flatfed.experiments.run import Run
+from flatfed.runs.history import Row
+
+
+def train(
+    task: Task,
+    algorithm: Algorithm,
+    *,
+    rounds: int,
+    sampling: int | Sampler,
+    lr: float,
+    batch_size: int | None = 64,
+    local_epochs: int = 1,
+    weight_decay: float = 4e-4,
+    momentum: float = 0.0,
+    lr_decay: float = 1.0,
+    clip: float | None = None,
+    weighting: Literal["samples", "uniform"] = "samples",
+    seed: int = 0,
+    dtype: torch.dtype | str = torch.float32,
+    workers: int | Literal["auto"] = "auto",
+    out: str | Path | None = None,
+    average: Average | None = None,
+    every: int = 10,
+    last: int = 100,
+    min_replies: int = 1,
+    retries: int = 2,
+    max_update_norm: float | None = None,
+    checkpoint_every: int | None = None,
+    on_round: Callable[[Row], None] | None = None,
+) -> Run:
+    """Train `task` with `algorithm` and return the run.
+
+    Args:
+        task: what is learnt.
+        algorithm: the method, from `ff.make(id, ...)` or its class.
+        rounds: number of rounds.
+        sampling: number of clients a round (uniform without replacement), `ff.Bernoulli` or `ff.Schedule`.
+        lr: client learning rate.
+        batch_size: examples a step; None is the full batch, one step per local epoch, no shuffling.
+        local_epochs: passes over a client's data in a round.
+        weight_decay: L2 decay at the unperturbed weights.
+        momentum: client momentum, reset every round.
+        lr_decay: factor on `lr` after every round.
+        clip: bound on the norm of the direction.
+        weighting: `"samples"` or `"uniform"`.
+        seed: key of every draw.
+        dtype: `torch.float32` or `torch.float64`.
+        workers: worker processes; 0 runs in this one, `"auto"` is the number of usable cores.
+        out: run directory to make; None keeps everything in memory.
+        average: `ff.SWA(...)` or another average of global models.
+        every: evaluate after every so many rounds, and after each one of the
+        last: so many rounds.
+        min_replies: good replies that a round needs; with fewer it is tried again with another cohort
+        retries: so many times.
+        max_update_norm: refuse replies further than this from the model sent.
+        checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
+        on_round: called with each history row.
+    """
+    if not isinstance(task, Task):
+        raise ConfigError(f"task must be an ff.Task, not {type(task).__name__}")
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm must come from ff.make(id, ...), not {algorithm!r:.60}")
+    if average is not None and not isinstance(average, Average):
+        raise ConfigError(f"average must be ff.SWA(...) or another average, not {average!r:.60}")
+    settings = Settings(
+        rounds=rounds,
+        lr=lr,
+        batch_size=batch_size,
+        local_epochs=local_epochs,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        lr_decay=lr_decay,
+        clip=clip,
+        weighting=weighting,
+        seed=seed,
+        dtype=dtype_name(dtype),
+        every=every,
+        last=last,
+        min_replies=min_replies,
+        retries=retries,
+        max_update_norm=max_update_norm,
+    )
+    if momentum > 0 and algorithm.assumes_plain_steps:
+        warnings.warn(
+            f"{algorithm.id} divides updates by K * lr, which is exact only without client momentum; "
+            f"its formulas are used unchanged with momentum={momentum}",
+            stacklevel=2,
+        )
+    worker_count(workers)
+    sampler = as_sampler(sampling)
+    sampler.check(task.population, settings.rounds)
+    plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every)
+    return play(plan, Path(out) if out is not None else None, on_round)

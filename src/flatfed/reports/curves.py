@@ -1,0 +1,69 @@
+"""The figure of a comparison: test accuracy and training loss over rounds, mean and range over seeds."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import ConfigError
+from flatfed.reports.results import Result
+
+# Okabe and Ito's palette: told apart with any kind of colour vision; line styles repeat the distinction.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+STYLES = ("-", "--", "-.", ":")
+
+
+def available() -> bool:
+    """Say whether figures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "") -> None:
+    """Draw the curves into each of the files; the ending decides the format."""
+    if not available():
+        raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    accuracy, loss = figure.subplots(1, 2)
+    for index, result in enumerate(results):
+        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
+        _curve(accuracy, result, "test_accuracy", 100.0, style)
+        _curve(loss, result, "train_loss", 1.0, style)
+    _finish(accuracy, "test accuracy (%)")
+    _finish(loss, "training loss")
+    loss.set_yscale("log")
+    handles, labels = accuracy.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    for file in files:
+        figure.savefig(file, dpi=160)
+
+
+def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
+    points: dict[int, list[float]] = {}
+    for run in result.runs:
+        for row in run.rows:
+            if row.get(name) is not None:
+                points.setdefault(row["round"] + 1, []).append(scale * row[name])
+    rounds = sorted(points)
+    if not rounds:
+        return
+    axes.plot(rounds, [statistics.fmean(points[r]) for r in rounds], label=result.method, linewidth=1.5, **style)
+    if len(result.runs) > 1:
+        low, high = [min(points[r]) for r in rounds], [max(points[r]) for r in rounds]
+        axes.fill_between(rounds, low, high, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _finish(axes: Any, label: str) -> None:
+    axes.set_xlabel("round")
+    axes.set_ylabel(label)
+    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,136 @@
+"""Models: sizes, shapes, keyed initialisation."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import flatfed.models
+from flatfed.core.errors import ConfigError
+from flatfed.data import load
+from flatfed.models import build, catalogue, models
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("id", "classes", "in_channels", "image_size", "count"),
+    [
+        ("cnn", 10, 3, 32, 797_962),
+        ("cnn", 100, 3, 32, 815_332),
+        ("cnn-small", 10, 1, 8, 13_706),
+        ("mlp", 10, 1, 8, 64 * 128 + 128 + 128 * 10 + 10),
+        ("logreg", 10, 1, 8, 650),
+    ],
+)
+def test_numbers_of_parameters(id: str, classes: int, in_channels: int, image_size: int, count: int) -> None:
+    assert parameters(build(id, classes, in_channels, image_size, seed=0)) == count
+
+
+@pytest.mark.parametrize("id", models())
+@pytest.mark.parametrize(("in_channels", "image_size"), [(1, 28), (3, 32), (2, 17)])
+def test_outputs_are_one_number_per_class(id: str, in_channels: int, image_size: int) -> None:
+    model = build(id, 7, in_channels, image_size, seed=0)
+    images = torch.zeros(4, in_channels, image_size, image_size)
+    assert model(images).shape == (4, 7)
+    assert model(images.contiguous(memory_format=torch.channels_last)).shape == (4, 7)
+
+
+@pytest.mark.parametrize("id", models())
+def test_the_seed_alone_decides_the_weights(id: str) -> None:
+    torch.manual_seed(1)
+    first = build(id, 10, 1, 16, seed=5).state_dict()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    again, other = build(id, 10, 1, 16, seed=5).state_dict(), build(id, 10, 1, 16, seed=6).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not any(torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("id", models())
+def test_models_travel_to_workers(id: str) -> None:
+    model = build(id, 10, 1, 16, seed=0)
+    images = torch.randn(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(pickle.loads(pickle.dumps(model))(images), model(images))
+
+
+def papers_cnn(model: nn.Module, x: Tensor) -> Tensor:
+    """The CNN as the papers write it, with ReLU before max-pool."""
+    w = dict(model.named_parameters())
+    for name in ("conv1", "conv2"):
+        x = F.max_pool2d(F.relu(F.conv2d(x, w[f"{name}.weight"], w[f"{name}.bias"])), 2)
+    x = x.flatten(1)
+    for name in ("hidden1", "hidden2"):
+        x = F.relu(F.linear(x, w[f"{name}.weight"], w[f"{name}.bias"]))
+    return F.linear(x, w["head.weight"], w["head.bias"])
+
+
+def test_relu_and_max_pool_commute() -> None:
+    model = build("cnn", 10, 3, 32, seed=0)
+    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model(images), papers_cnn(model, images))
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match="unknown model 'cnn-smal'; did you mean 'cnn-small'"):
+        build("cnn-smal", 10, 1, 8, seed=0)
+    with pytest.raises(ConfigError, match="cnn needs images of at least 16x16 pixels, not 8x8; try 'cnn-small'"):
+        build("cnn", 10, 1, 8, seed=0)
+    with pytest.raises(ConfigError, match="cnn-small needs images of at least 4x4 pixels, not 3x3; try 'mlp'"):
+        build("cnn-small", 10, 1, 3, seed=0)
+    with pytest.raises(ConfigError, match="mlp: classes must be at least 1, not 0"):
+        build("mlp", 0, 1, 8, seed=0)
+
+
+def test_the_smallest_image_of_the_cnn_is_as_the_error_says() -> None:
+    assert build("cnn", 10, 1, 16, seed=0)(torch.zeros(1, 1, 16, 16)).shape == (1, 10)
+    with pytest.raises(ConfigError, match="16x16"):
+        build("cnn", 10, 1, 15, seed=0)
+
+
+def test_a_new_model_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "constant.py").write_text(
+        "from torch import nn\n"
+        "from flatfed.models.catalogue import model\n"
+        "@model('constant')\n"
+        "def constant(classes, in_channels, image_size):\n"
+        "    'Says nothing.'\n"
+        "    return nn.Identity()\n"
+    )
+    models()
+    monkeypatch.setattr(flatfed.models, "__path__", [*flatfed.models.__path__, str(tmp_path)])
+    monkeypatch.setattr(catalogue, "_builders", dict(catalogue._builders))
+    monkeypatch.delitem(sys.modules, "flatfed.models.constant", raising=False)
+    catalogue._discover.cache_clear()
+    assert models()["constant"] == "Says nothing."
+    assert isinstance(build("constant", 1, 1, 1, seed=0), nn.Identity)
+
+
+def test_an_id_is_taken_once() -> None:
+    models()
+    with pytest.raises(ConfigError, match=r"'cnn' is taken by flatfed.models.cnn.cnn"):
+        catalogue.model("cnn")(lambda classes, in_channels, image_size: nn.Identity())
+
+
+def test_the_default_model_learns_the_digits() -> None:
+    pool = load("digits")
+    model = build(pool.default_model, pool.classes, pool.in_channels, pool.image_size, seed=0)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        for batch in torch.randperm(len(pool.train_targets), generator=generator).split(50):
+            optimiser.zero_grad()
+            inputs = pool.prepare(pool.train_inputs[batch])
+            F.cross_entropy(model(inputs), pool.train_targets[batch]).backward()
+            optimiser.step()
+    right = model(pool.prepare(pool.test_inputs)).argmax(dim=1) == pool.test_targets
+    assert float(right.float().mean()) > 0.9
