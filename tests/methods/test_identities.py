@@ -605,6 +605,15 @@ def test_c_of_fedgf_is_the_mean_of_the_flags_in_the_window(threshold: float, win
     assert c * collected == pytest.approx(round(c * collected), abs=1e-12)
 
 
+@pytest.mark.parametrize(("threshold", "c"), [(1.9, 1.0), (2.1, 0.0)])
+def test_the_divergence_of_fedgf_is_the_unweighted_mean_of_the_update_norms(threshold: float, c: float) -> None:
+    one, three = np.array([10.0, 0.0]), np.array([-30.0, 0.0])  # updates of length 1 and 3, pulling apart
+    clients = [slope(one, n=9), slope(three, n=1)]
+    method = ff.make("fedgf", threshold=threshold)
+    run = train_point(method, Point(np.zeros(2)), clients, loss=linear, weighting="samples")
+    assert float(run.server_state["c"]) == c
+
+
 def test_c_of_fedgf_is_one_from_the_second_round_when_the_threshold_is_zero() -> None:
     setup = network_setup()
     adaptive = train_network(ff.make("fedgf", rho=0.3, threshold=0.0), setup)
@@ -858,7 +867,7 @@ def test_a_cycle_of_one_leaves_the_rate_alone(mode: str) -> None:
 )
 def test_the_cycle_runs_from_the_decayed_rate_to_the_low_one(mode: str, phases: list[float]) -> None:
     setup = network_setup()  # rounds 2 to 5 of 6
-    run = train_network(ff.make("fedavg"), setup, average=ff.SWA(1 / 3, cycle=3, lr_low=0.01, mode=mode))
+    run = train_network(ff.make("fedavg"), setup, average=ff.SWA(start=1 / 3, cycle=3, lr_low=0.01, mode=mode))
     decayed = [setup.lr * setup.lr_decay**t for t in range(6)]
     expected = decayed[:2] + [(1 - u) * high + u * 0.01 for u, high in zip(phases, decayed[2:], strict=True)]
     assert [row["lr"] for row in run.history] == pytest.approx(expected, rel=1e-12)

@@ -142,7 +142,7 @@ def _claim(comparison: Comparison, out: Path) -> None:
     """Enter the comparison in its directory, or check that the one there is the same."""
     if is_comparison(out):
         if read_json(out / FILE) != comparison.to_dict():
-            raise ConfigError(f"{out} holds another comparison; choose another --out or continue it: flatfed resume {out}")
+            raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not a comparison; choose another --out")

@@ -73,7 +73,8 @@ def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Met
         mine: dict[str, Any] = {}
         for name, value in sorted(settings.items(), key=lambda item: ":" in item[0]):
             target, _, bare = name.rpartition(":")
-            if target in ("", spelling, spelling.split("+")[0]) and (target or len(spellings) == 1 or _has(spelling, bare)):
+            named = target in (spelling, spelling.split("+")[0])
+            if named or (not target and (len(spellings) == 1 or bare in settable(spelling))):
                 mine[bare] = value
                 used.add(name)
         methods.append(parse_method(spelling, mine))
@@ -111,10 +112,6 @@ def parse_value(text: str) -> Any:
             return yaml.safe_load(text)
         except yaml.YAMLError:
             return text
-
-
-def _has(spelling: str, name: str) -> bool:
-    return name in settable(spelling)
 
 
 def _sorted(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

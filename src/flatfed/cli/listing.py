@@ -1,0 +1,66 @@
+"""`flatfed list`: what there is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+import click
+
+KINDS = ("algorithms", "datasets", "models", "partitions")
+
+
+@click.command(name="list")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def listing(kind: str, as_json: bool) -> int:
+    """List algorithms (with client optimisers and averages), datasets, models or partitions."""
+    entries = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "partitions": _partitions}[kind]()
+    if as_json:
+        click.echo(json.dumps(entries, indent=1))
+        return 0
+    width = max(len(entry["id"]) for entry in entries)
+    for entry in entries:
+        click.echo(f"{entry['id']:<{width}}  {entry['about']}")
+        if entry.get("parameters"):
+            click.echo(f"{'':<{width}}  {', '.join(f'{n}={_shown(v)}' for n, v in entry['parameters'].items())}")
+    return 0
+
+
+def _algorithms() -> list[dict[str, Any]]:
+    import flatfed.algorithms  # noqa: F401  (fills the registries)
+    from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
+
+    families = (("", Algorithm), ("+", ClientOptimiser), ("+", Average))
+    return [_entry(f"{mark}{id}", cls) for mark, family in families for id, cls in sorted(family.registry.items())]
+
+
+def _partitions() -> list[dict[str, Any]]:
+    from flatfed.data.partition import Partitioner
+
+    return [_entry(id, cls) for id, cls in sorted(Partitioner.registry.items())]
+
+
+def _datasets() -> list[dict[str, Any]]:
+    from flatfed.data.catalogue import datasets
+
+    return [{"id": id, "about": about} for id, about in datasets().items()]
+
+
+def _models() -> list[dict[str, Any]]:
+    from flatfed.models import models
+
+    return [{"id": id, "about": about} for id, about in models().items()]
+
+
+def _entry(id: str, cls: Any) -> dict[str, Any]:
+    from flatfed.core.config import parameters
+
+    defaults = {name: getattr(cls, name, None) for name in parameters(cls)}
+    shown = {name: getattr(value, "id", value) for name, value in defaults.items()}
+    return {"id": id, "about": (inspect.getdoc(cls) or "").partition("\n")[0], "parameters": shown}
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

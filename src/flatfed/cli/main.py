@@ -1,0 +1,91 @@
+"""The `flatfed` command: subcommands, and errors for people."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from flatfed import __version__
+from flatfed.core.errors import ConfigError, FlatfedError, nearest
+
+COMMANDS = {
+    "run": "flatfed.cli.run:run",
+    "compare": "flatfed.cli.compare:compare",
+    "resume": "flatfed.cli.resume:resume",
+    "show": "flatfed.cli.show:show",
+    "list": "flatfed.cli.listing:listing",
+}
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+
+class LazyGroup(click.Group):
+    """Loads a subcommand's module when it is used, and suggests the nearest for an unknown one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the subcommands in the order in which people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Load a subcommand."""
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand, or name the nearest ones."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise click.UsageError(nearest(args[0], COMMANDS, "command"), ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="flatfed")
+def cli() -> None:
+    """Sharpness-aware federated learning: train, compare, resume.
+
+    \b
+      flatfed run digits fedsam --alpha 0            train one method
+      flatfed compare digits fedavg fedsam --seeds 0,1,2
+      flatfed show runs/...                          the table again
+      flatfed resume runs/...                        go on where it stopped
+      flatfed list algorithms                        what there is
+
+    Each command has its own --help.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a mistake is one clear sentence and exit code 2, never a traceback."""
+    # One thread a process is what makes runs exact, and idle OpenMP threads would only take time from workers.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(BAD_INPUT)
+    except FlatfedError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(BAD_INPUT if isinstance(error, ConfigError) or not is_failure(error) else FAILED)
+    except (click.Abort, KeyboardInterrupt) as error:
+        click.echo(str(error) or "interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILED)
+
+
+def is_failure(error: FlatfedError) -> bool:
+    """Say whether an error is a failure of the work rather than of the input."""
+    from flatfed.core.errors import EngineError
+
+    return isinstance(error, EngineError)

@@ -1,0 +1,102 @@
+"""Progress for people: a live bar on a terminal, plain lines elsewhere; always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+Row = dict[str, Any]
+LINE_SECONDS = 5.0
+
+
+class Progress:
+    """Follows one run or several: rounds, accuracy, time left."""
+
+    def __init__(self, rounds: int, runs: int = 1) -> None:
+        self.rounds, self.runs = rounds, runs
+        self.begun, self.done_before, self.name = 0, 0, ""
+        self.accuracy: float | None = None
+        self.played, self.started, self.spoken = 0, time.monotonic(), 0.0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self.rounds * self.runs, left="", note="")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, path: Path, done: int) -> None:
+        """Begin a run, of which some rounds may be done already."""
+        self.done_before = self.begun * self.rounds
+        self.begun += 1
+        self.name = "/".join(path.parts[-2:]) if self.runs > 1 else path.name
+        self.accuracy = None
+        self._show(done)
+
+    def round(self, row: Row) -> None:
+        """Note a round."""
+        self.played += 1
+        self.accuracy = row.get("test_accuracy", self.accuracy)
+        self._show(row["round"] + 1)
+
+    def say(self, text: str) -> None:
+        """Tell something between the lines."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _show(self, round: int) -> None:
+        complete = self.done_before + round
+        note = f"{100 * self.accuracy:.1f} %" if self.accuracy is not None else ""
+        if self._bar is not None:
+            fields = {"left": self._left(complete), "note": note}
+            self._bar.update(self._task, completed=complete, description=self.name, **fields)
+            return
+        now = time.monotonic()
+        if now - self.spoken >= LINE_SECONDS or round == self.rounds:
+            self.spoken = now
+            accuracy = f", accuracy {note}" if note else ""
+            many = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
+            self.say(f"{self.name}{many}: round {round}/{self.rounds}{accuracy}, {self._left(complete)} left")
+
+    def _left(self, complete: int) -> str:
+        """Return the time left, from the pace of the rounds played here."""
+        if not self.played:
+            return "?"
+        seconds = (time.monotonic() - self.started) / self.played * (self.rounds * self.runs - complete)
+        return clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as people read it."""
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    return Bar(
+        TextColumn("{task.description}", justify="left"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]} left"),
+        console=Console(stderr=True),
+        transient=True,
+    )

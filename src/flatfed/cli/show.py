@@ -1,0 +1,40 @@
+"""`flatfed show`: the table of runs, also while they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flatfed.core.errors import ConfigError
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
+@click.option("--figure", type=click.Path(path_type=Path), default=None, help="Also draw the curves (.png or .svg).")
+def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
+    """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
+    from flatfed.cli.output import print_results
+    from flatfed.experiments.compare import runs_in
+
+    runs = [run for path in paths for run in runs_in(path)]
+    if not runs:
+        raise ConfigError(f"{paths[0]} holds no run yet")
+    print_results(runs, as_json)
+    if figure is not None:
+        _draw(runs, figure)
+    return 0
+
+
+def _draw(runs: list[Path], figure: Path) -> None:
+    from flatfed.reports.curves import draw_curves
+    from flatfed.reports.results import collect
+
+    if figure.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+    try:
+        draw_curves(collect(runs), [figure])
+    except OSError as error:
+        raise ConfigError(f"--figure {figure}: {error.strerror}") from None
+    click.echo(f"figure: {figure}", err=True)
