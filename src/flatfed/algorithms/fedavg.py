@@ -20,4 +20,4 @@ class FedAvg(Algorithm, id="fedavg"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Step along the mean update."""
-        server.w = server.w + self.server_lr * (replies.mean("w") - server.w)
+        server.w = server.w + self.server_lr * replies.mean_update()

@@ -26,5 +26,5 @@ class FedAvgM(Algorithm, id="fedavgm"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Step along the momentum."""
-        server.kept.momentum = self.server_momentum * server.kept.momentum + (replies.mean("w") - server.w)
+        server.kept.momentum = self.server_momentum * server.kept.momentum + replies.mean_update()
         server.w = server.w + self.server_lr * server.kept.momentum

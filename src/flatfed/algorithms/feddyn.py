@@ -46,6 +46,6 @@ class FedDyn(Algorithm, id="feddyn"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual of all N clients."""
-        mean = replies.mean("w")
-        server.kept.H += len(replies) / server.population * (mean - server.w)
-        server.w = mean + server.kept.H
+        update = replies.mean_update()
+        server.kept.H += len(replies) / server.population * update
+        server.w = server.w + update + server.kept.H

@@ -60,4 +60,4 @@ class FedGF(Algorithm, id="fedgf"):
         if self.c is None:
             server.kept.c = float(server.kept.flags.sum()) / min(seen + 1, self.window)
         server.kept.previous = server.w
-        server.w = replies.mean("w")
+        server.w = server.w + replies.mean_update()

@@ -67,13 +67,12 @@ class FedGloSS(Algorithm, id="fedgloss"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Move the global dual, then step from the unperturbed model."""
-        sent = replies.sent.w
-        server.kept.pseudo_gradient = sent - replies.mean("w")
+        server.kept.pseudo_gradient = -replies.mean_update()
         server.w = server.w - server.kept.pseudo_gradient
         if self.admm:
             m = len(replies)
             scale = m / server.population if self.dual == "paper" else 1 / server.population
-            server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - sent)
+            server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - replies.sent.w)
             server.w = server.w - self.beta * server.kept.sigma
 
 
@@ -86,8 +85,8 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
 
     def round(self, server: Server, ask: Ask) -> None:
         """Probe, perturb, ask the same clients again."""
-        probe = server.w - ask(Message(w=server.w)).mean("w")
-        self.update(server, ask(Message(w=server.w + self.rho_server * unit(probe))))
+        ascent = -ask(Message(w=server.w)).mean_update()
+        self.update(server, ask(Message(w=server.w + self.rho_server * unit(ascent))))
 
     def finish(self, client: Client) -> Message:
         """Leave the duals alone in the probe."""

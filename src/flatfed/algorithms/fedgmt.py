@@ -63,5 +63,5 @@ class FedGMT(Algorithm, id="fedgmt"):
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual of all N clients and move the teacher."""
         server.kept.H += len(replies) / server.population * (replies.uniform_mean("w") - server.w)
-        server.w = replies.mean("w") + server.kept.H
+        server.w = server.w + replies.mean_update() + server.kept.H
         server.kept.teacher = self.alpha * server.kept.teacher + (1 - self.alpha) * server.w

@@ -70,9 +70,9 @@ class FedSMOO(Algorithm, id="fedsmoo"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual and renew the global perturbation."""
-        mean = replies.mean("w")
-        server.kept.H += len(replies) / server.population * (mean - server.w)
-        server.w = mean + server.kept.H
+        update = replies.mean_update()
+        server.kept.H += len(replies) / server.population * update
+        server.w = server.w + update + server.kept.H
         if self.variant == "C":
             server.kept.mu += replies.combine("s", [1 / server.population] * len(replies))
             server.kept.s = self.rho * unit(-server.kept.mu)

@@ -63,5 +63,5 @@ class SCAFFOLD(Algorithm, id="scaffold"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Step along the mean update; `c` stays the mean of all `c_i`."""
-        server.w = server.w + self.server_lr * (replies.mean("w") - server.w)
+        server.w = server.w + self.server_lr * replies.mean_update()
         server.kept.c += replies.combine("dc", [1 / server.population] * len(replies))

@@ -94,8 +94,8 @@ class Algorithm(Config):
         return Message()
 
     def update(self, server: Server, replies: Replies) -> None:
-        """Make the next state: `w <- sum_k p_k w_k`."""
-        server.w = replies.mean("w")
+        """Make the next state: `w <- w + sum_k p_k (w_k - w)`."""
+        server.w = server.w + replies.mean_update()
 
     # The client's side.
 

@@ -65,6 +65,10 @@ class Replies(Sequence[Reply]):
         """Return `sum_k p_k v_k`; `p_k` follows the weighting, or is `1/m` in methods that say so."""
         return self.combine(name, self.weights)
 
+    def mean_update(self) -> Tensor:
+        """Return `sum_k p_k (w_k - w)`, `w` the model sent; the pseudo-gradient with the sign of descent."""
+        return self.mean("w").sub_(self.sent.w)
+
     def uniform_mean(self, name: str) -> Tensor:
         """Return `(1/m) sum_k v_k`."""
         return self.combine(name, [1 / len(self)] * len(self))
