@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	rm -rf demo
-	$(BIN)/flatfed compare digits fedavg fedprox scaffold feddyn+sam fedsam fedasam+swa fedgloss+sam --config examples/demo.yaml --out demo
+	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --out demo
 
 lint: setup
 	$(BIN)/ruff check .
@@ -37,7 +37,9 @@ bench: setup
 	$(BIN)/python bench/run.py
 
 docs: setup
-	$(BIN)/python docs/build.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'sphinx' 'myst-parser' 'furo' 'latex2mathml'
+	$(BIN)/sphinx-build -q -W --keep-going docs site
+	@echo 'the site is in site/index.html'
 
 clean:
 	rm -rf $(VENV) demo site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

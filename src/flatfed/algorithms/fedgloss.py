@@ -66,9 +66,13 @@ class FedGloSS(Algorithm, id="fedgloss"):
         return Message(w=client.w)
 
     def update(self, server: Server, replies: Replies) -> None:
-        """Move the global dual, then step from the unperturbed model."""
+        """Step, and remember the pseudo-gradient for the next ascent."""
+        self.step(server, replies)
         server.kept.pseudo_gradient = -replies.mean_update()
-        server.w = server.w - server.kept.pseudo_gradient
+
+    def step(self, server: Server, replies: Replies) -> None:
+        """Move the global dual, then step from the unperturbed model."""
+        server.w = server.w + replies.mean_update()
         if self.admm:
             m = len(replies)
             scale = m / server.population if self.dual == "paper" else 1 / server.population
@@ -83,10 +87,14 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
     unit(Delta)` and is FedGloSS's. Duals act in both and change only after the second.
     """
 
+    def server_state(self) -> Slots:
+        """Declare the global dual, with ADMM."""
+        return {"sigma": vector()} if self.admm else {}
+
     def round(self, server: Server, ask: Ask) -> None:
         """Probe, perturb, ask the same clients again."""
         ascent = -ask(Message(w=server.w)).mean_update()
-        self.update(server, ask(Message(w=server.w + self.rho_server * unit(ascent))))
+        self.step(server, ask(Message(w=server.w + self.rho_server * unit(ascent))))
 
     def finish(self, client: Client) -> Message:
         """Leave the duals alone in the probe."""

@@ -53,7 +53,7 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
             paths = run_comparison(comparison, out, progress.start, progress.round, progress.say)
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"{error}\nthe whole comparison continues with: flatfed resume {out}") from None
-    return finish(paths, out, f"{len(methods)} methods on {dataset}", options["as_json"])
+    return finish(paths, out, comparison.title, options["as_json"])
 
 
 def finish(paths: list[Path], out: Path, title: str, as_json: bool) -> int:

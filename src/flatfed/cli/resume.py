@@ -54,4 +54,4 @@ def _comparison(path: Path, workers: int | str | None, as_json: bool) -> int:
     runs = len(comparison.methods) * len(comparison.seeds)
     with Progress(comparison.settings.rounds, runs) as progress:
         paths = compare(comparison, path, progress.start, progress.round, progress.say)
-    return finish(paths, path, f"{len(comparison.methods)} methods on {comparison.recipe.dataset}", as_json)
+    return finish(paths, path, comparison.title, as_json)

@@ -31,6 +31,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     """
     from flatfed.cli.output import command_line, print_results
     from flatfed.cli.progress import Progress
+    from flatfed.experiments.compare import describe_setting
     from flatfed.experiments.methods import parse_method
     from flatfed.experiments.plan import Plan
     from flatfed.experiments.play import play
@@ -54,7 +55,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     with Progress(training.rounds) as progress:
         progress.start(out, 0)
         result = play(plan, out, progress.round)
-    title = f"{algorithm} on {dataset}"
+    title = f"{algorithm} on {describe_setting(recipe, training, sampler)}"
     write_report(collect([out]), out, title, command_line())
     print_results([out], options["as_json"])
     if result.reason:

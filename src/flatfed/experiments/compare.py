@@ -49,6 +49,11 @@ class Comparison:
                 )
                 yield run_path(out, method.spelling, seed), plan
 
+    @property
+    def title(self) -> str:
+        """What is compared, in a line."""
+        return describe_setting(self.recipe, self.settings, self.sampler)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison, ready for JSON; equal dictionaries mean equal results."""
         methods = [
@@ -90,6 +95,15 @@ def compare(
         except (EngineError, CheckpointError) as error:
             say(f"{path}: {error}")
     return paths
+
+
+def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -> str:
+    """Say in a line what was trained on: data, division, participation, rounds."""
+    rule = ", ".join(f"{name} {value:g}" for name, value in recipe.partition.items() if name != "id")
+    division = f"{recipe.partition['id']} partition" + (f" with {rule}" if rule else "")
+    cohort = sampler.to_dict()
+    part = f"{cohort['count']} a round" if "count" in cohort else f"each with probability {cohort['p']:g} a round"
+    return f"{recipe.dataset}: {division}, {recipe.clients} clients, {part}, {settings.rounds} rounds"
 
 
 def run_path(out: Path, spelling: str, seed: int) -> Path:

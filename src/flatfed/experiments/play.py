@@ -83,13 +83,13 @@ class _Session:
                     self._note(federation, row)
             except Interrupted:
                 federation.status = "interrupted"
-                self._end(federation)
+                self._end(federation, run)
                 raise RunInterrupted(self._how_to_resume(federation), run) from None
             except EngineError as error:
                 federation.status, federation.reason = "failed", str(error)
-                self._end(federation)
+                self._end(federation, run)
                 raise EngineError(f"{error}{self._saved_hint()}") from error
-            self._end(federation)
+            self._end(federation, run)
             return run
 
     def _begin(self, federation: Federation) -> None:
@@ -121,12 +121,12 @@ class _Session:
             self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
             self.saved_round, self.saved_at = federation.round, time.monotonic()
 
-    def _end(self, federation: Federation) -> None:
+    def _end(self, federation: Federation, run: Run) -> None:
         # A diverged model is not worth a checkpoint: the last good ones stay.
         if federation.status != "diverged":
             self._save(federation)
         if self.directory:
-            self.directory.set_status(federation.status, federation.reason)
+            self.directory.set_status(federation.status, federation.reason, run.summary)
 
     def _how_to_resume(self, federation: Federation) -> str:
         done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"

@@ -51,10 +51,10 @@ class Run:
     @property
     def server_state(self) -> dict[str, Any]:
         """What the server keeps: flat tensors in public order, and numbers."""
-        kept = self._federation.server.kept.tensors() | {
-            f"average_{name}" if name == "average" else name: t
-            for name, t in self._federation.average_kept.tensors().items()
-        }
+        federation, average = self._federation, self._federation.average
+        kept = federation.server.kept.tensors()
+        if average is not None:
+            kept |= {f"{average.id}_{name}": tensor for name, tensor in federation.average_kept.tensors().items()}
         return {name: self._public(tensor) for name, tensor in kept.items()}
 
     def client_state(self, client: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
         _curve(loss, result, "train_loss", 1.0, style)
     _finish(accuracy, "test accuracy (%)")
     _finish(loss, "training loss")
-    loss.set_yscale("log")
+    _scale_loss(loss, results)
     handles, labels = accuracy.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
@@ -48,11 +48,14 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
 
 
 def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
+    """Draw the mean over seeds, the range over seeds, and a cross where a run diverged."""
     points: dict[int, list[float]] = {}
     for run in result.runs:
-        for row in run.rows:
-            if row.get(name) is not None:
-                points.setdefault(row["round"] + 1, []).append(scale * row[name])
+        told = [(row["round"] + 1, scale * row[name]) for row in run.rows if row.get(name) is not None]
+        for round, value in told:
+            points.setdefault(round, []).append(value)
+        if told and run.summary["status"] == "diverged":
+            axes.plot(*told[-1], marker="x", color=style["color"], markersize=7, markeredgewidth=2)
     rounds = sorted(points)
     if not rounds:
         return
@@ -60,6 +63,15 @@ def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, 
     if len(result.runs) > 1:
         low, high = [min(points[r]) for r in rounds], [max(points[r]) for r in rounds]
         axes.fill_between(rounds, low, high, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _scale_loss(axes: Any, results: Sequence[Result]) -> None:
+    """Scale by the runs that did not diverge: one that did would press the others into a line."""
+    good = [row["train_loss"] for result in results for run in result.good for row in run.rows]
+    positive = [value for value in good if value is not None and value > 0]
+    if positive:
+        axes.set_yscale("log")
+        axes.set_ylim(min(positive) / 1.3, max(positive) * 1.3)
 
 
 def _finish(axes: Any, label: str) -> None:
