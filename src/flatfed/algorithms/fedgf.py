@@ -59,5 +59,6 @@ class FedGF(Algorithm, id="fedgf"):
         server.kept.seen = seen + 1
         if self.c is None:
             server.kept.c = float(server.kept.flags.sum()) / min(seen + 1, self.window)
+        server.watch.update(divergence=divergence, c=float(server.kept.c))
         server.kept.previous = server.w
         server.w = server.w + replies.mean_update()

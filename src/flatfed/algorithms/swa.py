@@ -16,8 +16,8 @@ class SWA(Average, id="swa"):
 
     Within a cycle the learning rate falls linearly to `lr_low`; `cycle=1` leaves it alone. Modes: `end-of-cycle`
     captures after the lowest rate and averages uniformly; `official` (the authors' code) captures one round
-    later; `paper` counts cycles from round 0, so the snapshot at `t0` keeps a weight of about `t0 / rounds`. Caldarola et
-    al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
+    later; `paper` counts cycles from round 0, so the snapshot at `t0` keeps a weight of about `t0 / rounds`.
+    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
     """
 
     start: Fraction = 0.75

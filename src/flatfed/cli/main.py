@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(FAILED)
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(FAILED)
 
 
 def is_failure(error: FlatfedError) -> bool:

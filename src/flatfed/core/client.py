@@ -25,7 +25,7 @@ class Client:
 
     Attributes:
         id, round, exchange: who and when (all from 0).
-        lr: the learning rate of this round.
+        lr, momentum: the learning rate of this round, and the client momentum of the settings.
         samples: number of examples, `n_k`.
         steps: number of local steps, `K_k = local_epochs * ceil(n_k / batch_size)`.
         step: index of the current step.
@@ -50,7 +50,8 @@ class Client:
         settings: Settings,
         pulse: Callable[[], None],
     ) -> None:
-        self.id, self.round, self.exchange, self.lr = id, round, exchange, lr
+        self.id, self.round, self.exchange = id, round, exchange
+        self.lr, self.momentum = lr, settings.momentum
         self.received, self.kept, self.memo = received, kept, SimpleNamespace()
         self.samples = len(examples)
         batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
@@ -97,7 +98,7 @@ class Client:
 
     def descend(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
-        buffer = torch.zeros_like(self.w) if self._settings.momentum > 0 else None
+        buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
         for epoch in range(self._settings.local_epochs):
             for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
                 self._pulse()
@@ -119,7 +120,7 @@ class Client:
         length = norm(q) if clip is not None else 0.0
         scale = clip / length if clip is not None and length > clip else 1.0
         if buffer is not None:
-            buffer.mul_(self._settings.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
+            buffer.mul_(self.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
             self.w.add_(buffer, alpha=-self.lr)
         else:
             if decay:
@@ -133,6 +134,7 @@ class Client:
 
     def _take(self, indices: Tensor) -> None:
         """Make this the current batch, augmented once for all passes of the step."""
+        torch.default_generator.manual_seed(self._noise + self.step)
         inputs, targets = self._examples.batch(indices)
         if self._oracle.task.augment is not None:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)

@@ -80,6 +80,11 @@ class Config:
         if id is not None:
             cls.registry.register(cls, id)
 
+    def __new__(cls, *args: Any, **values: Any) -> Self:
+        """Refuse a parameter that the class does not have, naming the nearest that it has."""
+        _refuse_unknown(cls, values)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name, hint in parameters(type(self)).items():
             label = f"{self.id or type(self).__name__}: {name}"
@@ -108,12 +113,15 @@ def _parameters(cls: Any) -> dict[str, Any]:
 
 def build(cls: type[C], values: Mapping[str, Any]) -> C:
     """Make a `cls` from named values; an unknown name is an error that names the nearest valid ones."""
-    known = parameters(cls)
+    return cls(**values)
+
+
+def _refuse_unknown(cls: type[Config], values: Mapping[str, Any]) -> None:
+    known, title = parameters(cls), cls.id or cls.__name__
     for name in values:
         if name not in known:
             takes = ", ".join(known) or "no parameters"
-            raise ConfigError(f"{cls.id}: {nearest(name, known, 'parameter')} ({cls.id} takes {takes})")
-    return cls(**values)
+            raise ConfigError(f"{title}: {nearest(name, known, 'parameter')} ({title} takes {takes})")
 
 
 def checked(hint: Any, value: Any, label: str) -> Any:

@@ -5,9 +5,11 @@ All give the same two things: how many there are, and a batch for a tensor of in
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
@@ -59,7 +61,11 @@ class PartExamples:
 
 
 class DatasetExamples:
-    """Examples of a map-style torch Dataset, collated as a DataLoader would."""
+    """Examples of a map-style torch Dataset, collated as a DataLoader would.
+
+    Random transforms inside the Dataset draw from global generators; these are keyed by torch's, which the
+    client keys by round and step.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -69,6 +75,9 @@ class DatasetExamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples."""
+        seed = torch.initial_seed()
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002  (transforms use the global generator)
         inputs, targets = default_collate([self.dataset[int(i)] for i in indices])
         return inputs, targets
 

@@ -7,6 +7,7 @@ number of workers, on arrival order or on interruptions.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,9 +33,11 @@ def numpy_generator(seed: int, purpose: str, *parts: int | str) -> np.random.Gen
 
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
-    """Put torch's global generator back as it was: modules such as dropout draw from it."""
-    state = torch.get_rng_state()
+    """Put the global generators back as they were: dropout and data sets' transforms draw from them."""
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
     finally:
-        torch.set_rng_state(state)
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])

@@ -22,6 +22,7 @@ class Server:
         buffers: shared buffers (BatchNorm statistics); the loop averages them, methods leave them alone.
         population: number of clients, N.
         round, rounds, lr: the current round (from 0), how many there are, this round's learning rate.
+        watch: numbers that a method wants to see in this round's history row, e.g. `watch["c"] = 0.3`.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Server:
     ) -> None:
         self.w, self.kept, self.buffers = w, kept, buffers
         self.population, self.rounds, self.round, self.lr = population, rounds, 0, 0.0
+        self.watch: dict[str, float] = {}
         self._records = records
 
     def record(self, client: int) -> State:

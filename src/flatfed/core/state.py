@@ -17,31 +17,30 @@ class Slot:
     """One declared entry: its kind, its first value and, for `window`, how many entries it has."""
 
     kind: Literal["vector", "scalar", "window"]
-    start: Literal["zero", "model"] = "zero"
-    value: float = 0.0
+    start: float | Literal["model"] = 0.0
     rows: int = 0
     of: Literal["scalar", "vector"] = "scalar"
 
     def allocate(self, model: Tensor) -> Tensor:
         """Return the entry's first value, for a model of this size and type."""
         if self.kind == "scalar":
-            return torch.tensor(self.value, dtype=torch.float64)
+            return torch.tensor(self.start, dtype=torch.float64)
         if self.kind == "window":
             return model.new_zeros(self.rows, *model.shape) if self.of == "vector" else torch.zeros(self.rows)
-        return model.clone() if self.start == "model" else torch.zeros_like(model)
+        return model.clone() if self.start == "model" else torch.full_like(model, self.start)
 
 
 Slots = Mapping[str, Slot]
 
 
-def vector(start: Literal["zero", "model"] = "zero") -> Slot:
-    """Declare one model-sized vector, zero at first or a copy of the initial model."""
+def vector(start: float | Literal["model"] = 0.0) -> Slot:
+    """Declare one model-sized vector: `start` everywhere at first, or a copy of the initial model."""
     return Slot("vector", start=start)
 
 
 def scalar(value: float = 0.0) -> Slot:
     """Declare one number."""
-    return Slot("scalar", value=value)
+    return Slot("scalar", start=value)
 
 
 def window(rows: int, of: Literal["scalar", "vector"] = "scalar") -> Slot:

@@ -34,6 +34,7 @@ class Trainer:
         self.task, self.algorithm, self.settings = task, algorithm, settings
         self.oracle = Oracle(task, settings.torch_dtype)
         self.layout = self.oracle.layout
+        self._own_start = self.oracle.w[self.layout.shared :].clone()
 
     def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
@@ -67,7 +68,8 @@ class Trainer:
 
     def measure(self, w: Tensor, buffers: Tensor, first: int, count: int) -> Totals:
         """Return test sums over `count` examples from `first`, with the model in inference mode."""
-        self.oracle.w[: len(w)] = w
+        self.oracle.w[: self.layout.shared] = w
+        self.oracle.w[self.layout.shared :] = self._own_start
         self._write_buffers(buffers, None)
         self.oracle.model.eval()
         indices = torch.arange(first, first + count)

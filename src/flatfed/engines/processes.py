@@ -77,15 +77,19 @@ class ProcessEngine:
     def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
         """Give the jobs to free workers and yield replies as they arrive."""
         common = self._common.write(message.vectors)
-        yield from self._spread([_TrainWork(common, message.scalars, job) for job in jobs])
+        yield from self._spread([_TrainWork(common, message.scalars, job) for job in jobs], self._pulse)
 
     def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
-        """Return the test figures of a model; the workers share the test set's batches."""
+        """Return the test figures of a model; the workers share the test set's batches.
+
+        Not interrupted: the round is over, and its row must reach the history.
+        """
         chunks = test_chunks(self._task)
         if not chunks:
             return {}
         common = self._common.write({"w": w, "buffers": buffers})
-        parts = dict(self._spread([_MeasureWork(common, first, count) for first, count in chunks]))
+        works = [_MeasureWork(common, first, count) for first, count in chunks]
+        parts = dict(self._spread(works, lambda: None))
         return summary(self._task, [parts[first] for first, _ in chunks])
 
     def close(self) -> None:
@@ -97,14 +101,14 @@ class ProcessEngine:
         """Process ids of the workers."""
         return [seat.process.pid for seat in self._seats]
 
-    def _spread(self, works: Sequence[_Work[T]]) -> Iterator[T]:
+    def _spread(self, works: Sequence[_Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
         """Keep every worker busy until all works are answered, and yield results as they come."""
         waiting, deaths = deque(works), Counter[str]()
         busy: dict[Seat, _Work[T]] = {}
         try:
             while waiting or busy:
                 self._fill(waiting, busy, deaths)
-                for seat in self._ready(busy):
+                for seat in self._ready(busy, pulse):
                     work = busy.pop(seat)
                     answer = self._take(seat)
                     if answer is None:
@@ -126,11 +130,11 @@ class ProcessEngine:
                 else:
                     self._bury(seat, work, deaths, waiting)
 
-    def _ready(self, busy: dict[Seat, _Work[T]]) -> list[Seat]:
+    def _ready(self, busy: dict[Seat, _Work[T]], pulse: Callable[[], None]) -> list[Seat]:
         """Wait until a busy worker has answered or died; look up now and then for the interrupt key."""
         pipes = {seat.pipe: seat for seat in busy}
         while pipes:
-            self._pulse()
+            pulse()
             ready = multiprocessing.connection.wait(list(pipes), POLL_SECONDS)  # type: ignore[arg-type]
             if ready:
                 return [pipes[pipe] for pipe in ready]  # type: ignore[index]

@@ -57,13 +57,8 @@ class _Session:
         resume: bool = False,
         say: Say = lambda text: None,
     ) -> None:
-        self.plan, self.directory, self.on_round, self.say, self.resume = (
-            plan,
-            directory,
-            on_round,
-            say,
-            resume,
-        )
+        self.plan, self.directory, self.resume = plan, directory, resume
+        self.on_round, self.say = on_round, say
         self.checkpoints = directory.checkpoints if directory else None
         self.history = directory.history() if directory else History(None)
         self.saved_round, self.saved_at = -1, time.monotonic()
@@ -89,6 +84,11 @@ class _Session:
                 federation.status, federation.reason = "failed", str(error)
                 self._end(federation, run)
                 raise EngineError(f"{error}{self._saved_hint()}") from error
+            except Exception as error:
+                # Where it struck is not known, so the last checkpoint is the one to trust.
+                if self.directory:
+                    self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
+                raise
             self._end(federation, run)
             return run
 
@@ -116,7 +116,8 @@ class _Session:
         return time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
 
     def _save(self, federation: Federation) -> None:
-        if self.checkpoints and self.saved_round != federation.round:
+        recorded = self.history.rows[-1]["round"] + 1 if self.history.rows else 0
+        if self.checkpoints and recorded >= federation.round != self.saved_round:
             self.history.sync()
             self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
             self.saved_round, self.saved_at = federation.round, time.monotonic()
@@ -135,9 +136,7 @@ class _Session:
         return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
 
     def _saved_hint(self) -> str:
-        return (
-            f"\nwhat was reached is saved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
-        )
+        return f"\nsaved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
 
 
 def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:

@@ -11,7 +11,7 @@ import torch
 
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.errors import ConfigError
-from flatfed.core.sampling import Sampler, as_sampler
+from flatfed.core.sampling import Sampler, Uniform, as_sampler
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
 from flatfed.engines.cores import worker_count
@@ -109,5 +109,7 @@ def train(
     worker_count(workers)
     sampler = as_sampler(sampling)
     sampler.check(task.population, settings.rounds)
+    if isinstance(sampler, Uniform) and settings.min_replies > sampler.count:
+        raise ConfigError(f"min_replies={min_replies} can never be met with {sampler.count} clients a round")
     plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every)
     return play(plan, Path(out) if out is not None else None, on_round)

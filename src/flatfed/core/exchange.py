@@ -1,0 +1,116 @@
+"""One exchange: send, collect, check and count; what a method's `ask` does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flatfed.core.checks import NOT_FINITE, Expectation
+from flatfed.core.engine import Job, Reply
+from flatfed.core.errors import FlatfedError
+from flatfed.core.messages import SCALAR_BYTES, Message
+from flatfed.core.server import Replies
+from flatfed.core.state import State
+from flatfed.core.trainer import BUFFERS
+
+if TYPE_CHECKING:
+    from flatfed.core.loop import Federation
+
+ENVELOPE_DOWN = 2 * SCALAR_BYTES  # round, learning rate
+ENVELOPE_UP = 4 * SCALAR_BYTES  # examples, steps, backprops, loss
+
+
+class TooFewReplies(FlatfedError):
+    """A round did not get the replies it needs."""
+
+
+@dataclass
+class Tally:
+    """What one round, with all its attempts, really exchanged and ran."""
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    backprops: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    attempts: int = 0
+    taken: list[Reply] = field(default_factory=list)
+
+    def sent(self, message: Message, jobs: list[Job]) -> None:
+        """Count what goes down to every client."""
+        self.bytes_down += sum(message.nbytes + job.personal.nbytes + ENVELOPE_DOWN for job in jobs)
+
+    def received(self, reply: Reply) -> None:
+        """Count what came up, good or not."""
+        self.bytes_up += reply.message.nbytes + ENVELOPE_UP
+        self.backprops += reply.backprops
+
+    @property
+    def only_non_finite(self) -> bool:
+        """Whether every reply that was refused had overflowed: the training diverged, nobody misbehaved."""
+        return bool(self.refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in self.refused)
+
+    def train_loss(self) -> float | None:
+        """Mean training loss over the clients, weighted by their examples; None where no step was taken."""
+        told = [reply for reply in self.taken if not math.isnan(reply.loss)]
+        total = sum(reply.samples for reply in told)
+        return sum(reply.loss * reply.samples for reply in told) / total if total else None
+
+
+class Courier:
+    """Carries the exchanges of one attempt at a round: the `ask` that a method calls."""
+
+    def __init__(self, federation: Federation, cohort: list[int], tally: Tally) -> None:
+        self.federation, self.cohort, self.tally = federation, cohort, tally
+        self.exchange = 0
+        self.kept: dict[int, State] = {}
+        self.replies: Replies | None = None
+
+    def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
+        """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
+        fed = self.federation
+        wired = message | Message(buffers=fed.server.buffers) if len(fed.server.buffers) else message
+        jobs = [self._job(client) for client in self.cohort]
+        self.tally.sent(wired, jobs)
+        good = self._collect(wired, jobs, expect or fed.algorithm.uploads)
+        if len(good) < fed.settings.min_replies:
+            reasons = "; ".join(f"client {e['client']}: {e['reason']}" for e in self.tally.refused[-3:])
+            raise TooFewReplies(
+                f"round {fed.round}: {len(good)} good replies of {len(jobs)}, {fed.settings.min_replies} needed"
+                + (f" ({reasons})" if reasons else "")
+            )
+        self.cohort = [reply.client for reply in good]
+        self.kept.update({r.client: r.kept for r in good if r.kept is not None})
+        self.exchange += 1
+        self.tally.taken = good
+        self.replies = Replies(good, message, fed.algorithm.uniform or fed.settings.weighting == "uniform")
+        return self.replies
+
+    def _job(self, client: int) -> Job:
+        fed = self.federation
+        kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
+        personal = fed.algorithm.personal(fed.server, client)
+        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
+
+    def _collect(self, message: Message, jobs: list[Job], names: tuple[str, ...]) -> list[Reply]:
+        fed = self.federation
+        shapes = {name: len(fed.server.w) for name in names}
+        if len(fed.server.buffers):
+            shapes[BUFFERS] = len(fed.server.buffers)
+        expected = Expectation(
+            fed.round,
+            self.exchange,
+            frozenset(self.cohort),
+            shapes,
+            fed.server.w,
+            fed.settings.max_update_norm,
+        )
+        good: dict[int, Reply] = {}
+        for reply in fed.engine.exchange(message, jobs):
+            self.tally.received(reply)
+            fault = expected.fault(reply, message, set(good))
+            if fault is None:
+                good[reply.client] = reply
+            else:
+                self.tally.refused.append({"client": reply.client, "reason": fault})
+        return [good[client] for client in sorted(good)]
