@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
-import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
@@ -15,6 +13,7 @@ from flatfed.core.metrics import Totals, add_up
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
+from flatfed.core.threads import single_thread
 from flatfed.core.trainer import Trainer, test_chunks
 
 
@@ -49,14 +48,3 @@ def summary(task: Task, parts: Sequence[Totals]) -> dict[str, float]:
         return {}
     totals = add_up(parts)
     return {"test_loss": float(totals["loss"] / totals["count"]), **task.metrics.summarise(totals)}
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Compute on one thread: the sums are then the same in every process."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -10,6 +10,7 @@ from pathlib import Path
 from flatfed.core.engine import Engine
 from flatfed.core.errors import EngineError, Interrupted
 from flatfed.core.loop import Federation
+from flatfed.core.threads import single_thread
 from flatfed.engines.cores import worker_count
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
@@ -66,6 +67,7 @@ class _Session:
     def run(self) -> Run:
         """Train; whatever happens, save what was reached and say how it stands."""
         with ExitStack() as stack:
+            stack.enter_context(single_thread())
             interruption = stack.enter_context(Interruption())
             engine = make_engine(self.plan, interruption.pulse)
             stack.callback(engine.close)

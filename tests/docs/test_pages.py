@@ -1,0 +1,61 @@
+"""Every method has its page and its row, and the examples run."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flatfed.algorithms  # noqa: F401  (fills the registries)
+from flatfed.core.algorithm import Algorithm, Average
+from flatfed.core.config import parameters
+from methods.table import TABLE
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "algorithms"
+METHODS = {
+    id: cls for id, cls in (Algorithm.registry | Average.registry).items() if cls.__module__.startswith("flatfed.")
+}
+SECTIONS = ("Equations", "Symbols and parameters", "What differs from the authors' code", "Run it", "Reference")
+
+
+@pytest.mark.parametrize("id", METHODS)
+def test_every_method_has_a_page_with_all_sections_and_parameters(id: str) -> None:
+    page = (PAGES / f"{id}.md").read_text(encoding="utf-8")
+    for section in SECTIONS:
+        assert f"## {section}" in page
+    for name in parameters(METHODS[id]):
+        assert f"`{name}`" in page, f"{name} is not explained"
+
+
+def test_every_algorithm_has_a_row_in_the_shared_table() -> None:
+    ours = {id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed.")}
+    assert ours <= {row.id for row in TABLE}
+
+
+def test_the_index_links_every_page() -> None:
+    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    for page in PAGES.glob("*.md"):
+        assert page.name == "README.md" or f"({page.name}" in index
+
+
+def test_the_example_with_an_own_model_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "own_model_and_data.py"), run_name="__main__")
+    accuracy = float(capsys.readouterr().out.split()[1].rstrip(","))
+    assert accuracy > 0.8
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, flatfed, flatfed.cli.main; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_public_names_are_there() -> None:
+    import flatfed as ff
+
+    for name in dir(ff):
+        assert getattr(ff, name) is not None
+    assert {"Task", "train", "resume", "make", "SAM", "SWA", "FedGloSS", "Bernoulli", "Schedule"} <= set(dir(ff))
+    with pytest.raises(AttributeError, match="no attribute 'FedNothing'"):
+        _ = ff.FedNothing
