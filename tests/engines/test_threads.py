@@ -4,20 +4,27 @@ import torch
 from torch import nn
 
 import flatfed as ff
+from flatfed.core.server import Replies, Server
+
+
+class LongSum(ff.Algorithm, id="test-long-sum"):
+    """A server update that adds up all parameters: the order of that sum depends on the number of threads."""
+
+    def update(self, server: Server, replies: Replies) -> None:
+        server.w = server.w + replies.mean_update() + 1e-3 * replies.mean("w").sum()
 
 
 def _final_vector(threads: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
     clients = [
-        (torch.randn(8, 600, generator=generator), torch.randint(0, 3, (8,), generator=generator)) for _ in range(4)
+        (torch.randn(8, 1000, generator=generator), torch.randint(0, 400, (8,), generator=generator)) for _ in range(4)
     ]
-    before = torch.get_num_threads()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(600, 200), nn.ReLU(), nn.Linear(200, 3))  # long enough for parallel reductions
+    model = nn.Linear(1000, 400)
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        task = ff.Task(model, clients)
-        run = ff.train(task, ff.make("fedgloss", client_opt=ff.SAM()), rounds=3, sampling=3, lr=0.1, workers=0)
+        run = ff.train(ff.Task(model, clients), LongSum(), rounds=4, sampling=3, lr=0.1, workers=0)
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
