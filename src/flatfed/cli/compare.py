@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flatfed.cli.options import (
-    Whole,
+    Seeds,
     common_options,
     free_directory,
     gather_settings,
@@ -16,12 +16,16 @@ from flatfed.cli.options import (
     make_sampler,
     make_settings,
 )
+from flatfed.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flatfed.experiments.compare import Comparison
 
 
-@click.command()
+@click.command(short_help="Train several methods and seeds, print one table.")
 @click.argument("dataset")
 @click.argument("algorithms", nargs=-1, required=True, metavar="ALGORITHM...")
-@click.option("--seeds", type=Whole(), default="0", show_default=True, help="Seeds, each method once with each.")
+@click.option("--seeds", type=Seeds(), default="0", show_default=True, help="Seeds, each method once with each.")
 @common_options
 @click.pass_context
 def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], seeds: list[int], **options: Any) -> int:
@@ -31,38 +35,39 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
     Writes results.csv, results.json, report.md and the curves beside the runs. The same command again continues
     an interrupted comparison; a method that diverges is a row of the table.
     """
-    from flatfed.cli.progress import Progress
+    from flatfed.cli.output import command_line
     from flatfed.experiments.compare import Comparison
-    from flatfed.experiments.compare import compare as run_comparison
     from flatfed.experiments.methods import parse_methods
 
-    settings, partition = gather_settings(ctx, options["settings"])
-    methods = parse_methods(expand(algorithms), settings)
+    given = gather_settings(ctx, options["settings"])
     comparison = Comparison(
-        make_recipe(dataset, options, partition, seeds[0]),
-        methods,
+        make_recipe(dataset, options, given, seeds[0]),
+        parse_methods(expand(algorithms), given.methods),
         seeds,
         make_settings(options, seeds[0]),
-        make_sampler(options),
+        make_sampler(ctx, options),
         options["workers"],
+        command_line(),
     )
     comparison.recipe.build()
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
-    with Progress(options["rounds"], len(methods) * len(seeds)) as progress:
+    return run_and_report(comparison, out, options["as_json"])
+
+
+def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
+    """Run what is left of a comparison, write its report and print its table."""
+    from flatfed.cli.output import print_results
+    from flatfed.cli.progress import Progress
+    from flatfed.experiments.compare import compare as run_comparison
+    from flatfed.reports.results import collect
+    from flatfed.reports.write import write_report
+
+    with Progress(comparison.settings.rounds, len(comparison.methods) * len(comparison.seeds)) as progress:
         try:
             paths = run_comparison(comparison, out, progress.start, progress.round, progress.say)
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"{error}\nthe whole comparison continues with: flatfed resume {out}") from None
-    return finish(paths, out, comparison.title, options["as_json"])
-
-
-def finish(paths: list[Path], out: Path, title: str, as_json: bool) -> int:
-    """Write the report of a comparison and print its table."""
-    from flatfed.cli.output import command_line, print_results
-    from flatfed.reports.results import collect
-    from flatfed.reports.write import write_report
-
-    files = write_report(collect(paths), out, title, command_line())
+    files = write_report(collect(paths), out, comparison.title, comparison.command)
     print_results(paths, as_json)
     click.echo(f"written to {out}: {', '.join(file.name for file in files)}", err=True)
     return 0
@@ -70,6 +75,10 @@ def finish(paths: list[Path], out: Path, title: str, as_json: bool) -> int:
 
 def expand(algorithms: tuple[str, ...]) -> list[str]:
     """Return the methods named; `all` stands for every algorithm."""
+    import flatfed.algorithms  # noqa: F401  (fills the registry)
     from flatfed.core.algorithm import Algorithm
 
+    numbers = [name for name in algorithms if name.isdigit()]
+    if numbers:
+        raise ConfigError(f"{numbers[0]} is not an algorithm; seeds have commas between them: --seeds 0,1,2")
     return [id for name in algorithms for id in (sorted(Algorithm.registry) if name == "all" else [name])]

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
+import sys
+import textwrap
 from typing import Any
 
 import click
 
+from flatfed.core.errors import ConfigError
+
 KINDS = ("algorithms", "datasets", "models", "partitions")
 
 
-@click.command(name="list")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.command(name="list", short_help="List algorithms, datasets, models or partitions.")
+@click.argument("kind", type=click.Choice(KINDS), required=False, metavar=f"{{{'|'.join(KINDS)}}}")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def listing(kind: str, as_json: bool) -> int:
-    """List algorithms (with client optimisers and averages), datasets, models or partitions."""
+def listing(kind: str | None, as_json: bool) -> int:
+    """List algorithms (with client optimisers and averages, marked +), datasets, models or partitions."""
+    if kind is None:
+        raise ConfigError(f"say what to list: {', '.join(KINDS)}")
     entries = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "partitions": _partitions}[kind]()
     if as_json:
         click.echo(json.dumps(entries, indent=1))
         return 0
-    width = max(len(entry["id"]) for entry in entries)
+    indent = max(len(entry["id"]) for entry in entries) + 2
     for entry in entries:
-        click.echo(f"{entry['id']:<{width}}  {entry['about']}")
+        click.echo(_wrapped(f"{entry['id']:<{indent}}{entry['about']}", indent))
         if entry.get("parameters"):
-            click.echo(f"{'':<{width}}  {', '.join(f'{n}={_shown(v)}' for n, v in entry['parameters'].items())}")
+            shown = ", ".join(f"{n}={_shown(v)}" for n, v in entry["parameters"].items())
+            click.echo(_wrapped(f"{'':<{indent}}{shown}", indent))
     return 0
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """Fit a line to the terminal, if there is one."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _algorithms() -> list[dict[str, Any]]:
@@ -63,4 +79,4 @@ def _entry(id: str, cls: Any) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

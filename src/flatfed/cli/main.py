@@ -53,13 +53,14 @@ def cli() -> None:
     """Sharpness-aware federated learning: train, compare, resume.
 
     \b
-      flatfed run digits fedsam --alpha 0            train one method
-      flatfed compare digits fedavg fedsam --seeds 0,1,2
-      flatfed show runs/...                          the table again
-      flatfed resume runs/...                        go on where it stopped
-      flatfed list algorithms                        what there is
+      flatfed run digits feddyn+sam --alpha 0 --clients 50    train one method
+      flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
+      flatfed show runs/...                                   the table again
+      flatfed resume runs/...                                 go on where it stopped
+      flatfed list algorithms                                 what there is
 
-    Each command has its own --help.
+    Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was
+    asked for, 130 interrupted (and saved).
     """
 
 
@@ -77,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(BAD_INPUT if isinstance(error, ConfigError) or not is_failure(error) else FAILED)
     except (click.Abort, KeyboardInterrupt) as error:
-        click.echo(str(error) or "interrupted", err=True)
+        # Click turns the interrupt into an Abort and keeps what it said as the cause.
+        click.echo(str(error.__cause__ or error) or "interrupted", err=True)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()

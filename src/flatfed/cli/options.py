@@ -5,7 +5,9 @@ Precedence: command line, then file, then default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,29 +21,52 @@ if TYPE_CHECKING:
     from flatfed.experiments.catalogue import TaskRecipe
 
 FILE_SETTINGS = "flatfed.file-settings"
+PARTITION = "partition."
+SETTINGS = (
+    *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
+    *("every", "last"),
+)
 Command = Callable[..., Any]
 
 
-class WholeOr(click.ParamType[int | str]):
-    """A whole number or one word, such as `auto`."""
+class Number(click.ParamType[float]):
+    """A number; what a file may hold instead (a list, a truth value) is refused."""
 
-    def __init__(self, word: str, least: int) -> None:
-        self.word, self.least, self.name = word, least, f"N|{word}"
+    name = "X"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        try:
+            return float("" if isinstance(value, bool | list | dict) else value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number", param, ctx)
+
+
+class Whole(click.ParamType[int | str]):
+    """A whole number of at least `least`, or one word, such as `auto`."""
+
+    def __init__(self, least: int, word: str | None = None) -> None:
+        self.least, self.word, self.name = least, word, "N"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how the value is written."""
+        return f"N|{self.word}" if self.word else "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         """Return the number or the word."""
-        if value == self.word:
+        if self.word is not None and value == self.word:
             return self.word
         try:
-            number = int(value)
-        except (TypeError, ValueError):
+            number = int(str(value))
+        except ValueError:
             number = self.least - 1
-        if number < self.least:
-            self.fail(f"{value!r} is neither {self.word!r} nor a whole number of at least {self.least}", param, ctx)
+        if number < self.least or isinstance(value, bool):
+            either = f"neither {self.word!r} nor" if self.word else "not"
+            self.fail(f"{value!r} is {either} a whole number of at least {self.least}", param, ctx)
         return number
 
 
-class Whole(click.ParamType[list[int]]):
+class Seeds(click.ParamType[list[int]]):
     """Whole numbers with commas between them."""
 
     name = "N,N,..."
@@ -72,14 +97,14 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
         raise ConfigError(f"--config {value} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"--config {value} must hold `option: value` lines")
-    known = {p.name for p in ctx.command.params if p.name} - {"config", "json", "dataset", "algorithm", "algorithms"}
+    known = _option_names(ctx.command)
     options: dict[str, Any] = {}
     for key, entry in content.items():
         name = str(key).replace("-", "_")
-        if name not in known and name != "set":
-            raise ConfigError(f"--config {value}: {nearest(name, known | {'set'}, 'option')}")
-        options[name] = entry
-    settings = options.pop("set", None) or {}
+        if name not in known:
+            raise ConfigError(f"--config {value}: {nearest(name, known, 'option')}")
+        options[known[name]] = entry
+    settings = options.pop("settings", None) or {}
     if not isinstance(settings, dict):
         raise ConfigError(f"--config {value}: set must hold `name: value` lines")
     ctx.meta[FILE_SETTINGS] = {str(name): entry for name, entry in settings.items()}
@@ -87,32 +112,60 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     return value
 
 
+def _option_names(command: click.Command) -> dict[str, str]:
+    """Return the options as a file spells them, each with click's name for it."""
+    options = [p for p in command.params if isinstance(p, click.Option) and p.name and p.name != "config"]
+    return {opt[2:].replace("-", "_"): str(p.name) for p in options for opt in p.opts if opt.startswith("--")}
+
+
+def _option(name: str, help: str, type: Any = None, default: Any = None, **extra: Any) -> Callable[[Command], Command]:
+    """Return an option that shows its default, where it has one."""
+    return click.option(*name.split(), type=type, default=default, show_default=default is not None, help=help, **extra)
+
+
 OPTIONS: list[Callable[[Command], Command]] = [
-    click.option("--config", type=click.Path(path_type=Path, dir_okay=False), is_eager=True, callback=read_config, help="YAML file of options (`rounds: 200`, `set: {rho: 0.1}`). Command line > file > default."),  # noqa: E501
-    click.option("--rounds", type=click.IntRange(1), default=100, show_default=True, help="Communication rounds."),
-    click.option("--clients", type=click.IntRange(1), default=100, show_default=True, help="Clients in total."),
-    click.option("--per-round", type=click.IntRange(1), default=5, show_default=True, help="Clients sampled a round, uniform without replacement."),  # noqa: E501
-    click.option("--bernoulli", type=float, default=None, help="Instead of --per-round: each client joins with this probability."),  # noqa: E501
-    click.option("--partition", default="dirichlet", show_default=True, help="How data is divided: flatfed list partitions."),  # noqa: E501
-    click.option("--alpha", type=float, default=None, help="Dirichlet concentration; 0 is one class per client.  [default: the partition's]"),  # noqa: E501
-    click.option("--model", default=None, help="Model: flatfed list models.  [default: the data set's]"),
-    click.option("--augment/--no-augment", default=True, show_default=True, help="The data set's augmentation."),
-    click.option("--lr", type=float, default=0.1, show_default=True, help="Client learning rate."),
-    click.option("--lr-decay", type=float, default=1.0, show_default=True, help="Factor on the rate after every round."),  # noqa: E501
-    click.option("--batch-size", type=WholeOr("full", 1), default=64, show_default=True, help="Examples a step, or `full`."),  # noqa: E501
-    click.option("--local-epochs", type=click.IntRange(1), default=1, show_default=True, help="Local passes a round."),
-    click.option("--weight-decay", type=float, default=4e-4, show_default=True, help="L2 decay."),
-    click.option("--momentum", type=float, default=0.0, show_default=True, help="Client momentum, reset every round."),
-    click.option("--clip", type=float, default=None, help="Bound on the norm of a local direction.  [default: none]"),
-    click.option("--weighting", type=click.Choice(["samples", "uniform"]), default="samples", show_default=True, help="Weights of clients in the mean."),  # noqa: E501
-    click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True, help="Number type."),  # noqa: E501
-    click.option("--every", type=click.IntRange(1), default=10, show_default=True, help="Evaluate after every so many rounds ..."),  # noqa: E501
-    click.option("--last", type=click.IntRange(0), default=100, show_default=True, help="... and after each of the last so many; accuracy is averaged over these."),  # noqa: E501
-    click.option("--workers", type=WholeOr("auto", 0), default="auto", show_default=True, help="Worker processes; 0: in this one. Results do not depend on it."),  # noqa: E501
-    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the method (rho=0.1), of its client optimiser (client_opt.rho=0.1), of the average (average.cycle=5) or of the partition (partition.beta=0.3). METHOD:NAME=VALUE for one of several methods."),  # noqa: E501
-    click.option("--out", type=click.Path(path_type=Path, file_okay=True), default=None, help="Directory to write.  [default: a new one in runs/]"),  # noqa: E501
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        is_eager=True,
+        callback=read_config,
+        help="YAML file of options (`rounds: 200`, `set: {rho: 0.1}`). Command line > file > default.",
+    ),
+    _option("--rounds", "Communication rounds.", Whole(1), 100),
+    _option("--clients", "Clients in total.", Whole(1), 100),
+    _option("--per-round", "Clients sampled a round, uniform without replacement.", Whole(1), 5),
+    _option("--bernoulli", "Instead of --per-round: each client joins with this probability.", Number()),
+    _option("--partition", "How data is divided: flatfed list partitions.", str, "dirichlet"),
+    _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
+    _option("--model", "Model: flatfed list models.  [default: the data set's]", str),
+    _option("--augment/--no-augment", "The data set's augmentation.", None, True),
+    _option("--lr", "Client learning rate.", Number(), 0.1),
+    _option("--lr-decay", "Factor on the learning rate after every round.", Number(), 1.0),
+    _option("--batch-size", "Examples a step, or `full`.", Whole(1, "full"), 64),
+    _option("--local-epochs", "Passes over a client's data in a round.", Whole(1), 1),
+    _option("--weight-decay", "L2 decay.", Number(), 4e-4),
+    _option("--momentum", "Client momentum, reset every round.", Number(), 0.0),
+    _option("--clip", "Bound on the norm of a local direction.  [default: none]", Number()),
+    _option("--weighting", "Weights of clients in the mean.", click.Choice(["samples", "uniform"]), "samples"),
+    _option("--dtype", "Number type.", click.Choice(["float32", "float64"]), "float32"),
+    _option("--every", "Evaluate after every N rounds, and after the final one.", Whole(1), 10),
+    _option(
+        "--last",
+        "Evaluate also after each of the last N rounds and average accuracy over them.  [default: evaluate the last "
+        "100, average over the last tenth of the rounds, at most 100]",
+        Whole(0),
+    ),
+    _option("--workers", "Worker processes; 0: in this one. Results do not depend on it.", Whole(0, "auto"), "auto"),
+    _option(
+        "--set settings",
+        "A parameter of the method (rho=0.1), of its client optimiser (client_opt.rho=0.1), of the average "
+        "(average.cycle=5) or of the partition (partition.beta=0.3). METHOD:NAME=VALUE for one of several methods.",
+        multiple=True,
+        metavar="NAME=VALUE",
+    ),
+    _option("--out", "Directory to write.  [default: a new one in runs/]", click.Path(path_type=Path)),
     click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table."),
-]  # fmt: skip
+]
 
 
 def common_options(command: Command) -> Command:
@@ -122,29 +175,42 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def gather_settings(ctx: click.Context, given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the methods' settings and the partition's, the command line's over the file's."""
+@dataclass(frozen=True)
+class Given:
+    """What was set by name: for the methods, and for the partition in the file and on the command line."""
+
+    methods: dict[str, Any]
+    partition_in_file: dict[str, Any]
+    partition_here: dict[str, Any]
+
+
+def gather_settings(ctx: click.Context, here: tuple[str, ...]) -> Given:
+    """Return what is set in the file and on the command line, the latter going first."""
     from flatfed.experiments.methods import parse_setting
 
-    merged: dict[str, Any] = dict(ctx.meta.get(FILE_SETTINGS, {}))
-    merged.update(parse_setting(text) for text in given)
-    partition = {n.removeprefix("partition."): v for n, v in merged.items() if n.startswith("partition.")}
-    return {n: v for n, v in merged.items() if not n.startswith("partition.")}, partition
+    in_file: dict[str, Any] = ctx.meta.get(FILE_SETTINGS, {})
+    typed = dict(parse_setting(text) for text in here)
+    methods = {n: v for n, v in (in_file | typed).items() if not n.startswith(PARTITION)}
+    return Given(methods, _of_partition(in_file), _of_partition(typed))
 
 
-def make_recipe(dataset: str, options: dict[str, Any], partition: dict[str, Any], seed: int) -> TaskRecipe:
-    """Return the task that the options describe, checked by building it."""
+def _of_partition(settings: dict[str, Any]) -> dict[str, Any]:
+    return {n.removeprefix(PARTITION): v for n, v in settings.items() if n.startswith(PARTITION)}
+
+
+def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) -> TaskRecipe:
+    """Return the task that the options describe."""
     from flatfed.core.config import build, parameters
     from flatfed.data.partition import Partitioner
     from flatfed.experiments.catalogue import TaskRecipe
 
-    cls = Partitioner.registry.find(options["partition"])
-    if options["alpha"] is not None:
-        if "alpha" not in parameters(cls):
-            takes = ", ".join(f"partition.{n}" for n in parameters(cls)) or "no parameters"
-            raise ConfigError(f"--alpha: the partition {cls.id!r} has no alpha (it takes {takes})")
-        partition = {"alpha": options["alpha"]} | partition
-    made = build(cls, partition)
+    cls, alpha = Partitioner.registry.find(options["partition"]), options["alpha"]
+    if alpha is not None and "alpha" not in parameters(cls):
+        takes = ", ".join(f"partition.{n}" for n in parameters(cls)) or "no parameters"
+        raise ConfigError(f"--alpha: the partition {cls.id!r} has no alpha (it takes {takes})")
+    typed = {} if alpha is None else {"alpha": alpha}
+    with named_as_typed(f"{cls.id}: alpha", "--alpha"):
+        made = build(cls, given.partition_in_file | typed | given.partition_here)
     return TaskRecipe(dataset, options["clients"], made.to_dict(), options["model"], options["augment"], seed)
 
 
@@ -153,30 +219,35 @@ def make_settings(options: dict[str, Any], seed: int) -> Settings:
     from flatfed.core.settings import Settings
 
     size = options["batch_size"]
-    names = (
-        "rounds",
-        "lr",
-        "lr_decay",
-        "local_epochs",
-        "weight_decay",
-        "momentum",
-        "clip",
-        "weighting",
-        "dtype",
-        "every",
-        "last",
-    )
-    return Settings(seed=seed, batch_size=None if size == "full" else size, **{name: options[name] for name in names})
+    values = {name: options[name] for name in SETTINGS}
+    with named_as_typed("", "--"):
+        return Settings(seed=seed, batch_size=None if size == "full" else size, **values)
 
 
-def make_sampler(options: dict[str, Any]) -> Sampler:
+def make_sampler(ctx: click.Context, options: dict[str, Any]) -> Sampler:
     """Return the sampler, checked against the number of clients."""
     from flatfed.core.sampling import Bernoulli, Uniform
 
     p = options["bernoulli"]
-    sampler = Uniform(options["per_round"]) if p is None else Bernoulli(p)
+    with named_as_typed("bernoulli: p", "--bernoulli"):
+        sampler = Uniform(options["per_round"]) if p is None else Bernoulli(p)
+    if p is not None and ctx.get_parameter_source("per_round") == ctx.get_parameter_source("bernoulli"):
+        raise ConfigError("--bernoulli and --per-round are two ways to sample; give one of them")
     sampler.check(options["clients"], options["rounds"])
     return sampler
+
+
+@contextmanager
+def named_as_typed(name: str, option: str) -> Iterator[None]:
+    """Let an error speak of the option that was typed instead of the parameter behind it."""
+    try:
+        yield
+    except ConfigError as error:
+        text = str(error)
+        if not text.startswith(name):
+            raise
+        first, _, rest = text.removeprefix(name).partition(" ")
+        raise ConfigError(f"{option}{first.replace('_', '-')} {rest}") from None
 
 
 def free_directory(name: str) -> Path:

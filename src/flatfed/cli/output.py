@@ -1,4 +1,4 @@
-"""What commands print at the end: the table, or JSON."""
+"""What commands leave at the end: the report beside the runs, and the table or JSON on standard output."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from flatfed.experiments.run import Run
+
 WIDE = 160
+
+
+def finish_run(result: Run, out: Path, as_json: bool) -> int:
+    """Write the report of one run, print its table and return the exit code."""
+    from flatfed.reports.results import collect
+    from flatfed.reports.write import write_report
+    from flatfed.runs.directory import RunDirectory
+
+    config = RunDirectory.open(out).config
+    about = config.get("about", {})
+    write_report(collect([out]), out, about.get("title", config["method"]), about.get("command", command_line()))
+    print_results([out], as_json)
+    if result.reason:
+        click.echo(f"{result.status}: {result.reason}", err=True)
+    click.echo(f"run directory: {out}", err=True)
+    return 0 if result.status == "finished" else 1
 
 
 def print_results(paths: Sequence[Path], as_json: bool) -> None:
     """Print the results of some runs."""
     from flatfed.reports.results import collect
-    from flatfed.reports.table import aggregates, records, terminal_table
+    from flatfed.reports.table import aggregates, records, terminal_tables
 
     results = collect(paths)
     if as_json:
@@ -27,7 +47,9 @@ def print_results(paths: Sequence[Path], as_json: bool) -> None:
 
     # Off a terminal nothing may be cut off to fit.
     width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
-    Console(width=width, highlight=False).print(terminal_table(results))
+    console = Console(width=width, highlight=False)
+    for table in terminal_tables(results, width):
+        console.print(table)
 
 
 def command_line() -> str:

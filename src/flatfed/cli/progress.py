@@ -57,24 +57,20 @@ class Progress:
 
     def _show(self, round: int) -> None:
         complete = self.done_before + round
-        note = f"{100 * self.accuracy:.1f} %" if self.accuracy is not None else ""
+        note = f"accuracy {100 * self.accuracy:.1f} %" if self.accuracy is not None else ""
+        left = f"{self._left(complete)} left" if self.played else ""
         if self._bar is not None:
-            fields = {"left": self._left(complete), "note": note}
-            self._bar.update(self._task, completed=complete, description=self.name, **fields)
+            self._bar.update(self._task, completed=complete, description=self.name, note=note, left=left)
             return
         now = time.monotonic()
         if now - self.spoken >= LINE_SECONDS or round == self.rounds:
             self.spoken = now
-            accuracy = f", accuracy {note}" if note else ""
             many = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
-            self.say(f"{self.name}{many}: round {round}/{self.rounds}{accuracy}, {self._left(complete)} left")
+            self.say(", ".join(filter(None, (f"{self.name}{many}: round {round}/{self.rounds}", note, left))))
 
     def _left(self, complete: int) -> str:
         """Return the time left, from the pace of the rounds played here."""
-        if not self.played:
-            return "?"
-        seconds = (time.monotonic() - self.started) / self.played * (self.rounds * self.runs - complete)
-        return clock(seconds)
+        return clock((time.monotonic() - self.started) / self.played * (self.rounds * self.runs - complete))
 
 
 def clock(seconds: float) -> str:
@@ -91,12 +87,13 @@ def _bar() -> Any:
 
     return Bar(
         TextColumn("{task.description}", justify="left"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("rounds"),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]} left"),
+        TextColumn("{task.fields[left]}"),
         console=Console(stderr=True),
         transient=True,
+        expand=True,
     )

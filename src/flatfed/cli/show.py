@@ -9,7 +9,7 @@ import click
 from flatfed.core.errors import ConfigError
 
 
-@click.command()
+@click.command(short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 @click.option("--figure", type=click.Path(path_type=Path), default=None, help="Also draw the curves (.png or .svg).")
@@ -18,7 +18,9 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
     from flatfed.cli.output import print_results
     from flatfed.experiments.compare import runs_in
 
-    runs = [run for path in paths for run in runs_in(path)]
+    if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
+        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+    runs = list({run.resolve(): run for path in paths for run in runs_in(path)}.values())
     if not runs:
         raise ConfigError(f"{paths[0]} holds no run yet")
     print_results(runs, as_json)
@@ -31,8 +33,6 @@ def _draw(runs: list[Path], figure: Path) -> None:
     from flatfed.reports.curves import draw_curves
     from flatfed.reports.results import collect
 
-    if figure.suffix not in (".png", ".svg"):
-        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
     try:
         draw_curves(collect(runs), [figure])
     except OSError as error:

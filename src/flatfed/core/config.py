@@ -87,7 +87,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, hint in parameters(type(self)).items():
-            label = f"{self.id or type(self).__name__}: {name}"
+            label = f"{self.id}: {name}" if self.id else name
             object.__setattr__(self, name, checked(hint, getattr(self, name), label))
 
     def replace(self, **changes: Any) -> Self:
@@ -138,6 +138,8 @@ def checked(hint: Any, value: Any, label: str) -> Any:
     if hint is int:
         return _whole(value, label)
     if isinstance(value, str | Mapping) and isinstance(hint, type) and issubclass(hint, Config):
+        if "id" not in value and not isinstance(value, str):
+            raise ConfigError(f"{label} needs an id, such as {next(iter(hint.registry), '')!r}, not {dict(value)!r}")
         return hint.registry.from_dict({"id": value} if isinstance(value, str) else value)
     if not isinstance(value, hint):
         raise ConfigError(f"{label} must be {_name(hint)}, not {value!r}")
@@ -164,8 +166,8 @@ def _any_of(hints: tuple[Any, ...], value: Any, label: str) -> Any:
 
 
 def _number(value: Any, label: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ConfigError(f"{label} must be a number, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{label} must be a finite number, not {value!r}")
     return float(value)
 
 

@@ -29,6 +29,8 @@ class Interrupted(FlatfedError):
 def nearest(name: str, known: Iterable[str], kind: str) -> str:
     """Return `unknown KIND 'NAME'; did you mean ...?` with the closest of the `known` names."""
     known = sorted(known)
+    if not known:
+        return f"unknown {kind} {name!r}"
     close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(k) for k in close)}?" if close else f"known: {', '.join(known)}"
     return f"unknown {kind} {name!r}; {hint}"

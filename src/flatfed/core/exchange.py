@@ -76,7 +76,7 @@ class Courier:
         if len(good) < fed.settings.min_replies:
             reasons = "; ".join(f"client {e['client']}: {e['reason']}" for e in self.tally.refused[-3:])
             raise TooFewReplies(
-                f"round {fed.round}: {len(good)} good replies of {len(jobs)}, {fed.settings.min_replies} needed"
+                f"round {fed.round + 1}: {len(good)} good replies of {len(jobs)}, {fed.settings.min_replies} needed"
                 + (f" ({reasons})" if reasons else "")
             )
         self.cohort = [reply.client for reply in good]

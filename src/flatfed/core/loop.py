@@ -115,7 +115,7 @@ class Federation:
 
     def _row(self, tally: Tally, before: torch.Tensor, started: float) -> Row:
         if self.status == "running" and not is_finite(self.server.w):
-            self.status, self.reason = "diverged", f"round {self.round}: the global model is {NOT_FINITE}"
+            self.status, self.reason = "diverged", f"round {self.round + 1}: the global model is {NOT_FINITE}"
         row: Row = {
             "round": self.round,
             "clients": [reply.client for reply in tally.taken],
@@ -140,7 +140,7 @@ class Federation:
         figures = self.engine.evaluate(self.evaluated, self.server.buffers)
         row.update({name: _number(value) for name, value in figures.items()})
         if not math.isfinite(figures.get("test_loss", 0.0)):
-            self.status, self.reason = "diverged", f"round {row['round']}: the test loss is {NOT_FINITE}"
+            self.status, self.reason = "diverged", f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
 
 
 def _number(value: float) -> float | None:

@@ -9,6 +9,9 @@ import torch
 from flatfed.core.config import Config, Count, Index, Momentum, NonNegative, Positive, Range
 from flatfed.core.errors import ConfigError
 
+LAST = 100
+"""The papers evaluate each of their last 100 rounds."""
+
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -27,8 +30,9 @@ class Settings(Config):
         weighting: `samples` weights clients by their number of examples, `uniform` equally.
         seed: key of every draw.
         dtype: `float32` or `float64`.
-        every: evaluate after every so many rounds, and ...
-        last: ... after each one of the last so many.
+        every: evaluate after every so many rounds.
+        last: evaluate also after each of the last so many rounds, and average accuracy over them; None evaluates
+            the last 100 and averages over the last tenth of the rounds, at most 100.
         min_replies: a round with fewer good replies is retried with a new cohort ...
         retries: ... so many times, then the run stops.
         max_update_norm: a reply that lies further than this from the model sent is refused.
@@ -46,7 +50,7 @@ class Settings(Config):
     seed: int = 0
     dtype: Literal["float32", "float64"] = "float32"
     every: Count = 10
-    last: Index = 100
+    last: Index | None = None
     min_replies: Count = 1
     retries: Index = 2
     max_update_norm: Positive | None = None
@@ -62,7 +66,13 @@ class Settings(Config):
 
     def evaluates(self, round: int) -> bool:
         """Say whether the model is evaluated after this round: every n, each of the last ones, and the final."""
-        return (round + 1) % self.every == 0 or round >= self.rounds - max(self.last, 1)
+        last = LAST if self.last is None else max(self.last, 1)
+        return (round + 1) % self.every == 0 or round >= self.rounds - last
+
+
+def averaged_rounds(rounds: int, last: int | None) -> int:
+    """Return over how many of the last rounds accuracy is averaged: `last`, or a tenth of them, at most 100."""
+    return max(1, min(LAST, rounds // 10) if last is None else last)
 
 
 def dtype_name(dtype: torch.dtype | str) -> Literal["float32", "float64"]:

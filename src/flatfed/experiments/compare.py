@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import CheckpointError, ConfigError, EngineError
+from flatfed.core.errors import CheckpointError, ConfigError, EngineError, FlatfedError
 from flatfed.core.sampling import Sampler
 from flatfed.core.settings import Settings
 from flatfed.experiments.catalogue import TaskRecipe
@@ -15,6 +15,7 @@ from flatfed.experiments.methods import Method, parse_method
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import play
 from flatfed.experiments.resume import resume
+from flatfed.experiments.run import Run
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.history import Row
@@ -32,6 +33,7 @@ class Comparison:
     settings: Settings
     sampler: Sampler
     workers: int | str = "auto"
+    command: str = ""
 
     def plans(self, out: Path) -> Iterator[tuple[Path, Plan]]:
         """Yield each run's directory and plan: method by method, seed by seed."""
@@ -55,7 +57,7 @@ class Comparison:
         return describe_setting(self.recipe, self.settings, self.sampler)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison, ready for JSON; equal dictionaries mean equal results."""
+        """Return the comparison, ready for JSON; all but `about` decides the results."""
         methods = [
             {"spelling": m.spelling, "algorithm": m.algorithm.to_dict(), "average": m.average and m.average.to_dict()}
             for m in self.methods
@@ -67,6 +69,7 @@ class Comparison:
             "seeds": self.seeds,
             "settings": {k: v for k, v in self.settings.to_dict().items() if k not in ("id", "seed")},
             "sampler": self.sampler.to_dict(),
+            "about": {"workers": self.workers, "command": self.command},
         }
 
 
@@ -85,16 +88,29 @@ def compare(
     paths = []
     for path, plan in comparison.plans(out):
         paths.append(path)
-        done = len(RunDirectory.open(path).history().rows) if is_run(path) else 0
-        on_start(path, done)
         try:
+            done = len(RunDirectory.open(path).history().rows) if is_run(path) else 0
+            on_start(path, done)
             if not is_run(path):
-                play(plan, path, on_round)
+                _tell(path, play(plan, path, on_round), say)
             elif RunDirectory.open(path).status()["status"] not in ("finished", "diverged"):
-                resume(path, workers=comparison.workers, on_round=on_round, say=say)  # type: ignore[arg-type]
+                _tell(path, resume(path, workers=comparison.workers, on_round=on_round, say=say), say)
         except (EngineError, CheckpointError) as error:
             say(f"{path}: {error}")
-    return paths
+    return [path for path in paths if _readable(path)]
+
+
+def _tell(path: Path, run: Run, say: Callable[[str], None]) -> None:
+    if run.reason:
+        say(f"{path}: {run.status}: {run.reason}")
+
+
+def _readable(path: Path) -> bool:
+    try:
+        RunDirectory.open(path).summary()
+    except FlatfedError:
+        return False
+    return True
 
 
 def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -> str:
@@ -116,7 +132,7 @@ def is_comparison(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def load_comparison(path: Path, workers: int | str = "auto") -> Comparison:
+def load_comparison(path: Path, workers: int | str | None = None) -> Comparison:
     """Read back what a directory compares."""
     data = read_json(path / FILE)
     try:
@@ -127,9 +143,10 @@ def load_comparison(path: Path, workers: int | str = "auto") -> Comparison:
             data["seeds"],
             Settings(**data["settings"]),
             Sampler.registry.from_dict(data["sampler"]),
-            workers,
+            data["about"]["workers"] if workers is None else workers,
+            data["about"]["command"],
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
 
 
@@ -155,10 +172,14 @@ def _method(entry: dict[str, Any]) -> Method:
 def _claim(comparison: Comparison, out: Path) -> None:
     """Enter the comparison in its directory, or check that the one there is the same."""
     if is_comparison(out):
-        if read_json(out / FILE) != comparison.to_dict():
+        here, there = comparison.to_dict(), read_json(out / FILE)
+        if here | {"about": None} != there | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not a comparison; choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be created: {error.strerror}") from None
     write_json(out / FILE, comparison.to_dict())

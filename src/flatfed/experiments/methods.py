@@ -38,6 +38,8 @@ def parse_method(spelling: str, settings: Mapping[str, Any] | None = None) -> Me
     A setting is `name` (the algorithm's), `client_opt.name` or `average.name`.
     """
     id, *suffixes = spelling.split("+")
+    if id in ClientOptimiser.registry or id in Average.registry:
+        raise ConfigError(_not_an_algorithm(id, suffixes))
     algorithm, optimiser, average = Algorithm.registry.find(id), None, None
     for suffix in suffixes:
         if suffix in ClientOptimiser.registry and optimiser is None and average is None:
@@ -53,6 +55,8 @@ def parse_method(spelling: str, settings: Mapping[str, Any] | None = None) -> Me
     if optimiser is not None or of_optimiser:
         if "client_opt" not in parameters(algorithm):
             raise ConfigError(f"{id} takes no client optimiser; it has its own way to the gradient")
+        if "client_opt" in own:
+            raise ConfigError(f"{spelling}: client_opt={own['client_opt']!r} is set besides; give one of the two")
         own["client_opt"] = ClientOptimiser.registry.make(optimiser or "sgd", **of_optimiser)
     if of_average and average is None:
         raise ConfigError(f"{spelling!r} has no average to set {', '.join(of_average)} of; write {spelling}+swa")
@@ -66,23 +70,43 @@ def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Met
     `rho=0.1` reaches all that take `rho`, `fedgloss:beta=100` only fedgloss (and fedgloss+sam). A setting that
     reaches no method is an error.
     """
-    if len(set(spellings)) < len(spellings):
-        raise ConfigError("a method is named twice; each is compared once")
-    methods, used = [], set()
+    _refuse_unreached(spellings, settings)
+    methods = []
     for spelling in spellings:
         mine: dict[str, Any] = {}
         for name, value in sorted(settings.items(), key=lambda item: ":" in item[0]):
             target, _, bare = name.rpartition(":")
-            named = target in (spelling, spelling.split("+")[0])
-            if named or (not target and (len(spellings) == 1 or bare in settable(spelling))):
+            everywhere = not target and (len(spellings) == 1 or bare in settable(spelling))
+            if everywhere or target in _names(spelling):
                 mine[bare] = value
-                used.add(name)
         methods.append(parse_method(spelling, mine))
-    for name in settings:
-        if name not in used:
-            known = {n for s in spellings for n in settable(s)}
-            raise ConfigError(nearest(name.rpartition(":")[2], known, "parameter") + "; no method here takes it")
+    same = [spelling_of(method.algorithm, method.average) for method in methods]
+    for spelling in same:
+        if same.count(spelling) > 1:
+            raise ConfigError(f"{spelling} is named twice; each method is compared once")
     return methods
+
+
+def _names(spelling: str) -> tuple[str, str]:
+    """Return how a method is named in a setting: by its spelling or by its algorithm."""
+    return spelling, spelling.split("+")[0]
+
+
+def _refuse_unreached(spellings: list[str], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that reach no method."""
+    scopes = {name for spelling in spellings for name in _names(spelling)}
+    for name in settings:
+        target, _, bare = name.rpartition(":")
+        if target and target not in scopes:
+            raise ConfigError(f"--set {name}: {nearest(target, scopes, 'method')}")
+        known = {n for spelling in spellings for n in settable(spelling)} | {"client_opt"}
+        if len(spellings) > 1 and not target and bare not in known:
+            raise ConfigError(nearest(bare, known, "parameter"))
+
+
+def _not_an_algorithm(id: str, suffixes: list[str]) -> str:
+    kind = "a client optimiser" if id in ClientOptimiser.registry else "an average"
+    return f"{id!r} is {kind}, not an algorithm; write {(suffixes or ['fedavg'])[0]}+{id}"
 
 
 def settable(spelling: str) -> list[str]:

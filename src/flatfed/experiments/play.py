@@ -27,12 +27,12 @@ OnRound = Callable[[Row], None] | None
 Say = Callable[[str], None]
 
 
-def play(plan: Plan, out: Path | None, on_round: OnRound = None) -> Run:
-    """Train from the beginning, in a new run directory where `out` is given."""
+def play(plan: Plan, out: Path | None, on_round: OnRound = None, about: dict[str, str] | None = None) -> Run:
+    """Train from the beginning, in a new run directory where `out` is given; `about` is kept with it for reports."""
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan)
-    directory = RunDirectory.create(out, plan.to_config() | {"task": recipe})
+    directory = RunDirectory.create(out, plan.to_config() | {"task": recipe, "about": about or {}})
     tensors(directory.path)
     remember(directory.path, plan.task)
     with directory.lock():
@@ -42,8 +42,6 @@ def play(plan: Plan, out: Path | None, on_round: OnRound = None) -> Run:
 def continue_play(plan: Plan, directory: RunDirectory, on_round: OnRound = None, say: Say = lambda text: None) -> Run:
     """Go on from a directory's newest good checkpoint."""
     with directory.lock():
-        if plan.settings.rounds != directory.config["settings"]["rounds"]:
-            directory.rewrite(directory.config | plan.to_config())
         return _Session(plan, directory, on_round, resume=True, say=say).run()
 
 
@@ -98,6 +96,8 @@ class _Session:
         if self.resume and self.checkpoints and self.directory:
             loaded = self.checkpoints.load_newest(self.say)
             restore(federation, loaded.round, loaded.tensors, loaded.states)
+            if self.plan.settings.rounds != self.directory.config["settings"]["rounds"]:
+                self.directory.rewrite(self.directory.config | self.plan.to_config())
             self.history.cut(loaded.round)
             self.saved_round = loaded.round
         elif self.checkpoints:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
+from flatfed.core.errors import ConfigError
 from flatfed.core.task import Task
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import continue_play
@@ -20,7 +20,7 @@ def resume(
     rounds: int | None = None,
     *,
     task: Task | None = None,
-    workers: int | Literal["auto"] | None = None,
+    workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Run:
@@ -35,6 +35,9 @@ def resume(
         say: called with remarks, such as a checkpoint that had to be passed over.
     """
     directory = RunDirectory.open(Path(path))
+    done = len(directory.history().rows)
+    if rounds is not None and rounds < done:
+        raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")
     if task is None:
         task = task_of(directory)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)

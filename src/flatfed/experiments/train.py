@@ -41,7 +41,7 @@ def train(
     out: str | Path | None = None,
     average: Average | None = None,
     every: int = 10,
-    last: int = 100,
+    last: int | None = None,
     min_replies: int = 1,
     retries: int = 2,
     max_update_norm: float | None = None,
@@ -68,8 +68,9 @@ def train(
         workers: worker processes; 0 runs in this one, `"auto"` is the number of usable cores.
         out: run directory to make; None keeps everything in memory.
         average: `ff.SWA(...)` or another average of global models.
-        every: evaluate after every so many rounds, and after each one of the
-        last: so many rounds.
+        every: evaluate after every so many rounds.
+        last: evaluate also after each of the last so many, and average accuracy over them; by default the last 100
+            are evaluated and the last tenth of the rounds (at most 100) is averaged.
         min_replies: good replies that a round needs; with fewer it is tried again with another cohort
         retries: so many times.
         max_update_norm: refuse replies further than this from the model sent.

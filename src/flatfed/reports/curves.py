@@ -11,8 +11,9 @@ from typing import Any
 from flatfed.core.errors import ConfigError
 from flatfed.reports.results import Result
 
-# Okabe and Ito's palette: told apart with any kind of colour vision; line styles repeat the distinction.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+LEGEND_COLUMNS = 4
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -28,7 +29,8 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    legend_rows = -(-len(results) // LEGEND_COLUMNS)
+    figure = Figure(figsize=(9.0, 3.2 + 0.22 * legend_rows), layout="constrained")
     FigureCanvasAgg(figure)
     accuracy, loss = figure.subplots(1, 2)
     for index, result in enumerate(results):
@@ -38,9 +40,11 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     _finish(accuracy, "test accuracy (%)")
     _finish(loss, "training loss")
     _scale_loss(loss, results)
-    handles, labels = accuracy.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
+    known = dict(zip(*reversed(loss.get_legend_handles_labels()), strict=True))
+    known |= dict(zip(*reversed(accuracy.get_legend_handles_labels()), strict=True))
+    if known:
+        columns = min(LEGEND_COLUMNS, len(known))
+        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, frameon=False)
     if title:
         figure.suptitle(title, fontsize=10)
     for file in files:
@@ -70,11 +74,19 @@ def _scale_loss(axes: Any, results: Sequence[Result]) -> None:
     good = [row["train_loss"] for result in results for run in result.good for row in run.rows]
     positive = [value for value in good if value is not None and value > 0]
     if positive:
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(min(positive) / 1.3, max(positive) * 1.3)
 
 
 def _finish(axes: Any, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel(label)
     axes.grid(alpha=0.25, linewidth=0.5)

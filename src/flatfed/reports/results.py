@@ -69,26 +69,24 @@ class Result:
 
 def collect(paths: Sequence[Path]) -> list[Result]:
     """Read runs and group them by method, in the order in which methods first appear."""
+    directories = [RunDirectory.open(path) for path in paths]
     groups: dict[str, list[OneRun]] = {}
-    labels = _labels([RunDirectory.open(path) for path in paths])
-    for path, label in zip(paths, labels, strict=True):
-        directory = RunDirectory.open(path)
-        run = OneRun(path, directory.config, directory.summary(), directory.history().rows)
+    for directory, label in zip(directories, _labels(directories), strict=True):
+        run = OneRun(directory.path, directory.config, directory.summary(), directory.history().rows)
         groups.setdefault(label, []).append(run)
     return [Result(label, runs) for label, runs in groups.items()]
 
 
 def _labels(directories: Sequence[RunDirectory]) -> list[str]:
-    """Return a label per run: its method; runs of one method that differ in more than the seed are told apart."""
-    kinds: dict[str, list[str]] = {}
+    """Return a label per run: its method, and what differs from the first run of that method besides the seed."""
+    first: dict[str, dict[str, Any]] = {}
     labels = []
     for directory in directories:
-        method, kind = directory.config["method"], repr(_without_seed(directory.config))
-        seen = kinds.setdefault(method, [])
-        if kind not in seen:
-            seen.append(kind)
-        number = seen.index(kind)
-        labels.append(method if number == 0 else f"{method} #{number + 1}")
+        method, setting = directory.config["method"], _flat(_without_seed(directory.config))
+        reference = first.setdefault(method, setting)
+        names = [n for n in reference.keys() | setting.keys() if reference.get(n) != setting.get(n)]
+        differs = ", ".join(f"{name.rpartition('.')[2]}={setting.get(name)}" for name in sorted(names))
+        labels.append(f"{method} ({differs})" if differs else method)
     return labels
 
 
@@ -97,3 +95,10 @@ def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
     identity = ("kind", "name", "dataset", "clients", "partition", "model", "augment")
     task = {k: v for k, v in config["task"].items() if k in identity}
     return {k: config[k] for k in ("algorithm", "average", "sampler")} | {"settings": settings, "task": task}
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Return nested dictionaries as one, with dotted names."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {k: v for key, entry in value.items() for k, v in _flat(entry, f"{name}.{key}" if name else key).items()}

@@ -12,7 +12,10 @@ from flatfed.reports.results import ACCURACIES, Result
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADINGS = ("method", "final", "last-{n} mean", "best", "down", "up", "backprops", "seconds", "status")
+HEADINGS = ("method", "final", "{last}", "best", "down", "up", "backprops", "seconds", "status")
+ACCURACY_COLUMNS = (0, 1, 2, 3, 8)
+COST_COLUMNS = (0, 4, 5, 6, 7)
+COSTS = "traffic, backprops and seconds"
 
 
 def cells(result: Result) -> list[str]:
@@ -24,30 +27,51 @@ def cells(result: Result) -> list[str]:
 
 
 def headings(results: Sequence[Result]) -> list[str]:
-    """Return the column heads, with the number of rounds behind the last-n mean."""
+    """Return the column heads, with the number of rounds behind the last-n mean where it is the same for all."""
     counts = {run.summary["last_count"] for result in results for run in result.good}
-    return [heading.format(n=max(counts, default=0)) for heading in HEADINGS]
+    last = f"last-{counts.pop()} mean" if len(counts) == 1 else "last mean"
+    return [heading.format(last=last) for heading in HEADINGS]
 
 
 def caption(results: Sequence[Result]) -> str:
     """Say what the figures are."""
-    seeds = sorted({run.seed for result in results for run in result.runs})
-    spread = "mean ± sample standard deviation over" if len(seeds) > 1 else "seed"
-    which = f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else str(seeds[0]) if seeds else ""
-    return f"test accuracy in %, {spread} {which}; traffic, backprops and seconds are means per run".replace("  ", " ")
+    seeds = [tuple(run.seed for run in result.runs) for result in results]
+    several = {own for own in seeds if len(own) > 1}
+    if several:
+        listed = f"seeds {', '.join(map(str, min(several)))}" if len(several) == 1 else "each method's seeds"
+        return f"test accuracy in %, mean ± sample standard deviation over {listed}; {COSTS} are means per run"
+    one = f"seed {seeds[0][0]}" if len(set(seeds)) == 1 else "one seed each"
+    return f"test accuracy in %, {one}; {COSTS} are totals"
 
 
 def terminal_table(results: Sequence[Result]) -> Table:
-    """Return the table for the terminal."""
+    """Return the whole table for a wide terminal."""
+    return _table(results, range(len(HEADINGS)), caption(results))
+
+
+def terminal_tables(results: Sequence[Result], width: int) -> list[Table]:
+    """Return the table for a terminal: in one where it fits, else accuracy and cost one below the other."""
+    from rich.console import Console
+
+    whole = terminal_table(results)
+    if Console(width=1000).measure(whole).maximum <= width:
+        return [whole]
+    return [_table(results, ACCURACY_COLUMNS, ""), _table(results, COST_COLUMNS, caption(results))]
+
+
+def _table(results: Sequence[Result], columns: Sequence[int], text: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, caption=caption(results), caption_justify="left")
-    for index, heading in enumerate(headings(results)):
-        left = index in (0, len(HEADINGS) - 1)
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, caption=text or None, caption_justify="left", padding=(0, 1))
+    heads = headings(results)
+    for index in columns:
+        is_status = index == len(HEADINGS) - 1
+        left = index == 0 or is_status
+        table.add_column(heads[index], justify="left" if left else "right", no_wrap=not is_status, overflow="fold")
     for result in results:
-        table.add_row(*cells(result))
+        line = cells(result)
+        table.add_row(*(line[index] for index in columns))
     return table
 
 
@@ -101,7 +125,9 @@ def percent(spread: tuple[float, float | None] | None) -> str:
 
 def megabytes(count: float) -> str:
     """Return a number of bytes in the unit that suits it."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} B"
+    value, unit = count, "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.95:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:,.1f} {unit}"

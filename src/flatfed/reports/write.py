@@ -18,10 +18,10 @@ def write_report(results: Sequence[Result], out: Path, title: str, command: str)
         out / "results.json": json.dumps({"methods": aggregates(results), "runs": records(results)}, indent=1) + "\n",
     }
     figures = [out / "curves.png", out / "curves.svg"] if available() else []
-    if figures:
-        draw_curves(results, figures, title)
     picture = f"\n![Curves: shaded is the range over seeds]({figures[0].name})\n" if figures else ""
     files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{markdown(results)}{picture}"
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
+    if figures:
+        draw_curves(results, figures, title)
     return [*files, *figures]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.command import COMPARED, SMALL, flatfed
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, on a terminal that can be written to."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "fedsam"
+    outcome = flatfed("run", "digits", "fedsam", *SMALL, "--out", out)
+    assert outcome.code == 0, outcome.err
+    return out
+
+
+@pytest.fixture(scope="session")
+def _comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("comparison") / "three"
+    outcome = flatfed("compare", "digits", *COMPARED, "--seeds", "0,1,2", *SMALL, "--out", out)
+    assert outcome.code == 0, outcome.err
+    return out
+
+
+@pytest.fixture
+def run(_run: Path, tmp_path: Path) -> Path:
+    """A finished run of fedsam over three rounds; a copy for each test."""
+    return Path(shutil.copytree(_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def comparison(_comparison: Path, tmp_path: Path) -> Path:
+    """A finished comparison of three methods with three seeds; a copy for each test."""
+    return Path(shutil.copytree(_comparison, tmp_path / "comparison"))

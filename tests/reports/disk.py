@@ -1,0 +1,51 @@
+"""Run directories with known figures, written by the same code that training uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.sampling import Uniform
+from flatfed.core.settings import Settings
+from flatfed.experiments.methods import parse_method, spelling_of
+from flatfed.runs.directory import RunDirectory
+
+BYTES, BACKPROPS, SECONDS = 1_000_000, 40, 0.5
+
+
+def write_run(
+    path: Path,
+    method: str = "fedavg",
+    seed: int = 0,
+    accuracies: tuple[float | None, ...] = (0.2, 0.6, 0.5),
+    status: str = "finished",
+    reason: str = "",
+    parameters: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Path:
+    """Write a run whose rounds had these accuracies (None: not evaluated)."""
+    made = parse_method(method, parameters)
+    chosen = Settings(seed=seed, **{"rounds": max(len(accuracies), 1), "lr": 0.1, "last": 2} | settings)
+    config = {
+        "method": spelling_of(made.algorithm, made.average),
+        "algorithm": made.algorithm.to_dict(),
+        "average": made.average.to_dict() if made.average else None,
+        "sampler": Uniform(2).to_dict(),
+        "settings": {name: value for name, value in chosen.to_dict().items() if name != "id"},
+        "workers": 0,
+        "checkpoint_every": None,
+        "task": {"kind": "catalogue", "dataset": "digits", "clients": 5, "partition": {"id": "iid"}, "seed": seed},
+    }
+    directory = RunDirectory.create(path, config)
+    history = directory.history()
+    for round, accuracy in enumerate(accuracies):
+        history.append(row(round, accuracy))
+    history.close()
+    directory.set_status(status, reason)
+    return path
+
+
+def row(round: int, accuracy: float | None) -> dict[str, Any]:
+    cost = {"bytes_down": BYTES, "bytes_up": 2 * BYTES, "backprops": BACKPROPS, "seconds": SECONDS}
+    told = {} if accuracy is None else {"test_accuracy": accuracy, "test_loss": 1.0 - accuracy}
+    return {"round": round, "clients": [0, 1], "lr": 0.1, "train_loss": 2.0 / (round + 1), **cost, **told}

@@ -1,0 +1,105 @@
+"""The figure: one labelled curve per method, over the rounds that were played."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib.image
+import matplotlib.pyplot as plt
+import pytest
+
+from flatfed.reports.curves import COLOURS, draw_curves
+from flatfed.reports.results import collect
+from reports.disk import write_run
+
+METHODS = ["fedavg", "fedsam", "feddyn+sam", "fedasam+swa"]
+
+
+@pytest.fixture(autouse=True)
+def words_stay_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write text into the SVG as text, not as outlines."""
+    monkeypatch.setitem(plt.rcParams, "svg.fonttype", "none")
+
+
+def svg_of(paths: list[Path], folder: Path, title: str = "") -> str:
+    file = folder / "figure.svg"
+    draw_curves(collect(paths), [file], title)
+    text = file.read_text()
+    ElementTree.fromstring(text)
+    return text
+
+
+def words(svg: str) -> list[str]:
+    return re.findall(r">([^<>\n]+)</text>", svg)
+
+
+def test_one_label_per_method(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / f"{m}-{s}", m, s) for m in METHODS for s in (0, 1)]
+    labels = [word for word in words(svg_of(paths, tmp_path)) if word in METHODS]
+    assert labels == METHODS
+
+
+def test_axes_and_title_are_named(tmp_path: Path) -> None:
+    found = words(svg_of([write_run(tmp_path / "a")], tmp_path, "fedavg on digits"))
+    assert {"test accuracy (%)", "training loss", "round", "fedavg on digits"} <= set(found)
+
+
+def test_each_method_has_a_colour_of_its_own(tmp_path: Path) -> None:
+    svg = svg_of([write_run(tmp_path / m, m) for m in METHODS], tmp_path).lower()
+    assert all(colour.lower() in svg for colour in COLOURS[: len(METHODS)])
+
+
+def test_more_methods_than_colours_are_told_apart_by_their_lines(tmp_path: Path) -> None:
+    methods = [
+        f"{id}{suffix}" for id in ("fedavg", "fedprox", "feddyn", "scaffold") for suffix in ("", "+sam", "+asam")
+    ]
+    svg = svg_of([write_run(tmp_path / m, m) for m in methods], tmp_path)
+    assert [word for word in words(svg) if word in methods]
+    assert "stroke-dasharray" in svg
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_range_over_seeds_is_shaded(count: int, tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / str(s), seed=s, accuracies=(0.1 * s, 0.2, 0.3 + 0.1 * s)) for s in range(count)]
+    assert ("FillBetween" in svg_of(paths, tmp_path)) == (count > 1)
+
+
+def test_settings_told_apart_have_curves_of_their_own(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", lr=0.5)]
+    labels = [word for word in words(svg_of(paths, tmp_path)) if word.startswith("fedavg")]
+    assert len(labels) == len(set(labels)) == 2
+
+
+@pytest.mark.parametrize("accuracies", [(), (None, None), (0.5,)], ids=["no round", "no evaluation", "one round"])
+def test_little_to_draw_is_no_error(accuracies: tuple[float | None, ...], tmp_path: Path) -> None:
+    assert "round" in words(svg_of([write_run(tmp_path / "a", accuracies=accuracies)], tmp_path))
+
+
+def test_a_diverged_run_beside_a_good_one(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "a", "fedavg")
+    bad = write_run(tmp_path / "b", "fedsam", accuracies=(0.1,), status="diverged", rounds=3)
+    svg = svg_of([good, bad], tmp_path)
+    assert {"fedavg", "fedsam"} <= set(words(svg))
+
+
+def test_a_method_that_never_reached_an_evaluation_keeps_its_label(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "a", "fedavg")
+    bad = write_run(tmp_path / "b", "fedsam", accuracies=(None,), status="diverged", rounds=3)
+    assert {"fedavg", "fedsam"} <= set(words(svg_of([good, bad], tmp_path)))
+
+
+def test_png_and_svg_in_one_go(tmp_path: Path) -> None:
+    files = [tmp_path / "figure.png", tmp_path / "figure.svg"]
+    draw_curves(collect([write_run(tmp_path / "a")]), files)
+    pixels = matplotlib.image.imread(files[0])
+    assert pixels.shape[1] > pixels.shape[0] > 300
+    assert float(pixels[..., :3].min()) < 0.1 < 0.9 < float(pixels[..., :3].max())
+    assert files[1].stat().st_size > 1000
+
+
+def test_a_figure_leaves_no_global_figure_open(tmp_path: Path) -> None:
+    before = plt.get_fignums()
+    draw_curves(collect([write_run(tmp_path / "a")]), [tmp_path / "figure.png"])
+    assert plt.get_fignums() == before

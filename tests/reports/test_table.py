@@ -1,0 +1,152 @@
+"""The table: numbers as people read them, and the same figures as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flatfed.reports.results import Result, collect
+from flatfed.reports.table import (
+    aggregates,
+    as_csv,
+    caption,
+    cells,
+    headings,
+    markdown,
+    megabytes,
+    percent,
+    records,
+    terminal_table,
+)
+from reports.disk import write_run
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[Result]:
+    """One method over two seeds, and one that diverged."""
+    return collect(
+        [
+            write_run(tmp_path / "a0", accuracies=(0.2, 0.6, 0.5)),
+            write_run(tmp_path / "a1", seed=1, accuracies=(0.3, 0.7, 0.9)),
+            write_run(
+                tmp_path / "b0", "feddyn+sam", accuracies=(0.1,), status="diverged", reason="not finite", rounds=3
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("spread", "text"),
+    [
+        (None, "–"),
+        ((0.5, None), "50.00"),
+        ((0.123456, 0.0), "12.35 ± 0.00"),
+        ((1.0, 0.01), "100.00 ± 1.00"),
+        ((0.0, None), "0.00"),
+    ],
+)
+def test_percent(spread: tuple[float, float | None] | None, text: str) -> None:
+    assert percent(spread) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1499, "1.5 kB"),
+        (999_990, "1.0 MB"),
+        (1_000_000, "1.0 MB"),
+        (12_345_678, "12.3 MB"),
+        (2.5e9, "2.5 GB"),
+        (1.5e12, "1.5 TB"),
+    ],
+)
+def test_megabytes(count: float, text: str) -> None:
+    assert megabytes(count) == text
+
+
+def test_a_line_of_the_table(results: list[Result]) -> None:
+    fedavg, feddyn = results
+    accuracies = ["70.00 ± 28.28", "67.50 ± 17.68", "75.00 ± 21.21"]
+    assert cells(fedavg) == ["fedavg", *accuracies, "3.0 MB", "6.0 MB", "120", "1.5", "finished"]
+    assert cells(feddyn) == ["feddyn+sam", "–", "–", "–", "1.0 MB", "2.0 MB", "40", "0.5", "diverged (round 1)"]
+
+
+def test_the_heading_names_the_rounds_behind_the_mean(results: list[Result]) -> None:
+    assert headings(results)[2] == "last-2 mean"
+
+
+def test_the_heading_of_diverged_runs_alone(results: list[Result]) -> None:
+    assert "last-0" not in headings(results[1:])[2]
+
+
+def test_runs_with_other_means_are_not_passed_off_as_one(tmp_path: Path) -> None:
+    two = write_run(tmp_path / "a", "fedavg", last=2)
+    three = write_run(tmp_path / "b", "fedsam", last=3)
+    heading = headings(collect([two, three]))[2]
+    assert heading not in ("last-2 mean", "last-3 mean")
+
+
+def test_the_caption_of_one_seed(tmp_path: Path) -> None:
+    assert "seed 7;" in caption(collect([write_run(tmp_path / "a", seed=7)]))
+
+
+def test_the_caption_of_several_seeds(results: list[Result]) -> None:
+    assert "mean ± sample standard deviation over seeds 0, 1;" in caption(results)
+
+
+def test_the_caption_of_methods_that_do_not_share_their_seeds(tmp_path: Path) -> None:
+    text = caption(collect([write_run(tmp_path / "a", "fedavg", seed=0), write_run(tmp_path / "b", "fedsam", seed=1)]))
+    assert "standard deviation" not in text
+
+
+def test_markdown_reads_back(results: list[Result]) -> None:
+    lines = markdown(results).splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert table[0] == headings(results)
+    assert table[2:] == [cells(result) for result in results]
+    assert {len(row) for row in table} == {len(table[0])}
+    assert caption(results) in lines[-1]
+
+
+def test_csv_reads_back(results: list[Result]) -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(results))))
+    assert [(line["method"], line["seed"], line["status"]) for line in lines] == [
+        ("fedavg", "0", "finished"),
+        ("fedavg", "1", "finished"),
+        ("feddyn+sam", "0", "diverged"),
+    ]
+    for line, record in zip(lines, records(results), strict=True):
+        assert float(line["accuracy_final"]) == record["accuracy_final"]
+        assert int(line["bytes_up"]) == record["bytes_up"]
+
+
+def test_a_reason_with_commas_and_quotes_stays_one_cell(tmp_path: Path) -> None:
+    reason = 'client 3: "w", not finite\nafter 2 tries'
+    results = collect([write_run(tmp_path / "a", status="stopped", reason=reason)])
+    [line] = csv.DictReader(io.StringIO(as_csv(results), newline=""))
+    assert line["reason"] == reason
+
+
+def test_the_csv_of_nothing_has_a_head() -> None:
+    assert as_csv([]) == "method\n"
+
+
+def test_aggregates(results: list[Result]) -> None:
+    fedavg, feddyn = aggregates(results)
+    assert fedavg["accuracy_final"] == pytest.approx(0.7)
+    assert fedavg["accuracy_final_std"] == pytest.approx(0.4 / 2**0.5)
+    assert (feddyn["accuracy_final"], feddyn["accuracy_final_std"], feddyn["seeds"]) == (None, None, [0])
+
+
+def test_the_terminal_table_holds_every_cell(results: list[Result]) -> None:
+    text = io.StringIO()
+    Console(file=text, width=160).print(terminal_table(results))
+    assert all(cell in text.getvalue() for result in results for cell in cells(result))
+    assert all(heading in text.getvalue() for heading in headings(results))
