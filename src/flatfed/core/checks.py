@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from flatfed.core.engine import Reply
 from flatfed.core.messages import Message
+from flatfed.core.trainer import COUNTERS
 from flatfed.core.vectors import is_finite, norm
 
 NOT_FINITE = "not finite"
@@ -50,8 +52,9 @@ class Expectation:
             vector = message.vectors[name]
             if tuple(vector.shape) != (size,):
                 return f"{name} has shape {tuple(vector.shape)}, not ({size},)"
-            if vector.dtype != self.like.dtype:
-                return f"{name} is {vector.dtype}, not {self.like.dtype}"
+            dtype = torch.int64 if name == COUNTERS else self.like.dtype
+            if vector.dtype != dtype:
+                return f"{name} is {vector.dtype}, not {dtype}"
         return None
 
     def _values(self, reply: Reply, sent: Message) -> str | None:
@@ -60,7 +63,7 @@ class Expectation:
                 return f"{name} is {NOT_FINITE}"
         if not all(map(math.isfinite, reply.message.scalars.values())):
             return f"a scalar is {NOT_FINITE}"
-        if math.isinf(reply.loss) or (math.isnan(reply.loss) and reply.steps > 0 and reply.backprops > 0):
+        if reply.loss is not None and not math.isfinite(reply.loss):
             return f"loss is {NOT_FINITE}"
         if reply.samples < 1:
             return f"claims {reply.samples} samples"

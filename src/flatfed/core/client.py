@@ -110,9 +110,9 @@ class Client:
                 self.step += 1
 
     @property
-    def train_loss(self) -> float:
-        """Mean loss over the examples seen, each at its step's first pass; NaN if no step was taken."""
-        return self._loss_sum / self._loss_count if self._loss_count else math.nan
+    def train_loss(self) -> float | None:
+        """Mean loss over the examples seen, each at its step's first pass; None if no step was taken."""
+        return self._loss_sum / self._loss_count if self._loss_count else None
 
     def _move(self, q: Tensor, buffer: Tensor | None) -> None:
         """Apply `w <- w - lr * b` with `b = momentum * b + (clipped q + wd * w)`, in place."""

@@ -77,6 +77,7 @@ class Config:
     def __init_subclass__(cls, id: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True)(cls)
+        cls.id = ""  # not the parent's: a subclass is another thing until it has an id of its own
         if id is not None:
             cls.registry.register(cls, id)
 
@@ -166,9 +167,13 @@ def _any_of(hints: tuple[Any, ...], value: Any, label: str) -> Any:
 
 
 def _number(value: Any, label: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{label} must be a finite number, not {value!r}")
-    return float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ConfigError(f"{label} must be a finite number, not {value!r:.40}")
+    return number
 
 
 def _whole(value: Any, label: str) -> int:

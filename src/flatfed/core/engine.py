@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class Reply:
     samples: int
     steps: int
     backprops: int
-    loss: float
+    loss: float | None
     kept: State | None = None
 
 
@@ -46,7 +46,7 @@ class Engine(Protocol):
         """Give `message` (and each job's own part) to the clients and yield their replies as they arrive."""
         ...
 
-    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model, or nothing where there is no test set."""
         ...
 

@@ -114,9 +114,11 @@ def as_examples(source: Any, label: str) -> Examples:
             return TensorExamples(source[0], source[1])
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, tuple | list):
+    indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    if indexed and not isinstance(source, tuple | list | dict | str | bytes | Tensor):
         return DatasetExamples(source)
-    raise ConfigError(f"{label} must be a pair of tensors (inputs, targets) or a torch Dataset, not {source!r:.60}")
+    kind = f"{len(source)} things" if isinstance(source, tuple | list) else f"a {type(source).__name__}"
+    raise ConfigError(f"{label} must be a pair of tensors (inputs, targets) or a torch Dataset, not {kind}")
 
 
 def epoch_batches(count: int, batch_size: int | None, key: tuple[Any, ...]) -> Iterator[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from flatfed.core.errors import FlatfedError
 from flatfed.core.messages import SCALAR_BYTES, Message
 from flatfed.core.server import Replies
 from flatfed.core.state import State
-from flatfed.core.trainer import BUFFERS
 
 if TYPE_CHECKING:
     from flatfed.core.loop import Federation
@@ -22,7 +20,11 @@ ENVELOPE_UP = 4 * SCALAR_BYTES  # examples, steps, backprops, loss
 
 
 class TooFewReplies(FlatfedError):
-    """A round did not get the replies it needs."""
+    """A round did not get the replies it needs; `diverged` if every one that came had overflowed."""
+
+    def __init__(self, message: str, diverged: bool) -> None:
+        super().__init__(message)
+        self.diverged = diverged
 
 
 @dataclass
@@ -45,16 +47,11 @@ class Tally:
         self.bytes_up += reply.message.nbytes + ENVELOPE_UP
         self.backprops += reply.backprops
 
-    @property
-    def only_non_finite(self) -> bool:
-        """Whether every reply that was refused had overflowed: the training diverged, nobody misbehaved."""
-        return bool(self.refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in self.refused)
-
     def train_loss(self) -> float | None:
         """Mean training loss over the clients, weighted by their examples; None where no step was taken."""
-        told = [reply for reply in self.taken if not math.isnan(reply.loss)]
-        total = sum(reply.samples for reply in told)
-        return sum(reply.loss * reply.samples for reply in told) / total if total else None
+        told = [(reply.loss, reply.samples) for reply in self.taken if reply.loss is not None]
+        total = sum(samples for _, samples in told)
+        return sum(loss * samples for loss, samples in told) / total if total else None
 
 
 class Courier:
@@ -69,22 +66,27 @@ class Courier:
     def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
         """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
         fed = self.federation
-        wired = message | Message(buffers=fed.server.buffers) if len(fed.server.buffers) else message
+        wired = message | Message.of(fed.server.buffers)
         jobs = [self._job(client) for client in self.cohort]
         self.tally.sent(wired, jobs)
-        good = self._collect(wired, jobs, expect or fed.algorithm.uploads)
+        before = len(self.tally.refused)
+        good = self._collect(wired, jobs, fed.algorithm.uploads if expect is None else expect)
         if len(good) < fed.settings.min_replies:
-            reasons = "; ".join(f"client {e['client']}: {e['reason']}" for e in self.tally.refused[-3:])
-            raise TooFewReplies(
-                f"round {fed.round + 1}: {len(good)} good replies of {len(jobs)}, {fed.settings.min_replies} needed"
-                + (f" ({reasons})" if reasons else "")
-            )
+            self.tally.taken = []
+            raise self._too_few(good, len(jobs), self.tally.refused[before:])
         self.cohort = [reply.client for reply in good]
         self.kept.update({r.client: r.kept for r in good if r.kept is not None})
         self.exchange += 1
         self.tally.taken = good
         self.replies = Replies(good, message, fed.algorithm.uniform or fed.settings.weighting == "uniform")
         return self.replies
+
+    def _too_few(self, good: list[Reply], asked: int, refused: list[dict[str, Any]]) -> TooFewReplies:
+        fed = self.federation
+        reasons = "; ".join(f"client {entry['client']}: {entry['reason']}" for entry in refused[-3:])
+        text = f"round {fed.round + 1}: {len(good)} good replies of {asked}, {fed.settings.min_replies} needed"
+        overflowed = bool(refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in refused)
+        return TooFewReplies(text + (f" ({reasons})" if reasons else ""), overflowed and not good)
 
     def _job(self, client: int) -> Job:
         fed = self.federation
@@ -95,8 +97,7 @@ class Courier:
     def _collect(self, message: Message, jobs: list[Job], names: tuple[str, ...]) -> list[Reply]:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
-        if len(fed.server.buffers):
-            shapes[BUFFERS] = len(fed.server.buffers)
+        shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
         expected = Expectation(
             fed.round,
             self.exchange,

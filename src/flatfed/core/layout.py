@@ -5,7 +5,7 @@ weights are stored channels-last, which is how the convolutions want them. Both 
 `to_public` and `from_public` translate to `model.parameters()` order.
 
 Tied parameters appear once (they are one `Parameter`), frozen ones (`requires_grad=False`) not at all.
-Buffers (BatchNorm statistics) are a second, small vector that is copied in and out.
+Buffers (BatchNorm statistics) are small vectors that are copied in and out: real ones, and whole numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class Piece:
     offset: int
     local: bool
     channels_last: bool = False
-    integer: bool = False
 
     @property
     def size(self) -> int:
@@ -72,14 +71,16 @@ class Layout:
         for name, _, tensor in trainable:
             if not tensor.is_floating_point():
                 raise ConfigError(f"parameter {name!r} has type {tensor.dtype}; only real floating point is supported")
-        moving = [(n, o, b) for n, o, b in _named(model, "buffers") if _moves(b)]
+        buffers = _named(model, "buffers")
+        moving = [(n, o, b) for n, o, b in buffers if _moves(n, o, b)]
         self.order = tuple(name for name, _, _ in trainable)
         self.parameters = _pieces(trainable, local, is_buffer=False)
-        self.buffers = _pieces(moving, local, is_buffer=True)
+        self.buffers = _pieces([m for m in moving if m[2].is_floating_point()], local, is_buffer=True)
+        self.counters = _pieces([m for m in moving if not m[2].is_floating_point()], local, is_buffer=True)
         self.size = sum(p.size for p in self.parameters)
         self.shared = sum(p.size for p in self.parameters if not p.local)
-        self.buffer_size = sum(p.size for p in self.buffers)
         self.shared_buffers = sum(p.size for p in self.buffers if not p.local)
+        self.shared_counters = sum(p.size for p in self.counters if not p.local)
         if self.shared == 0:
             raise ConfigError("every trainable parameter is declared local; nothing is left to share")
 
@@ -110,71 +111,70 @@ class Layout:
         for piece in self.parameters:
             modules[piece.name].data.copy_(piece.view(flat))
 
-    def read_buffers(self, model: nn.Module, dtype: torch.dtype) -> Tensor:
-        """Return the moving buffers of `model` as a new vector (counters as numbers of the same type)."""
-        flat = torch.empty(self.buffer_size, dtype=dtype)
-        if self.buffers:
-            tensors = _tensors(model, "buffers")
-            for piece in self.buffers:
-                piece.view(flat).copy_(tensors[piece.name])
-        return flat
+    def read_buffers(self, model: nn.Module, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return the moving buffers of `model` as new vectors: the real ones, and the counters."""
+        tensors = _tensors(model, "buffers") if self.buffers or self.counters else {}
+        return _gather(self.buffers, tensors, dtype), _gather(self.counters, tensors, torch.int64)
 
-    def write_buffers(self, flat: Tensor, model: nn.Module) -> None:
-        """Copy a vector into the moving buffers of `model`."""
-        if self.buffers:
-            tensors = _tensors(model, "buffers")
-            for piece in self.buffers:
+    def write_buffers(self, buffers: Tensor, counters: Tensor, model: nn.Module) -> None:
+        """Copy such vectors into the moving buffers of `model`."""
+        tensors = _tensors(model, "buffers") if self.buffers or self.counters else {}
+        for pieces, flat in ((self.buffers, buffers), (self.counters, counters)):
+            for piece in pieces:
                 tensors[piece.name].copy_(piece.view(flat))
 
-    def weight_mask(self, dtype: torch.dtype | None = None) -> Tensor:
-        """Return True (or 1) on entries of tensors whose name contains `weight`."""
-        mask = torch.zeros(self.size, dtype=dtype or torch.bool)
+    def weight_mask(self) -> Tensor:
+        """Return True on entries of tensors whose name contains `weight`."""
+        mask = torch.zeros(self.size, dtype=torch.bool)
         for piece in self.parameters:
             mask[piece.offset : piece.offset + piece.size] = "weight" in piece.name
         return mask
 
     def to_public(self, flat: Tensor) -> Tensor:
-        """Return a vector of this layout in `model.parameters()` order (a shared-only vector keeps its shared part)."""
-        by_name = {piece.name: piece for piece in self.parameters}
-        pieces = [by_name[name] for name in self.order]
-        inside = [p for p in pieces if p.offset + p.size <= flat.numel()]
-        return torch.cat([p.view(flat).reshape(-1) for p in inside])
+        """Return a vector of this layout, or of its shared part, in `model.parameters()` order."""
+        return torch.cat([p.view(flat).reshape(-1) for p in self._public() if p.offset + p.size <= flat.numel()])
+
+    def local_to_public(self, flat: Tensor) -> Tensor:
+        """Return a vector of the local part alone in `model.parameters()` order."""
+        whole = torch.cat([flat.new_zeros(self.shared), flat])
+        return torch.cat([p.view(whole).reshape(-1) for p in self._public() if p.local])
 
     def from_public(self, vector: Tensor) -> Tensor:
         """Undo `to_public` for a full vector."""
         if vector.numel() != self.size:
             raise ConfigError(f"the model has {self.size} trainable parameters, the vector {vector.numel()}")
-        by_name = {piece.name: piece for piece in self.parameters}
         flat, offset = torch.empty_like(vector), 0
-        for name in self.order:
-            piece = by_name[name]
+        for piece in self._public():
             piece.view(flat).copy_(vector[offset : offset + piece.size].view(piece.shape))
             offset += piece.size
         return flat
 
-    def integer_mask(self) -> Tensor:
-        """Return True on the shared buffers that are counters; these are copied from one client, not averaged."""
-        mask = torch.zeros(self.shared_buffers, dtype=torch.bool)
-        for piece in self.buffers:
-            if piece.integer and not piece.local:
-                mask[piece.offset : piece.offset + piece.size] = True
-        return mask
+    def _public(self) -> list[Piece]:
+        by_name = {piece.name: piece for piece in self.parameters}
+        return [by_name[name] for name in self.order]
 
 
-def _moves(buffer: Tensor) -> bool:
-    """Say whether a buffer takes part in the federation: constants such as masks of -inf do not."""
-    return not buffer.is_complex() and bool(torch.isfinite(buffer.double()).all())
+def _moves(name: str, owner: nn.Module, buffer: Tensor) -> bool:
+    """Say whether a buffer takes part in the federation: transient ones and constants such as -inf masks do not."""
+    transient = name.rpartition(".")[2] in owner._non_persistent_buffers_set
+    return not transient and not buffer.is_complex() and bool(torch.isfinite(buffer).all())
+
+
+def _gather(pieces: Sequence[Piece], tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    flat = torch.empty(sum(p.size for p in pieces), dtype=dtype)
+    for piece in pieces:
+        piece.view(flat).copy_(tensors[piece.name])
+    return flat
 
 
 def _named(model: nn.Module, kind: str) -> list[tuple[str, nn.Module, Tensor]]:
-    """Return (name, owning module, tensor) of each distinct parameter or persistent buffer, in model order."""
+    """Return (name, owning module, tensor) of each distinct parameter or buffer, in model order."""
     found: list[tuple[str, nn.Module, Tensor]] = []
     seen: set[int] = set()
     for prefix, module in model.named_modules():
         own: Iterable[tuple[str, Tensor | None]] = getattr(module, f"_{kind}").items()
         for name, tensor in own:
-            transient = kind == "buffers" and name in module._non_persistent_buffers_set
-            if tensor is not None and id(tensor) not in seen and not transient:
+            if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found.append((f"{prefix}.{name}" if prefix else name, module, tensor))
     return found
@@ -190,7 +190,6 @@ def _pieces(named: Sequence[tuple[str, nn.Module, Tensor]], local: Local, is_buf
     pieces, offset = [], 0
     for name, owner, tensor, is_local in sorted(marked, key=lambda entry: entry[3]):
         last = not is_buffer and tensor.ndim == 4 and isinstance(owner, nn.Conv2d)
-        integer = not tensor.is_floating_point()
-        pieces.append(Piece(name, tuple(tensor.shape), offset, is_local, last, integer))
+        pieces.append(Piece(name, tuple(tensor.shape), offset, is_local, last))
         offset += tensor.numel()
     return tuple(pieces)

@@ -23,7 +23,7 @@ from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
-from flatfed.core.trainer import BUFFERS
+from flatfed.core.trainer import COUNTERS
 from flatfed.core.vectors import is_finite, norm
 
 Row = dict[str, Any]
@@ -54,7 +54,6 @@ class Federation:
         self.round = round
         self.status: Status = "running"
         self.reason = ""
-        self._counters = task.layout().integer_mask()
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield a history row after each."""
@@ -76,7 +75,7 @@ class Federation:
         try:
             courier = self._attempt(tally)
         except TooFewReplies as error:
-            self.status, self.reason = ("diverged" if tally.only_non_finite else "stopped"), str(error)
+            self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
             return self._row(tally, before, started)
         for client in courier.cohort:
             if client in courier.kept:
@@ -99,8 +98,8 @@ class Federation:
             try:
                 self.algorithm.round(self.server, courier)
                 return courier
-            except TooFewReplies:
-                if tally.attempts > self.settings.retries or tally.only_non_finite:
+            except TooFewReplies as error:
+                if tally.attempts > self.settings.retries or error.diverged:
                     raise
 
     def _lr(self) -> float:
@@ -109,9 +108,10 @@ class Federation:
 
     def _average_buffers(self, replies: Replies | None) -> None:
         """Average BatchNorm statistics with the clients' weights; counters are copied from the first client."""
-        if replies is not None and len(self.server.buffers):
-            mean = replies.mean(BUFFERS)
-            self.server.buffers = torch.where(self._counters, replies[0].message.vectors[BUFFERS], mean)
+        if replies is not None:
+            first = replies[0].message.vectors
+            means = {name: first[name] if name == COUNTERS else replies.mean(name) for name in self.server.buffers}
+            self.server.buffers = means
 
     def _row(self, tally: Tally, before: torch.Tensor, started: float) -> Row:
         if self.status == "running" and not is_finite(self.server.w):

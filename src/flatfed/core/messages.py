@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from flatfed.core.errors import FlatfedError
@@ -23,7 +22,7 @@ class Message:
 
     __slots__ = ("scalars", "vectors")
 
-    def __init__(self, **contents: Tensor | float) -> None:
+    def __init__(self, /, **contents: Tensor | float) -> None:
         self.vectors: dict[str, Tensor] = {k: v for k, v in contents.items() if isinstance(v, Tensor)}
         self.scalars: dict[str, float] = {k: float(v) for k, v in contents.items() if not isinstance(v, Tensor)}
 
@@ -64,17 +63,32 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """Return the wire form: one safetensors file whose metadata carries the scalars."""
-        vectors = {name: v.contiguous() for name, v in self.vectors.items()}
         # JSON's float text is exact: it reads back to the same bits.
-        return safetensors.torch.save(vectors, metadata={"scalars": json.dumps(self.scalars)})
+        return pack(self.vectors, {"scalars": json.dumps(self.scalars)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:
         """Read the wire form; damaged or foreign bytes are an error, never code that runs."""
         try:
-            vectors = safetensors.torch.load(data)
+            vectors = unpack(data)
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
             scalars = {str(k): float(v) for k, v in json.loads(header["__metadata__"]["scalars"]).items()}
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls.of(vectors, scalars)
+        except Exception as error:  # whatever forged bytes bring about, they are not a message
             raise FlatfedError(f"these bytes are not a flatfed message: {error}") from None
-        return cls.of(vectors, scalars)
+
+
+def pack(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Return tensors as the bytes of a safetensors file; each is written in full, also where two share memory."""
+    whole: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        whole[name] = (tensor.clone() if storage in storages else tensor).detach().contiguous()
+        storages.add(storage)
+    return safetensors.torch.save(whole, metadata=metadata)
+
+
+def unpack(data: bytes) -> dict[str, Tensor]:
+    """Read the bytes of a safetensors file."""
+    return safetensors.torch.load(data)

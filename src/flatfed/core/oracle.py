@@ -26,6 +26,7 @@ class Oracle:
         self.model = task.fresh_model(dtype)
         self.w = self.layout.bind(self.model)
         self.initial_buffers = self.layout.read_buffers(self.model, dtype)
+        self._initial = [buffer.clone() for buffer in self.model.buffers()]
         self.is_weight = self.layout.weight_mask()
         self.backprops = 0
         self._stash = torch.empty_like(self.w)
@@ -83,7 +84,7 @@ class Oracle:
 
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T]) -> T:
         """Do `work` with the model at another point; weights and buffers come back bit for bit."""
-        buffers = self.layout.read_buffers(self.model, self.dtype)
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
         if at is not None:
             self._stash.copy_(self.w)
             self.w.copy_(at)
@@ -92,4 +93,12 @@ class Oracle:
         finally:
             if at is not None:
                 self.w.copy_(self._stash)
-            self.layout.write_buffers(buffers, self.model)
+            self._put_buffers(buffers)
+
+    def reset_buffers(self) -> None:
+        """Put every buffer back to its first value: nothing may pass from one client to the next through the model."""
+        self._put_buffers(self._initial)
+
+    def _put_buffers(self, values: list[Tensor]) -> None:
+        for buffer, value in zip(self.model.buffers(), values, strict=True):
+            buffer.copy_(value)

@@ -63,7 +63,7 @@ class Schedule(Sampler, id="schedule"):
     cohorts: Any
 
     def __post_init__(self) -> None:
-        cohorts = tuple(tuple(int(k) for k in cohort) for cohort in _sequence(self.cohorts))
+        cohorts = tuple(tuple(_client(k) for k in cohort) for cohort in _sequence(self.cohorts))
         object.__setattr__(self, "cohorts", cohorts)
         for round, cohort in enumerate(cohorts):
             if not cohort:
@@ -87,6 +87,12 @@ class Schedule(Sampler, id="schedule"):
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule, ready for JSON."""
         return {"id": self.id, "cohorts": [list(cohort) for cohort in self.cohorts]}
+
+
+def _client(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"schedule: a client id must be a whole number, not {value!r:.40}")
+    return int(value)
 
 
 def _sequence(value: Any) -> Sequence[Any]:

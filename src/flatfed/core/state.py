@@ -26,7 +26,11 @@ class Slot:
         if self.kind == "scalar":
             return torch.tensor(self.start, dtype=torch.float64)
         if self.kind == "window":
-            return model.new_zeros(self.rows, *model.shape) if self.of == "vector" else torch.zeros(self.rows)
+            return (
+                model.new_zeros(self.rows, *model.shape)
+                if self.of == "vector"
+                else torch.zeros(self.rows, dtype=torch.float64)
+            )
         return model.clone() if self.start == "model" else torch.full_like(model, self.start)
 
 

@@ -49,6 +49,8 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
+        if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):
+            raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
         if len(self.clients) == 0:
             raise ConfigError("the task has no clients")
         if not isinstance(self.clients, Partition):

@@ -5,7 +5,7 @@ Every engine, in this process or another, runs clients through a `Trainer`; each
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -23,7 +23,9 @@ from flatfed.core.task import Task
 
 LOCAL_PARAMETERS = "local_parameters"
 LOCAL_BUFFERS = "local_buffers"
+LOCAL_COUNTERS = "local_counters"
 BUFFERS = "buffers"
+COUNTERS = "counters"
 EVALUATION_BATCH = 512
 
 
@@ -66,22 +68,18 @@ class Trainer:
             kept=job.kept,
         )
 
-    def measure(self, w: Tensor, buffers: Tensor, first: int, count: int) -> Totals:
+    def measure(self, w: Tensor, buffers: Mapping[str, Tensor], first: int, count: int) -> Totals:
         """Return test sums over `count` examples from `first`, with the model in inference mode."""
         self.oracle.w[: self.layout.shared] = w
         self.oracle.w[self.layout.shared :] = self._own_start
-        self._write_buffers(buffers, None)
+        self._write_buffers(buffers, State({}))
         self.oracle.model.eval()
         indices = torch.arange(first, first + count)
         inputs, targets = self.oracle.batch(*self.task.test.batch(indices))
         with torch.no_grad():
             outputs = self.oracle.model(inputs)
             loss = self.task.loss(outputs, targets).double() * count
-            return {
-                "loss": loss,
-                "count": torch.tensor(float(count)),
-                **self.task.metrics.measure(outputs, targets),
-            }
+            return {"loss": loss, "count": torch.tensor(float(count)), **self.task.metrics.measure(outputs, targets)}
 
     def _load(self, message: Message, kept: State) -> None:
         """Put the model where the client starts: what was received, and what the client keeps for itself."""
@@ -89,41 +87,52 @@ class Trainer:
         self.oracle.w[:shared] = message.w
         if shared < self.layout.size:
             self.oracle.w[shared:] = getattr(kept, LOCAL_PARAMETERS)
-        if self.layout.buffers:
-            self._write_buffers(message.vectors.get(BUFFERS), kept)
+        self._write_buffers(message.vectors, kept)
         self.oracle.model.train()
 
-    def _write_buffers(self, shared: Tensor | None, kept: State | None) -> None:
-        if not self.layout.buffers:
+    def _write_buffers(self, received: Mapping[str, Tensor], kept: State) -> None:
+        """Give every buffer its value: received, kept by the client, or as in the initial model."""
+        self.oracle.reset_buffers()
+        if not (self.layout.buffers or self.layout.counters):
             return
-        flat = self.oracle.initial_buffers.clone()
-        if shared is not None:
-            flat[: self.layout.shared_buffers] = shared
-        if kept is not None and LOCAL_BUFFERS in kept:
-            flat[self.layout.shared_buffers :] = getattr(kept, LOCAL_BUFFERS)
-        self.layout.write_buffers(flat, self.oracle.model)
+        buffers, counters = (flat.clone() for flat in self.oracle.initial_buffers)
+        for flat, shared, name, local in (
+            (buffers, self.layout.shared_buffers, BUFFERS, LOCAL_BUFFERS),
+            (counters, self.layout.shared_counters, COUNTERS, LOCAL_COUNTERS),
+        ):
+            if name in received:
+                flat[:shared] = received[name]
+            if local in kept:
+                flat[shared:] = getattr(kept, local)
+        self.layout.write_buffers(buffers, counters, self.oracle.model)
 
     def _padded(self, message: Message) -> Message:
         """Return the message as the method sees it: vectors as long as the client's, zero where nothing was sent."""
         if self.layout.shared == self.layout.size:
             return message
-        full = {name: _pad(v, self.layout.size) for name, v in message.vectors.items() if name != BUFFERS}
+        vectors = {name: v for name, v in message.vectors.items() if name not in (BUFFERS, COUNTERS)}
+        full = {name: _pad(v, self.layout.size) if len(v) == self.layout.shared else v for name, v in vectors.items()}
         return Message.of(full, message.scalars)
 
     def _outgoing(self, answer: Message) -> Message:
         """Return what leaves the client: the shared part of each vector, and the shared buffers."""
-        vectors = {name: v[: self.layout.shared].clone() for name, v in answer.vectors.items()}
+        shared, size = self.layout.shared, self.layout.size
+        vectors = {n: (v[:shared] if v.shape == (size,) else v).clone() for n, v in answer.vectors.items()}
+        buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
         if self.layout.shared_buffers:
-            buffers = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
             vectors[BUFFERS] = buffers[: self.layout.shared_buffers]
+        if self.layout.shared_counters:
+            vectors[COUNTERS] = counters[: self.layout.shared_counters]
         return Message.of(vectors, answer.scalars)
 
     def _keep_local_parts(self, kept: State) -> None:
         if LOCAL_PARAMETERS in kept:
             kept.local_parameters = self.oracle.w[self.layout.shared :]
+        buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
         if LOCAL_BUFFERS in kept:
-            buffers = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
             kept.local_buffers = buffers[self.layout.shared_buffers :]
+        if LOCAL_COUNTERS in kept:
+            kept.local_counters = counters[self.layout.shared_counters :]
 
 
 def _pad(vector: Tensor, size: int) -> Tensor:
@@ -136,11 +145,18 @@ def test_chunks(task: Task) -> list[tuple[int, int]]:
     return [(first, min(EVALUATION_BATCH, total - first)) for first in range(0, total, EVALUATION_BATCH)]
 
 
-def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: Tensor, layout: Layout) -> State:
-    """Return what a client keeps before it has ever taken part."""
+def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:
+    """Return what a client keeps before it has ever taken part: what the method declares, and its local parts."""
     entries = State.declared(algorithm.client_state(), initial).tensors()
-    if layout.shared < layout.size:
-        entries[LOCAL_PARAMETERS] = initial[layout.shared :].clone()
-    if layout.shared_buffers < layout.buffer_size:
-        entries[LOCAL_BUFFERS] = buffers[layout.shared_buffers :].clone()
-    return State(entries)
+    own = {
+        LOCAL_PARAMETERS: initial[layout.shared :],
+        LOCAL_BUFFERS: buffers[0][layout.shared_buffers :],
+        LOCAL_COUNTERS: buffers[1][layout.shared_counters :],
+    }
+    return State(entries | {name: part.clone() for name, part in own.items() if len(part)})
+
+
+def shared_buffers(buffers: tuple[Tensor, Tensor], layout: Layout) -> dict[str, Tensor]:
+    """Return the buffers that the server averages (real ones) and copies (counters), by their name in messages."""
+    shared = {BUFFERS: buffers[0][: layout.shared_buffers], COUNTERS: buffers[1][: layout.shared_counters]}
+    return {name: part.clone() for name, part in shared.items() if len(part)}

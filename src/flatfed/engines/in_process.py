@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ class InProcessEngine:
                 reply = self._trainer.run(message, job, self._pulse)
             yield reply
 
-    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model."""
         with single_thread(), preserved_global_state():
             parts = [self._trainer.measure(w, buffers, *chunk) for chunk in test_chunks(self._trainer.task)]

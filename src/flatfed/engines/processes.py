@@ -10,12 +10,13 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import shutil
 import sys
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
@@ -79,7 +80,7 @@ class ProcessEngine:
         common = self._common.write(message.vectors)
         yield from self._spread([_TrainWork(common, message.scalars, job) for job in jobs], self._pulse)
 
-    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model; the workers share the test set's batches.
 
         Not interrupted: the round is over, and its row must reach the history.
@@ -87,7 +88,7 @@ class ProcessEngine:
         chunks = test_chunks(self._task)
         if not chunks:
             return {}
-        common = self._common.write({"w": w, "buffers": buffers})
+        common = self._common.write({"w": w, **buffers})
         works = [_MeasureWork(common, first, count) for first, count in chunks]
         parts = dict(self._spread(works, lambda: None))
         return summary(self._task, [parts[first] for first, _ in chunks])
@@ -124,6 +125,8 @@ class ProcessEngine:
     def _fill(self, waiting: deque[_Work[T]], busy: dict[Seat, _Work[T]], deaths: Counter[str]) -> None:
         for seat in self._seats:
             if waiting and seat not in busy:
+                if not seat.process.is_alive():
+                    self._start(seat)  # it died without work, so no client is to blame
                 work = waiting.popleft()
                 if self._give(seat, work):
                     busy[seat] = work
@@ -194,7 +197,7 @@ class ProcessEngine:
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 seat.process.start()
-            except (TypeError, AttributeError, ImportError) as error:
+            except (TypeError, AttributeError, ImportError, pickle.PicklingError) as error:
                 raise EngineError(
                     f"this task cannot be sent to worker processes ({error}); define its model, loss and data "
                     "sets at the top level of a module, or use workers=0"
@@ -240,8 +243,7 @@ class _TrainWork(_Work[Reply]):
         vectors = {n.removeprefix("vector/"): v.clone() for n, v in tensors.items() if n.startswith("vector/")}
         kept = {n.removeprefix("kept/"): v.clone() for n, v in tensors.items() if n.startswith("kept/")}
         message = Message.of(vectors, done.scalars)
-        counts = {name: int(done.facts[name]) for name in ("samples", "steps", "backprops")}
-        return Reply(job.client, job.round, job.exchange, message, loss=done.facts["loss"], kept=State(kept), **counts)
+        return Reply(job.client, job.round, job.exchange, message, kept=State(kept), **done.facts)
 
 
 class _MeasureWork(_Work[tuple[int, dict[str, Tensor]]]):

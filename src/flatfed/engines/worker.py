@@ -8,6 +8,7 @@ import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -52,7 +53,7 @@ class Done:
 
     tensors: Header
     scalars: Scalars
-    facts: Scalars
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,5 +129,5 @@ class Worker:
 
     def _measure(self, command: Measure) -> Done:
         model = self._common.read(command.common)
-        totals = self.trainer.measure(model["w"], model["buffers"], command.first, command.count)
+        totals = self.trainer.measure(model["w"], model, command.first, command.count)
         return Done(self._out.write(totals), {}, {})

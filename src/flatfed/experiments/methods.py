@@ -26,7 +26,7 @@ class Method:
 def spelling_of(algorithm: Algorithm, average: Average | None) -> str:
     """Return the short spelling of a method: algorithm, client optimiser unless plain, average."""
     optimiser = getattr(algorithm, "client_opt", None)
-    parts = [algorithm.id]
+    parts = [algorithm.id or type(algorithm).__name__.lower()]
     if optimiser is not None and optimiser.id != "sgd":
         parts.append(optimiser.id)
     return "+".join(parts + ([average.id] if average else []))

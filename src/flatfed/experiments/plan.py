@@ -19,7 +19,7 @@ from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
-from flatfed.core.trainer import fresh_client_state
+from flatfed.core.trainer import fresh_client_state, shared_buffers
 from flatfed.experiments.methods import spelling_of
 from flatfed.runs.spilling import SpillingStore
 
@@ -89,7 +89,7 @@ class Plan:
         server = Server(
             shared,
             State.declared(self.algorithm.server_state(), shared),
-            buffers[: layout.shared_buffers].clone(),
+            shared_buffers(buffers, layout),
             self.task.population,
             self.settings.rounds,
             records := self._store(lambda: State.declared(self.algorithm.records(), shared)),
@@ -116,7 +116,7 @@ class Plan:
 def tensors_of(federation: Federation) -> dict[str, Tensor]:
     """Return the server's tensors for a checkpoint."""
     server = federation.server
-    found = {"w": server.w, "buffers": server.buffers}
+    found = {"w": server.w} | {f"buffers/{name}": t for name, t in server.buffers.items()}
     found |= {f"server/{name}": t for name, t in server.kept.tensors().items()}
     return found | {f"average/{name}": t for name, t in federation.average_kept.tensors().items()}
 
@@ -129,7 +129,8 @@ def restore(federation: Federation, round: int, tensors: dict[str, Tensor], stat
         if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
             raise CheckpointError(f"the checkpoint's {name!r} does not fit this task; was the model changed?")
     server = federation.server
-    server.w, server.buffers = tensors["w"], tensors["buffers"]
+    server.w = tensors["w"]
+    server.buffers = {name: tensors[f"buffers/{name}"] for name in server.buffers}
     for prefix, state in (("server", server.kept), ("average", federation.average_kept)):
         for name in state:
             setattr(state, name, tensors[f"{prefix}/{name}"])

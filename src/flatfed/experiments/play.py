@@ -94,14 +94,17 @@ class _Session:
 
     def _begin(self, federation: Federation) -> None:
         if self.resume and self.checkpoints and self.directory:
+            self.directory.sweep()
             loaded = self.checkpoints.load_newest(self.say)
             restore(federation, loaded.round, loaded.tensors, loaded.states)
             if self.plan.settings.rounds != self.directory.config["settings"]["rounds"]:
                 self.directory.rewrite(self.directory.config | self.plan.to_config())
             self.history.cut(loaded.round)
             self.saved_round = loaded.round
-        elif self.checkpoints:
+        elif self.checkpoints and self.directory:
+            self.directory.sweep()
             self._save(federation)
+            self.directory.publish()
         if self.directory:
             self.directory.set_status("running")
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flatfed.core.loop import Federation
+from flatfed.core.trainer import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
 
@@ -62,7 +63,8 @@ class Run:
         if not 0 <= client < self._federation.task.population:
             raise IndexError(f"there is no client {client}; they are 0 to {self._federation.task.population - 1}")
         kept = self._federation.clients.read(client).tensors()
-        return {name: self._public(tensor) for name, tensor in kept.items()}
+        own = {n: self._layout.local_to_public(t) for n, t in kept.items() if n == LOCAL_PARAMETERS}
+        return {name: self._public(tensor) for name, tensor in kept.items()} | own
 
     def model(self) -> nn.Module:
         """Return a copy of the task's model with the evaluated parameters and buffers."""
@@ -71,10 +73,11 @@ class Run:
         full = self._layout.read(model)
         full[: len(federation.server.w)] = federation.evaluated
         self._layout.write(full, model)
-        if self._layout.buffers:
-            buffers = self._layout.read_buffers(model, federation.settings.torch_dtype)
-            buffers[: self._layout.shared_buffers] = federation.server.buffers
-            self._layout.write_buffers(buffers, model)
+        vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
+        for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
+            shared = federation.server.buffers.get(name, vector[:0])
+            vector[: len(shared)] = shared
+        self._layout.write_buffers(*vectors, model)
         return model
 
     @property
