@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ def _any_of(hints: tuple[Any, ...], value: Any, label: str) -> Any:
 
 def _number(value: Any, label: str) -> float:
     try:
-        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -177,7 +178,8 @@ def _number(value: Any, label: str) -> float:
 
 
 def _whole(value: Any, label: str) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+    whole = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
         raise ConfigError(f"{label} must be a whole number, not {value!r}")
     return int(value)
 

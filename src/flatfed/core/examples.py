@@ -78,8 +78,10 @@ class DatasetExamples:
         seed = torch.initial_seed()
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002  (transforms use the global generator)
-        inputs, targets = default_collate([self.dataset[int(i)] for i in indices])
-        return inputs, targets
+        batch = default_collate([self.dataset[int(i)] for i in indices])
+        if len(batch) != 2:
+            raise ConfigError(f"a Dataset must give (input, target) pairs, not {len(batch)} things")
+        return batch[0], batch[1]
 
 
 class Partition(Sequence[Examples]):

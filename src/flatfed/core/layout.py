@@ -23,17 +23,20 @@ from flatfed.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Local:
-    """Parts that stay on the client: by module type or by name pattern; only their buffers if `buffers_only`."""
+    """Parts that stay on the client: all inside modules of some type, or by name pattern (`head.*`).
+
+    With `buffers_only` just their buffers stay.
+    """
 
     types: tuple[type[nn.Module], ...] = ()
     names: tuple[str, ...] = ()
     buffers_only: bool = False
 
-    def matches(self, name: str, owner: nn.Module, is_buffer: bool) -> bool:
-        """Say whether the tensor `name` of module `owner` stays on the client."""
+    def matches(self, name: str, owners: Sequence[nn.Module], is_buffer: bool) -> bool:
+        """Say whether the tensor `name`, inside the modules `owners`, stays on the client."""
         if self.buffers_only and not is_buffer:
             return False
-        return isinstance(owner, self.types) or any(fnmatch.fnmatchcase(name, p) for p in self.names)
+        return any(isinstance(o, self.types) for o in owners) or any(fnmatch.fnmatchcase(name, p) for p in self.names)
 
 
 @dataclass(frozen=True)
@@ -74,26 +77,23 @@ class Layout:
         buffers = _named(model, "buffers")
         moving = [(n, o, b) for n, o, b in buffers if _moves(n, o, b)]
         self.order = tuple(name for name, _, _ in trainable)
-        self.parameters = _pieces(trainable, local, is_buffer=False)
-        self.buffers = _pieces([m for m in moving if m[2].is_floating_point()], local, is_buffer=True)
-        self.counters = _pieces([m for m in moving if not m[2].is_floating_point()], local, is_buffer=True)
+        modules = dict(model.named_modules())
+        self.parameters = _pieces(trainable, local, modules, is_buffer=False)
+        self.buffers = _pieces([m for m in moving if m[2].is_floating_point()], local, modules, is_buffer=True)
+        self.counters = _pieces([m for m in moving if not m[2].is_floating_point()], local, modules, is_buffer=True)
         self.size = sum(p.size for p in self.parameters)
         self.shared = sum(p.size for p in self.parameters if not p.local)
         self.shared_buffers = sum(p.size for p in self.buffers if not p.local)
         self.shared_counters = sum(p.size for p in self.counters if not p.local)
+        _refuse_idle(local, [name for name, _, _ in trainable + buffers])
         if self.shared == 0:
             raise ConfigError("every trainable parameter is declared local; nothing is left to share")
 
     def bind(self, model: nn.Module) -> Tensor:
         """Move the parameters of `model` into one new vector, make them views of it, and return it."""
-        modules = _tensors(model, "parameters")
-        first = modules[self.parameters[0].name]
-        flat = torch.empty(self.size, dtype=first.dtype, device=first.device)
+        flat, tensors = self.read(model), _tensors(model, "parameters")
         for piece in self.parameters:
-            parameter = modules[piece.name]
-            view = piece.view(flat)
-            view.copy_(parameter.detach())
-            parameter.data = view
+            tensors[piece.name].data = piece.view(flat)
         return flat
 
     def read(self, model: nn.Module) -> Tensor:
@@ -184,12 +184,27 @@ def _tensors(model: nn.Module, kind: str) -> dict[str, Tensor]:
     return {name: tensor for name, _, tensor in _named(model, kind)}
 
 
-def _pieces(named: Sequence[tuple[str, nn.Module, Tensor]], local: Local, is_buffer: bool) -> tuple[Piece, ...]:
+def _pieces(
+    named: Sequence[tuple[str, nn.Module, Tensor]], local: Local, modules: dict[str, nn.Module], is_buffer: bool
+) -> tuple[Piece, ...]:
     """Lay the tensors out: shared ones first, then local ones, each group in model order."""
-    marked = [(n, o, t, local.matches(n, o, is_buffer)) for n, o, t in named]
+    marked = [(n, o, t, local.matches(n, _around(n, modules), is_buffer)) for n, o, t in named]
     pieces, offset = [], 0
     for name, owner, tensor, is_local in sorted(marked, key=lambda entry: entry[3]):
         last = not is_buffer and tensor.ndim == 4 and isinstance(owner, nn.Conv2d)
         pieces.append(Piece(name, tuple(tensor.shape), offset, is_local, last))
         offset += tensor.numel()
     return tuple(pieces)
+
+
+def _around(name: str, modules: dict[str, nn.Module]) -> list[nn.Module]:
+    """Return the modules that a tensor lies in, from the model to its owner."""
+    parts = name.split(".")[:-1]
+    return [modules[".".join(parts[:depth])] for depth in range(len(parts) + 1)]
+
+
+def _refuse_idle(local: Local, names: Sequence[str]) -> None:
+    """Refuse a name pattern that matches nothing: most likely it is misspelt."""
+    for pattern in local.names:
+        if not fnmatch.filter(names, pattern):
+            raise ConfigError(f"no parameter or buffer is called {pattern!r}; there are {', '.join(names[:6])} ...")

@@ -11,6 +11,7 @@ from torch import Tensor
 from flatfed.core.task import Task
 
 T = TypeVar("T")
+BufferCopy = tuple[dict[str, Tensor | None], str, Tensor | None]
 
 
 class Oracle:
@@ -26,7 +27,7 @@ class Oracle:
         self.model = task.fresh_model(dtype)
         self.w = self.layout.bind(self.model)
         self.initial_buffers = self.layout.read_buffers(self.model, dtype)
-        self._initial = [buffer.clone() for buffer in self.model.buffers()]
+        self._initial = self._copied_buffers()
         self.is_weight = self.layout.weight_mask()
         self.backprops = 0
         self._stash = torch.empty_like(self.w)
@@ -84,7 +85,7 @@ class Oracle:
 
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T]) -> T:
         """Do `work` with the model at another point; weights and buffers come back bit for bit."""
-        buffers = [buffer.clone() for buffer in self.model.buffers()]
+        buffers = self._copied_buffers()
         if at is not None:
             self._stash.copy_(self.w)
             self.w.copy_(at)
@@ -99,6 +100,15 @@ class Oracle:
         """Put every buffer back to its first value: nothing may pass from one client to the next through the model."""
         self._put_buffers(self._initial)
 
-    def _put_buffers(self, values: list[Tensor]) -> None:
-        for buffer, value in zip(self.model.buffers(), values, strict=True):
-            buffer.copy_(value)
+    def _copied_buffers(self) -> list[BufferCopy]:
+        """Return a copy of every buffer, with the place it belongs to; a module may make some on the way."""
+        homes = [module._buffers for module in self.model.modules()]
+        return [(home, name, None if b is None else b.clone()) for home in homes for name, b in home.items()]
+
+    def _put_buffers(self, copies: list[BufferCopy]) -> None:
+        for home, name, value in copies:
+            now = home[name]
+            if value is not None and now is not None and now.shape == value.shape:
+                now.copy_(value)
+            else:
+                home[name] = None if value is None else value.clone()

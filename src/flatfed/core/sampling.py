@@ -110,6 +110,6 @@ def as_sampler(sampling: int | Sampler) -> Sampler:
     """Return the sampler that `sampling` names: a count is uniform without replacement."""
     if isinstance(sampling, Sampler):
         return sampling
-    if isinstance(sampling, int) and not isinstance(sampling, bool):
-        return Uniform(sampling)
+    if isinstance(sampling, int | np.integer) and not isinstance(sampling, bool):
+        return Uniform(int(sampling))
     raise ConfigError(f"sampling must be a number of clients, ff.Bernoulli or ff.Schedule, not {sampling!r}")
