@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from flatfed.core.errors import EngineError
+
 ALIGN = 64
 SPARE = 64 * 2**20
 
@@ -76,7 +78,7 @@ class Outbox:
             self._generation += 1
             path = self._directory / f"{self._name}-{os.getpid()}-{self._generation}"
             with path.open("wb") as file:
-                file.truncate(size)
+                _reserve(file.fileno(), size)
             self._file, self._buffer = str(path), _mapped(path, size)
         return self._buffer
 
@@ -93,6 +95,17 @@ class Inbox:
         if self._buffer is None or header.file != self._file:
             self._file, self._buffer = header.file, _mapped(Path(header.file), header.capacity)
         return {entry.name: _view(self._buffer, entry) for entry in header.entries}
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Give a file its size and, where the system can, the room for it: a full disk is an error now, not a crash later."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.ftruncate(descriptor, size)
+    except OSError as error:
+        raise EngineError(f"no room for {size:,} bytes of shared memory: {error.strerror}; use fewer workers") from None
 
 
 def _mapped(path: Path, size: int) -> Tensor:

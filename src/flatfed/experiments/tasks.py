@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from flatfed.runs.recipe import CannotDescribe, describe_task, rebuild_task, sav
 
 TENSORS = "task.safetensors"
 
-_IN_MEMORY: dict[Path, Task] = {}
+_IN_MEMORY: weakref.WeakValueDictionary[Path, Task] = weakref.WeakValueDictionary()
 
 
 def remember(path: Path, task: Task) -> None:

@@ -107,6 +107,9 @@ def train(
             f"its formulas are used unchanged with momentum={momentum}",
             stacklevel=2,
         )
+    if out is not None and not algorithm.id:
+        name = type(algorithm).__name__
+        raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
     worker_count(workers)
     sampler = as_sampler(sampling)
     sampler.check(task.population, settings.rounds)

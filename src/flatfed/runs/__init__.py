@@ -1,0 +1,1 @@
+"""Run directories: configuration, environment, history, checkpoints and what is needed to resume."""

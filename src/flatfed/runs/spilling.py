@@ -1,0 +1,74 @@
+"""Client state with a memory budget: what exceeds it lies in memory-mapped files that vanish with the process."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from flatfed.core.state import State
+from flatfed.core.store import MemoryStore
+
+SEGMENT_BYTES = 64 * 2**20
+
+
+class SpillingStore(MemoryStore):
+    """Keeps the first `budget` bytes of client state in memory and maps the rest from scratch files."""
+
+    def __init__(self, fresh: Callable[[], State], budget: int, directory: Path | None = None) -> None:
+        super().__init__(fresh)
+        self._budget, self._directory = budget, directory
+        self._in_memory = 0
+        self._segment: mmap.mmap | None = None
+        self._segment_size = 0
+        self._used = 0
+
+    def open(self, client: int) -> State:
+        """Return a client's state itself, to change in place."""
+        if client not in self._states:
+            self.write(client, self._fresh())
+        return super().open(client)
+
+    def write(self, client: int, state: State) -> None:
+        """Keep this as the client's state, in memory while the budget lasts."""
+        if not len(state):
+            return
+        self._changed.add(client)
+        if client not in self._states:
+            self._states[client] = self._place(state)
+        else:
+            for name, entry in self._states[client].tensors().items():
+                entry.copy_(getattr(state, name))
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Bytes of client state held outside the mapped files."""
+        return self._in_memory
+
+    def _place(self, state: State) -> State:
+        size = sum(_aligned(t) for t in state.tensors().values())
+        if self._in_memory + size <= self._budget:
+            self._in_memory += size
+            return state
+        return State({name: self._map(entry) for name, entry in state.tensors().items()})
+
+    def _map(self, entry: Tensor) -> Tensor:
+        """Copy a tensor into the scratch file and return its mapped view."""
+        size = _aligned(entry)
+        if self._segment is None or self._used + size > self._segment_size:
+            self._segment_size, self._used = max(SEGMENT_BYTES, size), 0
+            # The file has no name once it is open, so it cannot be left behind.
+            with tempfile.TemporaryFile(dir=self._directory) as file:
+                file.truncate(self._segment_size)
+                self._segment = mmap.mmap(file.fileno(), self._segment_size)
+        flat = torch.frombuffer(self._segment, dtype=entry.dtype, count=max(entry.numel(), 1), offset=self._used)
+        self._used += size
+        return flat[: entry.numel()].view(entry.shape).copy_(entry)
+
+
+def _aligned(tensor: Tensor) -> int:
+    return max(64, -(-tensor.numel() * tensor.element_size() // 64) * 64)

@@ -1,0 +1,164 @@
+"""Workers that die and user code that fails: replaced and run again, or the run stops and says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flatfed as ff
+from engines.bench import (
+    CASES,
+    VICTIM,
+    Case,
+    Deadly,
+    alive,
+    assert_same,
+    bits,
+    deadly_loss,
+    digits,
+    eventually,
+    raising_loss,
+    tensors_task,
+)
+from flatfed.core.engine import Job
+from flatfed.core.loop import Federation
+from flatfed.engines.in_process import InProcessEngine
+from flatfed.engines.processes import ProcessEngine
+from flatfed.experiments.plan import Plan
+from flatfed.experiments.run import Run
+from flatfed.runs.directory import RunDirectory
+
+COHORTS = [[0, 1], [0, 3], [1, 2, 3], [0, 2], [1, 3]]  # the victim is first asked in round 2
+FIRST_ASKED = 2
+
+
+def job(federation: Federation, client: int) -> Job:
+    return Job(client, 0, 0, 0.05, federation.clients.read(client))
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {"rounds": 5, "sampling": ff.Schedule(COHORTS), "lr": 0.1, "batch_size": 3, **changes}
+
+
+def undisturbed() -> dict[str, Any]:
+    return bits(ff.train(tensors_task(), ff.make("fedsmoo"), workers=0, **settings()), 4)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_killed_in_the_middle_of_a_client_is_replaced_and_the_client_run_again(
+    workers: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every client takes its worker down in the middle of its local steps, once or twice."""
+    monkeypatch.setattr(Deadly, "victims", frozenset(range(12)))
+    monkeypatch.setattr(Deadly, "markers", tmp_path)
+    monkeypatch.setattr(Deadly, "times", times)
+    expected = CASES["fedsmoo"].play(lambda p: InProcessEngine(p.task, p.algorithm, p.settings))
+    found = Case(digits, Deadly()).play(lambda p: ProcessEngine(p.task, p.algorithm, p.settings, workers))
+    assert len(list(tmp_path.iterdir())) >= 5 * times, "the workers did not die as they should have"
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("killed", [slice(0, 1), slice(1, 3), slice(0, 3)], ids=["first", "others", "all"])
+def test_workers_killed_from_outside_between_rounds_are_replaced(killed: slice) -> None:
+    case = CASES["scaffold+asam+swa, BatchNorm"]
+    expected = case.play(lambda p: InProcessEngine(p.task, p.algorithm, p.settings))
+    plan = case.plan()
+    engine = ProcessEngine(plan.task, plan.algorithm, plan.settings, workers=3)
+    federation, rows = plan.federation(engine), []
+    try:
+        for row in federation.rounds():
+            rows.append(row)
+            for pid in engine.pids[killed]:
+                os.kill(pid, signal.SIGKILL)
+                eventually(lambda pid=pid: not alive(pid), f"the end of worker {pid}")
+    finally:
+        engine.close()
+    assert_same(bits(Run(federation, rows, None), plan.task.population), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_client_that_always_kills_its_worker_stops_the_run(workers: int, tmp_path: Path) -> None:
+    with pytest.raises(ff.EngineError, match=f"client {VICTIM} ") as caught:
+        ff.train(tensors_task(deadly_loss), ff.make("fedsmoo"), workers=workers, out=tmp_path / "run", **settings())
+    assert "flatfed resume" in str(caught.value)
+    status = RunDirectory.open(tmp_path / "run").status()
+    assert status["status"] == "failed"
+    assert f"client {VICTIM} " in status["reason"]
+    rows = [row["round"] for row in RunDirectory.open(tmp_path / "run").history().rows]
+    assert rows == list(range(FIRST_ASKED))
+
+
+def test_a_failed_run_can_be_resumed_with_a_repaired_task(tmp_path: Path) -> None:
+    with pytest.raises(ff.EngineError):
+        ff.train(tensors_task(deadly_loss), ff.make("fedsmoo"), workers=2, out=tmp_path / "run", **settings())
+    played: list[int] = []
+    run = ff.resume(tmp_path / "run", task=tensors_task(), on_round=lambda row: played.append(row["round"]))
+    assert played == [2, 3, 4], "the rounds before the failure were not kept"
+    assert_same(bits(run, 4), undisturbed())
+    assert RunDirectory.open(tmp_path / "run").status()["status"] == "finished"
+
+
+def test_a_failed_run_can_be_resumed_with_a_repaired_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "markers").mkdir()
+    monkeypatch.setitem(ff.Algorithm.registry, "deadly-of-a-test", Deadly)
+    monkeypatch.setattr(Deadly, "id", "deadly-of-a-test")
+    monkeypatch.setattr(Deadly, "victims", frozenset({VICTIM}))
+    monkeypatch.setattr(Deadly, "markers", tmp_path / "markers")
+    monkeypatch.setattr(Deadly, "times", 1000)
+    with pytest.raises(ff.EngineError, match=f"client {VICTIM} "):
+        ff.train(tensors_task(), Deadly(), workers=2, out=tmp_path / "run", **settings())
+    monkeypatch.setattr(Deadly, "times", 0)
+    assert_same(bits(ff.resume(tmp_path / "run"), 4), undisturbed())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_exception_in_a_worker_names_the_client_and_keeps_its_message(workers: int) -> None:
+    with pytest.raises(ff.EngineError, match=rf"client {VICTIM}\b.*ZeroDivisionError: this target is too much"):
+        ff.train(tensors_task(raising_loss), ff.make("fedavg"), workers=workers, **settings())
+
+
+def test_an_exception_without_workers_surfaces_too() -> None:
+    with pytest.raises(Exception, match="this target is too much"):
+        ff.train(tensors_task(raising_loss), ff.make("fedavg"), workers=0, **settings())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_exception_leaves_a_run_that_says_failed_and_why_and_goes_on(workers: int, tmp_path: Path) -> None:
+    changes = {"workers": workers, "out": tmp_path / "run", "checkpoint_every": 1}
+    with pytest.raises(Exception, match="this target is too much"):
+        ff.train(tensors_task(raising_loss), ff.make("fedsmoo"), **settings(**changes))
+    status = RunDirectory.open(tmp_path / "run").status()
+    assert status["status"] == "failed"
+    assert "this target is too much" in status["reason"]
+    played: list[int] = []
+    run = ff.resume(tmp_path / "run", task=tensors_task(), on_round=lambda row: played.append(row["round"]))
+    assert played == [2, 3, 4], "the rounds before the failure were not kept"
+    assert_same(bits(run, 4), undisturbed())
+
+
+def test_an_exchange_abandoned_in_the_middle_does_not_reach_the_next_one() -> None:
+    """Answers that were still to come must not be taken for answers to later questions."""
+    plan: Plan = CASES["fedsmoo"].plan()
+    engine = ProcessEngine(plan.task, plan.algorithm, plan.settings, workers=2)
+    oracle = InProcessEngine(plan.task, plan.algorithm, plan.settings)
+    federation = plan.federation(engine)
+    try:
+        asked = plan.algorithm.broadcast(federation.server)
+        jobs = [job(federation, client) for client in (4, 7, 1, 9)]
+        replies = engine.exchange(asked, jobs)
+        next(replies)
+        replies.close()  # type: ignore[attr-defined]
+        later = [job(federation, client) for client in (2, 3, 5)]
+        found = {reply.client: reply for reply in engine.exchange(asked, later)}
+        for expected in oracle.exchange(asked, [job(federation, client) for client in (2, 3, 5)]):
+            reply = found.pop(expected.client)
+            assert reply.message.to_bytes() == expected.message.to_bytes()
+            assert (reply.loss, reply.steps, reply.samples) == (expected.loss, expected.steps, expected.samples)
+        assert not found
+    finally:
+        engine.close()

@@ -1,0 +1,139 @@
+"""The history: JSON lines that only grow, readable at any time, whole at any time."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flatfed as ff
+from flatfed.runs.history import History, read_rows
+from runs.bench import ROUNDS, small_run
+
+COST = {"bytes_down": 100, "bytes_up": 50, "backprops": 8, "seconds": 0.25}
+NORMS = {"update_norm": 0.1, "model_norm": 2.0, "test_loss": None}
+ROWS = [{"round": n, "clients": [n, n + 1], "lr": 0.1, "train_loss": 0.1 * n, **NORMS, **COST} for n in range(4)]
+
+
+def filled(path: Path, rows: list[dict[str, Any]] = ROWS) -> History:
+    history = History(path)
+    for row in rows:
+        history.append(row)
+    return history
+
+
+def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
+    path, history = tmp_path / "history.jsonl", History(tmp_path / "history.jsonl")
+    for n, row in enumerate(ROWS):
+        history.append(row)
+        assert read_rows(path) == history.rows == ROWS[: n + 1]
+    history.close()
+    assert [json.loads(line) for line in path.read_text().splitlines()] == ROWS
+    assert path.read_text().endswith("\n")
+
+
+def test_the_file_of_a_run_only_grows_and_is_readable_meanwhile(tmp_path: Path) -> None:
+    path, seen = tmp_path / "run/history.jsonl", [b""]
+
+    def on_round(row: dict[str, Any]) -> None:
+        content = path.read_bytes()
+        assert content.startswith(seen[-1])
+        assert [found["round"] for found in read_rows(path)] == list(range(row["round"] + 1))
+        assert read_rows(path)[-1] == row
+        seen.append(content)
+
+    run = small_run(tmp_path / "run", on_round=on_round)
+    assert len(seen) == ROUNDS + 1
+    assert path.read_bytes() == seen[-1]
+    assert read_rows(path) == run.history
+
+
+def test_a_torn_last_line_is_left_out_wherever_it_was_torn(tmp_path: Path) -> None:
+    filled(tmp_path / "whole").close()
+    whole = (tmp_path / "whole").read_bytes()
+    starts = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
+    for length in range(len(whole)):
+        (tmp_path / "torn").write_bytes(whole[:length])
+        complete = sum(start - 1 <= length for start in starts)  # a line without its end of line is whole, too
+        assert read_rows(tmp_path / "torn") == ROWS[:complete]
+
+
+def test_a_missing_or_empty_history_has_no_rows(tmp_path: Path) -> None:
+    assert read_rows(tmp_path / "nowhere") == []
+    (tmp_path / "empty").touch()
+    assert read_rows(tmp_path / "empty") == []
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_no_bytes_at_the_end_break_the_reader(tail: bytes) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "history.jsonl"
+        filled(path).close()
+        with path.open("ab") as file:
+            file.write(tail)
+        assert read_rows(path) == ROWS
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[1, 2]", b'{"lr": 0.1}', b"\xff\xfe"])
+def test_a_damaged_line_elsewhere_is_refused_with_its_place(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], line, *lines[2:]]))
+    with pytest.raises(ff.CheckpointError, match=r"history\.jsonl, line 2"):
+        read_rows(path)
+
+
+def test_cut_drops_the_rows_from_a_round_on(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    history.cut(2)
+    assert history.rows == read_rows(path) == ROWS[:2]
+    history.append(ROWS[2])
+    assert history.rows == read_rows(path) == ROWS[:3]
+    history.cut(0)
+    assert history.rows == read_rows(path) == []
+    history.close()
+
+
+def test_cut_beyond_the_end_changes_no_byte(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    before = path.read_bytes()
+    history.cut(99)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path], "cut left a temporary file"
+
+
+def test_cut_repairs_a_torn_file_so_that_it_can_be_continued(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 5)
+    history = History(path, read_rows(path))
+    history.cut(3)
+    history.append(ROWS[3])
+    history.close()
+    assert read_rows(path) == ROWS
+
+
+def test_a_history_without_a_path_stays_in_memory() -> None:
+    history = History(None)
+    for row in ROWS:
+        history.append(row)
+    history.sync()
+    history.cut(1)
+    history.close()
+    assert history.rows == ROWS[:1]
+
+
+def test_numbers_come_back_to_the_same_bits(tmp_path: Path) -> None:
+    row = ROWS[0] | {"a": 0.1 + 0.2, "b": 5e-324, "c": 1.7976931348623157e308, "d": -0.0, "e": 2**53 + 1}
+    filled(tmp_path / "history.jsonl", [row]).close()
+    assert [json.dumps(found) for found in read_rows(tmp_path / "history.jsonl")] == [json.dumps(row)]

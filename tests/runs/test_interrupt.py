@@ -1,0 +1,189 @@
+"""Ctrl-C and SIGTERM: training stops where nothing is half-changed, says how to go on, and goes on to the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import flatfed as ff
+from engines.bench import bits, eventually, is_worker
+from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import read_rows
+from runs.bench import POPULATION, ROUNDS, digest, environment, small_model, small_run, small_task
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    return digest(small_run(None))
+
+
+def interrupt_after(round: int, number: int = signal.SIGINT, times: int = 1) -> Callable[[dict[str, Any]], None]:
+    def on_round(row: dict[str, Any]) -> None:
+        if row["round"] == round:
+            for _ in range(times):
+                signal.raise_signal(number)
+
+    return on_round
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("every", [1, None])
+def test_train_raises_with_the_run_and_resumes_to_the_same_bits(
+    number: int, workers: int, every: int | None, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    path = tmp_path / "run"
+    with pytest.raises(ff.RunInterrupted) as caught:
+        small_run(path, on_round=interrupt_after(1, number), workers=workers, checkpoint_every=every)
+    run = caught.value.run
+    assert (run.status, [row["round"] for row in run.history]) == ("interrupted", [0, 1])
+    assert run.vector.isfinite().all()
+    assert f"flatfed resume {path}" in str(caught.value)
+    assert RunDirectory.open(path).status()["status"] == "interrupted"
+    played: list[int] = []
+    again = ff.resume(path, on_round=lambda row: played.append(row["round"]))
+    assert played == [2, 3, 4], "an interrupt must not cost a round that was complete"
+    assert digest(again) == expected
+
+
+def test_a_run_can_be_interrupted_after_every_single_round(tmp_path: Path, expected: dict[str, Any]) -> None:
+    with pytest.raises(ff.RunInterrupted):
+        small_run(tmp_path / "run", on_round=interrupt_after(0))
+    for round in range(1, ROUNDS - 1):
+        with pytest.raises(ff.RunInterrupted) as caught:
+            ff.resume(tmp_path / "run", on_round=interrupt_after(round))
+        assert len(caught.value.run.history) == round + 1
+    assert digest(ff.resume(tmp_path / "run")) == expected
+
+
+def test_an_interrupt_after_the_last_round_changes_nothing(expected: dict[str, Any]) -> None:
+    assert digest(small_run(None, on_round=interrupt_after(ROUNDS - 1))) == expected
+
+
+def test_without_a_directory_it_says_that_nothing_was_written() -> None:
+    with pytest.raises(ff.RunInterrupted, match="no run directory"):
+        small_run(None, on_round=interrupt_after(1))
+
+
+def test_a_second_interrupt_stops_at_once_and_the_run_can_still_be_resumed(
+    tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        small_run(tmp_path / "run", on_round=interrupt_after(1, times=2))
+    assert not isinstance(caught.value, ff.RunInterrupted)
+    assert digest(ff.resume(tmp_path / "run")) == expected
+
+
+def test_the_callers_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    small_run(None)
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    with pytest.raises(ff.RunInterrupted):
+        small_run(None, on_round=interrupt_after(0))
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_training_works_outside_the_main_thread(expected: dict[str, Any]) -> None:
+    found: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: found.append(digest(small_run(None))))
+    thread.start()
+    thread.join()
+    assert found == [expected]
+
+
+class InterruptingModel(nn.Module):
+    """A model that, once, interrupts the parent of its worker: while it learns, or while it is tested."""
+
+    def __init__(self, marker: Path, in_training: bool) -> None:
+        super().__init__()
+        self.inner, self.marker, self.in_training = small_model(), marker, in_training
+
+    def forward(self, x: Tensor) -> Tensor:
+        if is_worker() and self.training == self.in_training and self.marker.exists():
+            self.marker.unlink()
+            os.kill(os.getppid(), signal.SIGINT)
+        result: Tensor = self.inner(x)
+        return result
+
+
+@pytest.mark.parametrize("in_training", [True, False], ids=["in a client", "in an evaluation"])
+def test_an_interrupt_in_the_middle_of_a_round_loses_no_row_and_no_bit(in_training: bool, tmp_path: Path) -> None:
+    marker, generator = tmp_path / "marker", torch.Generator().manual_seed(0)
+    # Two chunks of 512: after the first answer the parent looks up and stops before the second.
+    test = (torch.randn(600, 4, generator=generator), torch.arange(600) % 3)
+    task = small_task(model=InterruptingModel(marker, in_training), test=test)
+    expected = bits(small_run(None, task), POPULATION)
+
+    def on_round(row: dict[str, Any]) -> None:
+        if row["round"] == 1:
+            marker.touch()
+
+    with pytest.raises(ff.RunInterrupted):
+        small_run(tmp_path / "run", task, workers=1, on_round=on_round)
+    assert not marker.exists()
+    run = ff.resume(tmp_path / "run")
+    assert [row["round"] for row in run.history] == list(range(ROUNDS))
+    assert bits(run, POPULATION) == expected
+
+
+# The command line.
+
+ARGUMENTS = ["digits", "scaffold+asam+swa", "--rounds", "60", "--clients", "12", "--per-round", "3", "--seed", "4"]
+ARGUMENTS += ["--last", "2", "--workers", "2"]
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """Start `flatfed` in a process group of its own, as a terminal would."""
+    start = [sys.executable, "-c", "from flatfed.cli.main import main; main()", *arguments]
+    return subprocess.Popen(
+        start, cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+
+
+def interrupted(child: subprocess.Popen[str], history: Path, rows: int, number: int) -> str:
+    """Send a signal to the whole group once the history has so many rows; return what was said."""
+    try:
+        eventually(lambda: len(read_rows(history)) >= rows or child.poll() is not None, f"{rows} rows of history")
+        os.killpg(child.pid, number)
+        said = child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130, said
+    return said
+
+
+def test_a_command_that_is_stopped_twice_and_resumed_comes_to_the_same_bits(tmp_path: Path) -> None:
+    """Interrupted, resumed, terminated, resumed; each stop says how to go on."""
+    path, history = tmp_path / "run", tmp_path / "run/history.jsonl"
+    said = [interrupted(command("run", *ARGUMENTS, "--out", str(path), cwd=tmp_path), history, 3, signal.SIGINT)]
+    done = len(read_rows(history))
+    assert 3 <= done < 60
+    assert RunDirectory.open(path).status()["status"] == "interrupted"
+    said.append(interrupted(command("resume", str(path), cwd=tmp_path), history, done + 3, signal.SIGTERM))
+    assert done + 3 <= len(read_rows(history)) < 60
+    last = command("resume", str(path), cwd=tmp_path)
+    last_words = "".join(last.communicate(timeout=120))
+    assert last.returncode == 0, last_words
+
+    task = TaskRecipe("digits", clients=12, partition={"id": "dirichlet"}, seed=4).build()
+    settings: dict[str, Any] = {"rounds": 60, "sampling": 3, "lr": 0.1, "last": 2, "seed": 4, "workers": 2}
+    algorithm = ff.make("scaffold", client_opt=ff.ASAM())
+    undisturbed = ff.train(task, algorithm, average=ff.SWA(), **settings)
+    assert digest(ff.resume(path), 12) == digest(undisturbed, 12)
+    for text in said:
+        assert "Traceback" not in text
+        assert f"flatfed resume {path}" in text

@@ -1,0 +1,142 @@
+"""Kill -9 at any moment; the resumed run equals the uninterrupted one, bit for bit.
+
+The kill points are real: the process kills itself before its n-th system call, or the kernel ends it in the
+middle of a write. See `killer.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flatfed as ff
+from flatfed.runs.directory import RunDirectory
+from runs.bench import ROUNDS, digest, in_new_process, litter, small_run
+
+Reports = dict[str, dict[str, Any]]
+
+KILLED, CUT_OFF = -signal.SIGKILL, -signal.SIGXFSZ
+
+
+def kill(directory: Path, jobs: dict[str, dict[str, Any]]) -> Reports:
+    """Play the jobs in one driver and return their reports by name."""
+    file = directory / "jobs.json"
+    file.write_text(json.dumps([{"name": name, **job} for name, job in jobs.items()]))
+    done = in_new_process("-m", "runs.killer", str(file))
+    assert done.returncode == 0, done.stderr
+    return dict(zip(jobs, json.loads(done.stdout), strict=True))
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    """The run that nobody disturbs."""
+    return digest(small_run(None))
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """How many system calls there are to die before: in two checkpoints, up to round 0, and in resuming."""
+    jobs = {
+        "two": {"kind": "count", "n": 0},
+        "start": {"kind": "count first", "n": 0},
+        "resume": {"kind": "steps", "n": 3},
+    }
+    reports = kill(tmp_path_factory.mktemp("count"), jobs)
+    assert {"fsync", "rename", "replace", "mkdir", "unlink", "rmdir"} <= set(reports["two"]["calls"])
+    assert len(reports["two"]["calls"]) > 30
+    return reports
+
+
+def check(reports: Reports, expected: dict[str, Any], how: int = KILLED) -> None:
+    """Every run died as it should, and every resumed run came to the same bits."""
+    assert {name: r["ended"] for name, r in reports.items()} == dict.fromkeys(reports, how)
+    wrong = {name: r.get("error", r.get("resumed")) for name, r in reports.items() if "bits" not in r}
+    assert not wrong, "could not be resumed"
+    for name, report in reports.items():
+        assert report["bits"]["history"] == expected["history"], name
+        assert report["bits"] == expected, name
+
+
+def test_killed_before_any_system_call_of_two_checkpoints(
+    calls: Reports, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    jobs = {f"call-{n}": {"kind": "calls", "n": n} for n in range(len(calls["two"]["calls"]))}
+    check(kill(tmp_path, jobs), expected)
+
+
+def test_a_kill_in_a_checkpoint_leaves_no_litter_once_the_run_is_resumed(calls: Reports, tmp_path: Path) -> None:
+    """Most of one checkpoint: states half-written, a directory half-made, old ones half-removed."""
+    jobs = {f"call-{n}": {"kind": "calls", "n": n} for n in range(2, len(calls["two"]["calls"]) // 2, 2)}
+    reports = kill(tmp_path, jobs)
+    assert {name: r["litter"] for name, r in reports.items() if r["litter"]} == {}
+
+
+def test_cut_off_at_any_byte_of_the_files_of_a_checkpoint(tmp_path: Path, expected: dict[str, Any]) -> None:
+    """Limits below the size of a client's state, of the server's tensors and of the manifest."""
+    small_run(tmp_path / "sizes", rounds=3)
+    sizes = {f.name: f.stat().st_size for f in (tmp_path / "sizes/checkpoints/round-000003").iterdir()}
+    state = next((tmp_path / "sizes/checkpoints/states").iterdir()).stat().st_size
+    server, manifest = sizes["server.safetensors"], sizes["checkpoint.json"]
+    assert len({state, server, manifest}) == 3
+    limits = {0, 1, 8, 100, *(n - 1 for n in (state, server, manifest)), (state + server) // 2}
+    below = {n for n in limits if n < max(server, state)}  # a manifest that is shorter is never the first to fail
+    check(kill(tmp_path, {f"bytes-{n}": {"kind": "bytes", "n": n} for n in below}), expected, CUT_OFF)
+
+
+def test_cut_off_at_any_byte_of_a_history_row(tmp_path: Path, expected: dict[str, Any]) -> None:
+    length = len(expected["history"][2])  # the row has `seconds` in addition, so that all of these are inside it
+    jobs = {f"history-{n}": {"kind": "history", "n": n} for n in (0, 1, 9, 40, length // 2, length)}
+    check(kill(tmp_path, jobs), expected, CUT_OFF)
+
+
+def test_killed_during_and_between_rounds(tmp_path: Path, expected: dict[str, Any]) -> None:
+    jobs: dict[str, dict[str, Any]] = {f"step-{n}": {"kind": "steps", "n": n} for n in (0, 1, 5, 8, 9, 17)}
+    jobs["between"] = {"kind": "between", "n": 0}
+    jobs["between, with workers"] = {"kind": "between", "n": 0, "workers": 2}
+    check(kill(tmp_path, jobs), expected)
+
+
+def test_killed_again_before_any_system_call_while_resuming(
+    calls: Reports, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    """The first resumption dies while it cuts the history, says that it runs, or writes its own checkpoints."""
+    count = len(calls["resume"]["calls"])
+    assert count > 40
+    reports = kill(tmp_path, {f"again-{n}": {"kind": "steps", "n": 3, "again": n} for n in range(0, count, 3)})
+    assert {r["ended_again"] for r in reports.values()} == {KILLED}
+    check(reports, expected)
+
+
+def test_cut_off_at_any_byte_while_resuming(tmp_path: Path, expected: dict[str, Any]) -> None:
+    """Among the first things that a resumption writes is a shorter history: the longer one must outlive it."""
+    length = len(expected["history"][0])
+    limits = (0, 1, length // 2, length + 10, 2 * length)
+    reports = kill(tmp_path, {f"again-{n}": {"kind": "steps", "n": 3, "again_bytes": n} for n in limits})
+    assert {r["ended_again"] for r in reports.values()} == {CUT_OFF}
+    check(reports, expected)
+
+
+def test_killed_before_the_first_checkpoint_is_complete(
+    calls: Reports, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    """From the moment that the directory is a run's, it can be resumed; before, it says that it is none."""
+    reports = kill(tmp_path, {f"first-{n}": {"kind": "first", "n": n} for n in range(len(calls["start"]["calls"]))})
+    before = {name: r for name, r in reports.items() if not r["was_run"]}
+    assert all("is not a run directory" in r["error"] for r in before.values())
+    check({name: r for name, r in reports.items() if r["was_run"]}, expected)
+
+
+def test_a_killed_run_is_resumed_in_this_process_as_well(tmp_path: Path, expected: dict[str, Any]) -> None:
+    reports = kill(tmp_path, {"run": {"kind": "calls", "n": 9, "resume": False}})
+    assert reports["run"]["ended"] == KILLED
+    assert RunDirectory.open(tmp_path / "run").status()["status"] == "interrupted"
+    played: list[int] = []
+    run = ff.resume(tmp_path / "run", on_round=lambda row: played.append(row["round"]))
+    assert played == [2, 3, 4]
+    assert digest(run) == expected
+    assert len(run.history) == ROUNDS
+    assert litter(tmp_path / "run") == []
