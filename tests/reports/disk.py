@@ -37,6 +37,7 @@ def write_run(
         "task": {"kind": "catalogue", "dataset": "digits", "clients": 5, "partition": {"id": "iid"}, "seed": seed},
     }
     directory = RunDirectory.create(path, config)
+    directory.publish()
     history = directory.history()
     for round, accuracy in enumerate(accuracies):
         history.append(row(round, accuracy))

@@ -98,7 +98,7 @@ class Inbox:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Give a file its size and, where the system can, the room for it: a full disk is an error now, not a crash later."""
+    """Give a file its size and, where the system can, its room: a full disk is an error now, not a crash later."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, size)
