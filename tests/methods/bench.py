@@ -23,7 +23,7 @@ SETTINGS = {"lr": 0.2, "local_epochs": 3, "weight_decay": 0.02, "lr_decay": 0.9}
 
 
 def network_setup(sizes: Sequence[int] = SIZES, seed: int = 1, **changes: Any) -> Setup:
-    """Clients of unequal size and differing labels for the tanh network of `naive.py`."""
+    """Clients of unequal size and differing labels for the tanh network of `naive/model.py`."""
     rng = np.random.default_rng(seed)
     clients = []
     for k, n in enumerate(sizes):

@@ -1,6 +1,6 @@
 """The one table of methods that the battery and the identity tests read.
 
-A new method needs one row here and one function in `naive.py`.
+A new method needs one row here and one function in `naive/`.
 """
 
 from __future__ import annotations

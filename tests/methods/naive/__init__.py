@@ -1,0 +1,35 @@
+"""A second, deliberately naive computation of the methods: NumPy, float64, one client after the other.
+
+It shares no code with flatfed. It is written to be read next to the specifications: each function is named
+after its method, quotes the section it follows (F = flat-algorithms.md, B = baselines.md, N = names.md) and
+keeps that section's letters. Nothing here is fast, and nothing is shared between methods except the local
+step, the client optimisers and the client weights.
+
+The methods stand by family in `averaging`, `drift_correction`, `global_sharpness` and `gloss`; whatever those
+modules hold can be imported from here, so a new method is one function in one of them.
+"""
+
+# ruff: noqa: F401, F403
+
+from __future__ import annotations
+
+from methods.naive.averaging import *
+from methods.naive.drift_correction import *
+from methods.naive.global_sharpness import *
+from methods.naive.gloss import *
+from methods.naive.local import Opt, lr_of_round, mean, norm, unit, weights
+from methods.naive.model import (
+    CLASSES,
+    DIMENSION,
+    INPUTS,
+    IS_WEIGHT,
+    Vector,
+    cross_entropy,
+    cross_entropy_gradient,
+    kl,
+    kl_gradient,
+    zero_gradient,
+)
+from methods.naive.outcome import Outcome
+from methods.naive.swa import swa_weights
+from methods.naive.training import Setup, Swa

@@ -1,0 +1,50 @@
+"""The methods that average: FedAvg and, on its clients or server, one thing more."""
+
+from __future__ import annotations
+
+from methods.naive.local import SGD, Opt, opt_gradient, train_client, weighted_update
+from methods.naive.outcome import Outcome
+from methods.naive.training import Setup
+
+
+def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
+    """B 3.1."""
+    w, models = s.w0, []
+    for t, S in enumerate(s.schedule):
+        w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}
+        w = w + server_lr * weighted_update(s, w, w_K)
+        models.append(w)
+    return Outcome(s, models)
+
+
+def fedsam(s: Setup, rho: float = 0.05) -> Outcome:
+    """F 2.1."""
+    return fedavg(s, Opt("sam", rho))
+
+
+def fedasam(s: Setup, rho: float = 0.5, eta: float = 0.2) -> Outcome:
+    """F 2.2."""
+    return fedavg(s, Opt("asam", rho, eta))
+
+
+def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
+    """B 3.2."""
+    w, models = s.w0, []
+    for t, S in enumerate(s.schedule):
+        w_K = {}
+        for k in S:
+            w_K[k] = train_client(s, k, t, w, lambda v, k=k, w=w: opt_gradient(s, opt, k, v) + mu * (v - w))
+        w = w + weighted_update(s, w, w_K)
+        models.append(w)
+    return Outcome(s, models)
+
+
+def fedavgm(s: Setup, opt: Opt = SGD, server_momentum: float = 0.9, server_lr: float = 1.0) -> Outcome:
+    """B 3.3."""
+    w, m, models = s.w0, s.zeros(), []
+    for t, S in enumerate(s.schedule):
+        w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}
+        m = server_momentum * m + weighted_update(s, w, w_K)
+        w = w + server_lr * m
+        models.append(w)
+    return Outcome(s, models, server={"momentum": m})

@@ -1,0 +1,90 @@
+"""The methods that steer the clients by the sharpness of the global model: FedSMOO, FedGF, FedGMT."""
+
+from __future__ import annotations
+
+from methods.naive.local import mean, norm, train_client, unit, weighted_update
+from methods.naive.model import Vector, kl_gradient
+from methods.naive.outcome import Outcome
+from methods.naive.training import Setup
+
+
+def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A") -> Outcome:
+    """B 3.18."""
+    a = 1.0 / beta
+    w, H, sv, models = s.w0, s.zeros(), s.zeros(), []
+    h, mu = s.zeros_per_client(), s.zeros_per_client()
+    for t, S in enumerate(s.schedule):
+        w_K, s_last = {}, {}
+        for i in S:
+
+            def q(v: Vector, i: int = i, w: Vector = w, sv: Vector = sv) -> Vector:
+                s_hat = rho * unit(s.g(i, v) - mu[i] - sv)
+                mu[i] = mu[i] + s_hat - sv
+                s_last[i] = s_hat  # noqa: B023
+                return s.g(i, v + s_hat) + a * (v - w) + a * h[i]
+
+            w_K[i] = train_client(s, i, t, w, q)
+        for i in S:
+            h[i] = h[i] + (w_K[i] - w)
+            H = H + (w_K[i] - w) / s.N
+        w = mean(list(w_K.values())) + H
+        if variant == "A":
+            sv = rho * unit(mean([mu[i] - s_last[i] for i in S]))
+        elif variant == "B":
+            sv = rho * unit(mean([mu[i] for i in S]))
+        else:
+            sv = rho * unit(-mean(mu))
+        models.append(w)
+    return Outcome(s, models, client={"h": h, "mu": mu}, server={"H": H, "s": sv})
+
+
+def fedgf(
+    s: Setup,
+    rho: float = 0.05,
+    rho_global: float | None = None,
+    threshold: float = 0.2,
+    window: int = 30,
+    c: float | None = None,
+) -> Outcome:
+    """F 2.8. Round 0 is FedSAM whatever c (N)."""
+    rho_g = rho if rho_global is None else rho_global
+    w, w_before, flags, c_now, models = s.w0, None, [], 0.0, []
+    for t, S in enumerate(s.schedule):
+        w_tilde = None if w_before is None else w + rho_g * unit(w_before - w)
+        c_used = c_now if c is None else c
+        w_K = {}
+        for k in S:
+
+            def q(v: Vector, k: int = k, w_tilde: Vector | None = w_tilde, c_used: float = c_used) -> Vector:
+                w_hat = v + rho * unit(s.g(k, v))
+                z = w_hat if w_tilde is None else c_used * w_tilde + (1 - c_used) * w_hat
+                return s.g(k, z)
+
+            w_K[k] = train_client(s, k, t, w, q)
+        D = sum(norm(w - w_K[k]) for k in S) / len(S)
+        flags = [*flags, float(threshold < D)][-window:]
+        c_now = sum(flags) / len(flags)
+        w_before, w = w, w + weighted_update(s, w, w_K)
+        models.append(w)
+    return Outcome(s, models, server={"c": c_now} if c is None else {})
+
+
+def fedgmt(s: Setup, alpha: float = 0.95, gamma: float = 1.0, tau: float = 3.0, beta: float = 10.0) -> Outcome:
+    """B 3.21: the model mean follows `weighting`, the dual mean is over all N (N, fedgmt)."""
+    b = 1.0 / beta
+    w, e, h, models = s.w0, s.w0, s.zeros_per_client(), []
+    for t, S in enumerate(s.schedule):
+        w_K = {}
+        for i in S:
+
+            def q(v: Vector, i: int = i, e: Vector = e) -> Vector:
+                pull = kl_gradient(v, e, s.clients[i][0], tau)
+                return s.g(i, v) + gamma * tau**2 * pull + b * h[i]
+
+            w_K[i] = train_client(s, i, t, w, q)
+        for i in S:
+            h[i] = h[i] + (w_K[i] - w)
+        w = w + weighted_update(s, w, w_K) + mean(h)
+        e = alpha * e + (1 - alpha) * w
+        models.append(w)
+    return Outcome(s, models, client={"h": h}, server={"H": mean(h), "teacher": e})

@@ -1,0 +1,96 @@
+"""The client optimisers (F 1.3, F 2.2), the local step, the weights, the learning rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from methods.naive.model import Vector
+from methods.naive.swa import swa_start
+from methods.naive.training import Setup
+
+
+@dataclass(frozen=True)
+class Opt:
+    kind: str = "sgd"
+    rho: float = 0.0
+    eta: float = 0.2
+
+
+SGD = Opt()
+
+
+def norm(v: Vector) -> float:
+    return math.sqrt(float((v**2).sum()))
+
+
+def unit(v: Vector) -> Vector:
+    return v / (norm(v) + 1e-16) if norm(v) > 0 else np.zeros_like(v)
+
+
+def ascent(s: Setup, opt: Opt, g: Vector, w: Vector) -> Vector:
+    """`eps` of SAM or ASAM for the data gradient g at w."""
+    if opt.kind == "sam":
+        return opt.rho * unit(g)
+    T = np.where(s.is_weight, np.abs(w) + opt.eta, 1.0)
+    return opt.rho * T**2 * g / (norm(T * g) + 1e-16)
+
+
+def opt_gradient(s: Setup, opt: Opt, k: int, w: Vector) -> Vector:
+    """What takes the place of g(w) in the local step."""
+    g = s.g(k, w)
+    if opt.kind == "sgd":
+        return g
+    return s.g(k, w + ascent(s, opt, g, w))
+
+
+def train_client(s: Setup, k: int, t: int, start: Vector, direction: Callable[[Vector], Vector]) -> Vector:
+    """N, "The local step": direction, clip, weight decay, momentum buffer (zero at first), step."""
+    w, b = start.copy(), np.zeros_like(start)
+    for _ in range(s.K(k)):
+        q = direction(w)
+        if s.clip is not None and norm(q) > s.clip:
+            q = q * (s.clip / norm(q))
+        d = q + s.weight_decay * w
+        b = s.momentum * b + d
+        w = w - lr_of_round(s, t) * b
+    return w
+
+
+def weights(s: Setup, cohort: Sequence[int]) -> dict[int, float]:
+    if s.weighting == "uniform":
+        return {k: 1.0 / len(cohort) for k in cohort}
+    total = sum(len(s.clients[k][1]) for k in cohort)
+    return {k: len(s.clients[k][1]) / total for k in cohort}
+
+
+def mean(vectors: Sequence[Vector]) -> Vector:
+    total = np.zeros_like(vectors[0])
+    for v in vectors:
+        total = total + v
+    return total / len(vectors)
+
+
+def weighted_update(s: Setup, start: Vector, w_K: dict[int, Vector]) -> Vector:
+    """sum_k p_k (w_{k,K} - start), with the weights that `weighting` asks for."""
+    p = weights(s, list(w_K))
+    total = s.zeros()
+    for k, w in w_K.items():
+        total = total + p[k] * (w - start)
+    return total
+
+
+def lr_of_round(s: Setup, t: int) -> float:
+    gamma1 = s.lr * s.lr_decay**t
+    if s.average is None or s.average.cycle == 1 or t < swa_start(s):
+        return gamma1
+    c = s.average.cycle
+    phase = {
+        "paper": (((t - 1) % c) + 1) / c,
+        "official": ((t % c) + 1) / c,
+        "end-of-cycle": (((t - swa_start(s)) % c) + 1) / c,
+    }[s.average.mode]
+    return (1 - phase) * gamma1 + phase * s.average.lr_low

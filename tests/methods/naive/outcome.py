@@ -1,0 +1,27 @@
+"""What a training run leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from methods.naive.model import Vector
+from methods.naive.swa import swa_model
+from methods.naive.training import Setup
+
+
+@dataclass
+class Outcome:
+    """The global model after each round, and what clients and server hold at the end."""
+
+    setup: Setup
+    models: list[Vector]
+    client: dict[str, list[Vector]] = field(default_factory=dict)
+    server: dict[str, Vector | float] = field(default_factory=dict)
+
+    @property
+    def vector(self) -> Vector:
+        return self.models[-1]
+
+    @property
+    def eval_vector(self) -> Vector:
+        return swa_model(self.setup, self.models) if self.setup.average else self.vector
