@@ -11,8 +11,9 @@ from flatfed.core.server import Replies, Server
 class FedAvg(Algorithm, id="fedavg"):
     """Federated averaging.
 
-    `w <- w + server_lr * sum_k p_k (w_k - w)`. McMahan et al., "Communication-efficient learning of deep
-    networks from decentralized data", AISTATS 2017.
+        w <- w + server_lr * sum_S p_k (w_k - w)
+
+    McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017.
     """
 
     server_lr: Positive = 1.0

@@ -10,10 +10,13 @@ from flatfed.core.state import Slots, vector
 
 
 class FedAvgM(Algorithm, id="fedavgm"):
-    """Server momentum: `m <- beta m + mean update`, `w <- w + server_lr * m` (no dampening, `m = 0` at first).
+    """FedAvg with momentum on the server.
 
-    Hsu et al., "Measuring the effects of non-identical data distribution for federated visual
-    classification", 2019.
+        m <- server_momentum * m + sum_S p_k (w_k - w)          m = 0 at first, no dampening
+        w <- w + server_lr * m
+
+    Hsu et al., "Measuring the effects of non-identical data distribution for federated visual classification",
+    2019.
     """
 
     server_momentum: Momentum = 0.9

@@ -16,10 +16,14 @@ from flatfed.core.state import Slots, vector
 
 
 class FedDyn(Algorithm, id="feddyn"):
-    """Dynamic regularisation in dual form: `h_i` sums a client's past updates, `H = (1/N) sum_i h_i`.
+    """Dynamic regularisation: duals that sum each client's past updates align the clients.
 
-    The direction is `g + alpha (w - w^t) + alpha h_i`; `w <- mean_S w_i + H`. Acar et al., "Federated
-    learning based on dynamic regularization", ICLR 2021.
+        q   = g + alpha (w_k - w) + alpha h_k
+        h_k <- h_k + (w_k - w)
+        H   <- H + (1/N) sum_S (w_k - w)                        the mean of all h_k
+        w   <- mean_S w_k + H
+
+    Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """
 
     alpha: NonNegative = 0.01

@@ -14,11 +14,14 @@ from flatfed.core.vectors import norm, unit
 
 
 class FedGF(Algorithm, id="fedgf"):
-    """The gradient is taken at `z = c w~ + (1 - c)(w + rho * unit(g(w)))`.
+    """SAM on the clients, evaluated between the local and the global ascent point.
 
-    `w~ = w^t + rho_global * unit(w^{t-1} - w^t)` is the globally perturbed model. `c` is the share of the last
-    `window` rounds whose divergence `mean_k ||w^t - w_k||` exceeded `threshold`, unless it is given. Round 0 is
-    FedSAM. Lee and Yoon, "Rethinking the flat minima searching in federated learning", ICML 2024.
+        w~ = w + rho_global * unit(w_previous - w)              sent from round 1 on
+        z  = c w~ + (1 - c) (w_k + rho * unit(g(w_k)))
+        q  = g(z)
+        c  <- share of the last `window` rounds with mean_S ||w - w_k|| > threshold, unless c is given
+
+    Round 0 is FedSAM. Lee and Yoon, "Rethinking the flat minima searching in federated learning", ICML 2024.
     """
 
     rho: NonNegative = 0.05

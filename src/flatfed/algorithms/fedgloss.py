@@ -17,12 +17,17 @@ from flatfed.core.vectors import unit
 
 
 class FedGloSS(Algorithm, id="fedgloss"):
-    """Clients start from `w~ = w + rho_server * unit(D)`, `D` the last pseudo-gradient; ADMM duals align them.
+    """SAM on the server at FedAvg's traffic, its ascent taken from the previous round; ADMM duals align the clients.
 
-    The direction is `g - sigma_k + (w_k - w~)/beta`. Afterwards `sigma_k <- sigma_k - (w_k - w~)/beta`,
-    `sigma <- sigma - (1/(beta N)) sum_S (w_k - w~)` (`dual="official"`: a further 1/m), `D <- sum p_k (w~ - w_k)`
-    and `w <- w - D - beta sigma`, from the unperturbed `w`. Caldarola et al., "Beyond local sharpness:
-    Communication-efficient global sharpness-aware minimization for federated learning", CVPR 2025.
+        w~      = w + rho_server * unit(D)                      where the clients start
+        q       = g - sigma_k + (w_k - w~)/beta
+        sigma_k <- sigma_k - (w_k - w~)/beta
+        sigma   <- sigma - (1/(beta N)) sum_S (w_k - w~)        dual="official": divided by m as well
+        D       <- sum_S p_k (w~ - w_k)
+        w       <- w - D - beta sigma                           from the unperturbed w
+
+    Caldarola et al., "Beyond local sharpness: Communication-efficient global sharpness-aware minimization for
+    federated learning", CVPR 2025.
     """
 
     rho_server: NonNegative = 0.1
@@ -81,10 +86,12 @@ class FedGloSS(Algorithm, id="fedgloss"):
 
 
 class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
-    """Server-side SAM with its true ascent direction: the same clients are asked twice a round.
+    """SAM on the server with its true ascent direction: the same clients are asked twice a round.
 
-    A first exchange from `w` gives `Delta = sum p_k (w - w_k)`; the second starts from `w + rho_server *
-    unit(Delta)` and is FedGloSS's. Duals act in both and change only after the second.
+        Delta = sum_S p_k (w - w_k)                             from a first exchange at w
+        w~    = w + rho_server * unit(Delta)                    where the second starts; then as FedGloSS
+
+    Duals act in both exchanges and change only after the second.
     """
 
     def server_state(self) -> Slots:

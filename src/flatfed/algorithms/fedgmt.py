@@ -14,11 +14,16 @@ from flatfed.core.state import Slots, vector
 
 
 class FedGMT(Algorithm, id="fedgmt"):
-    """The local loss is `CE + gamma tau^2 KL(softmax(z_e/tau) || softmax(z_w/tau))`, `e` a frozen teacher.
+    """Distillation from the moving average of global models, with duals that align the clients.
 
-    The direction adds `h_i/beta` (no proximal term); `h_i` sums the client's updates, `w <- sum p_i w_i +
-    (1/N) sum_i h_i`, and the teacher is `e <- alpha e + (1 - alpha) w`. Li et al., "One arrow, two hawks:
-    Sharpness-aware minimization for federated learning via global model trajectory", ICML 2025.
+        loss = CE + gamma tau^2 KL(softmax(z_e/tau) || softmax(z_w/tau))      e frozen, z the outputs
+        q    = grad loss + h_k/beta                             no proximal term
+        h_k  <- h_k + (w_k - w)
+        w    <- sum_S p_k w_k + (1/N) sum_N h_k
+        e    <- alpha e + (1 - alpha) w
+
+    Li et al., "One arrow, two hawks: Sharpness-aware minimization for federated learning via global model
+    trajectory", ICML 2025.
     """
 
     alpha: Fraction = 0.95

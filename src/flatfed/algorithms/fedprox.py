@@ -11,7 +11,9 @@ from flatfed.core.config import NonNegative
 
 
 class FedProx(Algorithm, id="fedprox"):
-    """FedAvg on `f_k(w) + mu/2 ||w - w^t||^2`: the direction is `g + mu (w - w^t)`.
+    """FedAvg with a proximal pull towards the received model.
+
+        q = g + mu (w_k - w)                                    of the objective f_k + mu/2 ||w_k - w||^2
 
     Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
     """

@@ -13,8 +13,8 @@ from flatfed.core.config import NonNegative
 class FedSAM(Algorithm, id="fedsam"):
     """FedAvg whose clients run SAM: each step descends along `g(w + rho * unit(g(w)))`.
 
-    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022;
-    Qu et al., "Generalized federated learning via sharpness aware minimization", ICML 2022.
+    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022; Qu et
+    al., "Generalized federated learning via sharpness aware minimization", ICML 2022.
     """
 
     rho: NonNegative = 0.05

@@ -16,12 +16,15 @@ from flatfed.core.vectors import unit
 
 
 class FedSMOO(Algorithm, id="fedsmoo"):
-    """Each step perturbs by `e = rho * unit(g(w) - mu_i - s)`, then `mu_i <- mu_i + e - s`.
+    """FedDyn with one perturbation that all clients agree on by ADMM.
 
-    The direction is `g(w + e) + (w - w^t + h_i)/beta`; the model is updated as in FedDyn, and
-    `s <- rho * unit(...)` of `mean_S (mu_i - e_i)` (variant A), `mean_S mu_i` (B) or `-mean_N mu_i` (C).
-    Sun et al., "Dynamic regularized sharpness aware minimization in federated learning: Approaching global
-    consistency and smooth landscape", ICML 2023.
+        e    = rho * unit(g(w_k) - mu_k - s)                    in each step, then
+        mu_k <- mu_k + e - s
+        q    = g(w_k + e) + (w_k - w + h_k)/beta
+        s    <- rho * unit(mean_S (mu_k - e))                   variant B: of mean_S mu_k; C: of -mean_N mu_k
+
+    with h_k, H and w as in FedDyn. Sun et al., "Dynamic regularized sharpness aware minimization in federated
+    learning: Approaching global consistency and smooth landscape", ICML 2023.
     """
 
     rho: NonNegative = 0.1

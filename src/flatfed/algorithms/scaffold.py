@@ -16,11 +16,14 @@ from flatfed.core.state import Slots, vector
 
 
 class SCAFFOLD(Algorithm, id="scaffold"):
-    """Stochastic controlled averaging: the direction is `g - c_i + c`.
+    """Stochastic controlled averaging: control variates against client drift.
 
-    Afterwards `c_i+ = c_i - c - (w_i - w)/(K lr)` (option II) or the full-batch gradient at `w` (option I);
-    `w <- w + server_lr * mean (w_i - w)`, `c <- c + (1/N) sum (c_i+ - c_i)`. Karimireddy et al., "SCAFFOLD:
-    Stochastic controlled averaging for federated learning", ICML 2020.
+        q   = g - c_k + c
+        c_k <- c_k - c - (w_k - w)/(K_k lr)                     option I: the full-batch gradient at w
+        w   <- w + server_lr * mean_S (w_k - w)
+        c   <- c + (1/N) sum_S (change of c_k)
+
+    Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", ICML 2020.
     """
 
     server_lr: Positive = 1.0

@@ -14,10 +14,12 @@ from flatfed.core.state import Slots, State, scalar, vector
 class SWA(Average, id="swa"):
     """Stochastic weight averaging of global models from round `t0 = round(start * rounds)` on.
 
-    Within a cycle the learning rate falls linearly to `lr_low`; `cycle=1` leaves it alone. Modes: `end-of-cycle`
-    captures after the lowest rate and averages uniformly; `official` (the authors' code) captures one round
-    later; `paper` counts cycles from round 0, so the snapshot at `t0` keeps a weight of about `t0 / rounds`.
-    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
+        lr = (1 - phase) lr + phase lr_low                      within each cycle; cycle=1 leaves the rate alone
+        average <- (n average + w)/(n + 1)                      at each capture
+
+    Modes: `end-of-cycle` captures after the lowest rate; `official` (the authors' code) one round later; `paper`
+    counts n from round 0, so that the snapshot at t0 keeps a weight of about t0 / rounds. Caldarola et al.,
+    "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
     """
 
     start: Fraction = 0.75

@@ -97,6 +97,17 @@ class Inbox:
         return {entry.name: _view(self._buffer, entry) for entry in header.entries}
 
 
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors under names that begin with `prefix/`: several groups can then share a box."""
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def group(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of one group under their own names."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
 def _reserve(descriptor: int, size: int) -> None:
     """Give a file its size and, where the system can, its room: a full disk is an error now, not a crash later."""
     try:

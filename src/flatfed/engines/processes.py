@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,12 +29,12 @@ from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
-from flatfed.core.state import State
 from flatfed.core.task import Task
 from flatfed.core.trainer import test_chunks
-from flatfed.engines.arena import Header, Inbox, Outbox, shared_directory
+from flatfed.engines.arena import Inbox, Outbox, shared_directory
 from flatfed.engines.in_process import summary
-from flatfed.engines.worker import Answer, Command, Done, Failed, Measure, Train, serve
+from flatfed.engines.work import MeasureWork, TrainWork, Work, done_or_error
+from flatfed.engines.worker import Answer, serve
 
 MAX_DEATHS = 3
 POLL_SECONDS = 0.2
@@ -78,7 +78,7 @@ class ProcessEngine:
     def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
         """Give the jobs to free workers and yield replies as they arrive."""
         common = self._common.write(message.vectors)
-        yield from self._spread([_TrainWork(common, message.scalars, job) for job in jobs], self._pulse)
+        yield from self._spread([TrainWork(common, message.scalars, job) for job in jobs], self._pulse)
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model; the workers share the test set's batches.
@@ -89,7 +89,7 @@ class ProcessEngine:
         if not chunks:
             return {}
         common = self._common.write({"w": w, **buffers})
-        works = [_MeasureWork(common, first, count) for first, count in chunks]
+        works = [MeasureWork(common, first, count) for first, count in chunks]
         parts = dict(self._spread(works, lambda: None))
         return summary(self._task, [parts[first] for first, _ in chunks])
 
@@ -102,10 +102,10 @@ class ProcessEngine:
         """Process ids of the workers."""
         return [seat.process.pid for seat in self._seats]
 
-    def _spread(self, works: Sequence[_Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
+    def _spread(self, works: Sequence[Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
         """Keep every worker busy until all works are answered, and yield results as they come."""
         waiting, deaths = deque(works), Counter[str]()
-        busy: dict[Seat, _Work[T]] = {}
+        busy: dict[Seat, Work[T]] = {}
         try:
             while waiting or busy:
                 self._fill(waiting, busy, deaths)
@@ -115,14 +115,14 @@ class ProcessEngine:
                     if answer is None:
                         self._bury(seat, work, deaths, waiting)
                     else:
-                        yield work.result(_checked(answer, work), seat.inbox)
+                        yield work.result(done_or_error(answer, work), seat.inbox)
         finally:
             # Abandoned in the middle: an answer still to come must not be taken for the next one's.
             for seat in busy:
                 seat.process.kill()
                 self._start(seat)
 
-    def _fill(self, waiting: deque[_Work[T]], busy: dict[Seat, _Work[T]], deaths: Counter[str]) -> None:
+    def _fill(self, waiting: deque[Work[T]], busy: dict[Seat, Work[T]], deaths: Counter[str]) -> None:
         for seat in self._seats:
             if waiting and seat not in busy:
                 if not seat.process.is_alive():
@@ -133,7 +133,7 @@ class ProcessEngine:
                 else:
                     self._bury(seat, work, deaths, waiting)
 
-    def _ready(self, busy: dict[Seat, _Work[T]], pulse: Callable[[], None]) -> list[Seat]:
+    def _ready(self, busy: dict[Seat, Work[T]], pulse: Callable[[], None]) -> list[Seat]:
         """Wait until a busy worker has answered or died; look up now and then for the interrupt key."""
         pipes = {seat.pipe: seat for seat in busy}
         while pipes:
@@ -143,7 +143,7 @@ class ProcessEngine:
                 return [pipes[pipe] for pipe in ready]  # type: ignore[index]
         return []
 
-    def _give(self, seat: Seat, work: _Work[Any]) -> bool:
+    def _give(self, seat: Seat, work: Work[Any]) -> bool:
         assert seat.pipe is not None
         try:
             seat.pipe.send(work.command(seat.outbox))
@@ -159,7 +159,7 @@ class ProcessEngine:
         except (EOFError, OSError):
             return None
 
-    def _bury(self, seat: Seat, work: _Work[T], deaths: Counter[str], waiting: deque[_Work[T]]) -> None:
+    def _bury(self, seat: Seat, work: Work[T], deaths: Counter[str], waiting: deque[Work[T]]) -> None:
         """Replace a dead worker and put its work back, unless that work has killed too many."""
         seat.process.join(timeout=5)
         deaths[work.label] += 1
@@ -204,64 +204,6 @@ class ProcessEngine:
                 ) from error
         there.close()
         seat.pipe = here
-
-
-class _Work(Generic[T]):
-    """One piece of work for whichever worker is free."""
-
-    label: str
-
-    def command(self, outbox: Outbox) -> Command:
-        raise NotImplementedError
-
-    def result(self, done: Done, inbox: Inbox) -> T:
-        raise NotImplementedError
-
-
-class _TrainWork(_Work[Reply]):
-    def __init__(self, common: Header, scalars: dict[str, float], job: Job) -> None:
-        self.common, self.scalars, self.job = common, scalars, job
-        self.label = f"client {job.client}"
-
-    def command(self, outbox: Outbox) -> Command:
-        job = self.job
-        own = {f"personal/{name}": v for name, v in job.personal.vectors.items()}
-        own |= {f"kept/{name}": v for name, v in job.kept.tensors().items()}
-        return Train(
-            job.client,
-            job.round,
-            job.exchange,
-            job.lr,
-            self.common,
-            self.scalars,
-            outbox.write(own),
-            job.personal.scalars,
-        )
-
-    def result(self, done: Done, inbox: Inbox) -> Reply:
-        tensors, job = inbox.read(done.tensors), self.job
-        vectors = {n.removeprefix("vector/"): v.clone() for n, v in tensors.items() if n.startswith("vector/")}
-        kept = {n.removeprefix("kept/"): v.clone() for n, v in tensors.items() if n.startswith("kept/")}
-        message = Message.of(vectors, done.scalars)
-        return Reply(job.client, job.round, job.exchange, message, kept=State(kept), **done.facts)
-
-
-class _MeasureWork(_Work[tuple[int, dict[str, Tensor]]]):
-    def __init__(self, common: Header, first: int, count: int) -> None:
-        self.common, self.first, self.count = common, first, count
-        self.label = f"evaluation from example {first}"
-
-    def command(self, outbox: Outbox) -> Command:
-        return Measure(self.common, self.first, self.count)
-
-    def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
-        return self.first, {name: v.clone() for name, v in inbox.read(done.tensors).items()}
-
-
-def _checked(answer: Answer, work: _Work[Any]) -> Done:
-    if isinstance(answer, Failed):
-        raise EngineError(f"{work.label} failed: {answer.error}\n{answer.trace}")
-    return answer
 
 
 def _shut(owner: int, seats: list[Seat], directory: str) -> None:

@@ -19,7 +19,7 @@ from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
 from flatfed.core.trainer import Trainer
-from flatfed.engines.arena import Header, Inbox, Outbox
+from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 
 Scalars = dict[str, float]
 
@@ -112,19 +112,12 @@ class Worker:
     def _train(self, command: Train) -> Done:
         message = Message.of(self._common.read(command.common), command.common_scalars)
         own = self._own.read(command.own)
-        personal = {name.removeprefix("personal/"): v for name, v in own.items() if name.startswith("personal/")}
-        kept = {name.removeprefix("kept/"): v.clone() for name, v in own.items() if name.startswith("kept/")}
-        personal_message = Message.of(personal, command.own_scalars)
-        job = Job(command.client, command.round, command.exchange, command.lr, State(kept), personal_message)
+        personal = Message.of(group("personal", own), command.own_scalars)
+        kept = State({name: tensor.clone() for name, tensor in group("kept", own).items()})
+        job = Job(command.client, command.round, command.exchange, command.lr, kept, personal)
         reply = self.trainer.run(message, job)
-        tensors = {f"vector/{name}": v for name, v in reply.message.vectors.items()}
-        tensors |= {f"kept/{name}": v for name, v in job.kept.tensors().items()}
-        facts = {
-            "samples": reply.samples,
-            "steps": reply.steps,
-            "backprops": reply.backprops,
-            "loss": reply.loss,
-        }
+        tensors = prefixed("vector", reply.message.vectors) | prefixed("kept", kept.tensors())
+        facts = {"samples": reply.samples, "steps": reply.steps, "backprops": reply.backprops, "loss": reply.loss}
         return Done(self._out.write(tensors), reply.message.scalars, facts)
 
     def _measure(self, command: Measure) -> Done:
