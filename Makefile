@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test lint format bench docs study clean
+.PHONY: setup demo test lint format bench docs clean
 
 setup: $(READY)
 
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	rm -rf demo
-	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --out demo
+	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --seeds 0,1 --out demo
 
 lint: setup
 	$(BIN)/ruff check .
@@ -27,7 +27,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term -m "not slow"
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 format: setup
 	$(BIN)/ruff check --fix .
@@ -37,7 +37,7 @@ bench: setup
 	$(BIN)/python bench/run.py
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'sphinx' 'myst-parser' 'furo' 'latex2mathml'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -q -W --keep-going docs site
 	@echo 'the site is in site/index.html'
 

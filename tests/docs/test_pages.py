@@ -34,12 +34,6 @@ def test_every_algorithm_has_a_row_in_the_shared_table() -> None:
     assert ours <= {row.id for row in TABLE}
 
 
-def test_the_index_links_every_page() -> None:
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
-    for page in PAGES.glob("*.md"):
-        assert page.name == "README.md" or f"({page.name}" in index
-
-
 def test_the_example_with_an_own_model_learns(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "own_model_and_data.py"), run_name="__main__")
     accuracy = float(capsys.readouterr().out.split()[1].rstrip(","))

@@ -39,10 +39,11 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
     from flatfed.experiments.compare import Comparison
     from flatfed.experiments.methods import parse_methods
 
-    given = gather_settings(ctx, options["settings"])
+    spellings = expand(algorithms)
+    given = gather_settings(ctx, options["settings"], spellings)
     comparison = Comparison(
         make_recipe(dataset, options, given, seeds[0]),
-        parse_methods(expand(algorithms), given.methods),
+        parse_methods(spellings, given.methods),
         seeds,
         make_settings(options, seeds[0]),
         make_sampler(ctx, options),
@@ -65,8 +66,8 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     with Progress(comparison.settings.rounds, len(comparison.methods) * len(comparison.seeds)) as progress:
         try:
             paths = run_comparison(comparison, out, progress.start, progress.round, progress.say)
-        except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(f"{error}\nthe whole comparison continues with: flatfed resume {out}") from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; saved. Continue the comparison with: flatfed resume {out}") from None
     files = write_report(collect(paths), out, comparison.title, comparison.command)
     print_results(paths, as_json)
     click.echo(f"written to {out}: {', '.join(file.name for file in files)}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -53,7 +54,7 @@ def cli() -> None:
     """Sharpness-aware federated learning: train, compare, resume.
 
     \b
-      flatfed run digits feddyn+sam --alpha 0 --clients 50    train one method
+      flatfed run digits feddyn+sam --alpha 0 --batch-size 16 train one method
       flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
       flatfed show runs/...                                   the table again
       flatfed resume runs/...                                 go on where it stopped
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one clear sentence and exit code 2, never a traceback."""
     # One thread a process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    warnings.showwarning = _show_warning
     try:
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -87,6 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(FAILED)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"Warning: {message}", err=True)
 
 
 def is_failure(error: FlatfedError) -> bool:

@@ -184,11 +184,14 @@ class Given:
     partition_here: dict[str, Any]
 
 
-def gather_settings(ctx: click.Context, here: tuple[str, ...]) -> Given:
-    """Return what is set in the file and on the command line, the latter going first."""
-    from flatfed.experiments.methods import parse_setting
+def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[str]) -> Given:
+    """Return what is set in the file and on the command line, the latter going first.
 
-    in_file: dict[str, Any] = ctx.meta.get(FILE_SETTINGS, {})
+    A file may serve many methods: what it sets for others than these is left out.
+    """
+    from flatfed.experiments.methods import parse_setting, relevant
+
+    in_file: dict[str, Any] = relevant(ctx.meta.get(FILE_SETTINGS, {}), spellings)
     typed = dict(parse_setting(text) for text in here)
     methods = {n: v for n, v in (in_file | typed).items() if not n.startswith(PARTITION)}
     return Given(methods, _of_partition(in_file), _of_partition(typed))

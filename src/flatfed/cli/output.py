@@ -28,8 +28,6 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     about = config.get("about", {})
     write_report(collect([out]), out, about.get("title", config["method"]), about.get("command", command_line()))
     print_results([out], as_json)
-    if result.reason:
-        click.echo(f"{result.status}: {result.reason}", err=True)
     click.echo(f"run directory: {out}", err=True)
     return 0 if result.status == "finished" else 1
 
@@ -50,6 +48,11 @@ def print_results(paths: Sequence[Path], as_json: bool) -> None:
     console = Console(width=width, highlight=False)
     for table in terminal_tables(results, width):
         console.print(table)
+    for result in results:
+        for run in result.runs:
+            if run.summary["reason"]:
+                reason = run.summary["reason"].splitlines()[0]
+                click.echo(f"{result.method}, seed {run.seed}: {run.summary['status']}: {reason}", err=True)
 
 
 def command_line() -> str:

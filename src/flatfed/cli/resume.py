@@ -36,5 +36,6 @@ def _run(path: Path, rounds: int | None, workers: int | str | None, as_json: boo
 
     directory = RunDirectory.open(path)
     with Progress(rounds or directory.config["settings"]["rounds"]) as progress:
+        progress.name = path.name
         result = go_on(path, rounds, workers=workers, on_round=progress.round, say=progress.say)
     return finish_run(result, path, as_json)

@@ -43,23 +43,17 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     from flatfed.experiments.play import play
     from flatfed.runs.directory import refuse_taken
 
-    given = gather_settings(ctx, options["settings"])
+    given = gather_settings(ctx, options["settings"], [algorithm])
     [method] = parse_methods([algorithm], given.methods)
     recipe = make_recipe(dataset, options, given, seed)
     settings, sampler = make_settings(options, seed), make_sampler(ctx, options)
     out: Path = options["out"] or free_directory(f"{dataset}-{algorithm}")
     refuse_taken(out)
+    task, average, workers = recipe.build(), method.average, options["workers"]
+    plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=recipe.to_dict())
+    plan.check()
+    title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
     with Progress(settings.rounds) as progress:
         progress.start(out, 0)
-        plan = Plan(
-            recipe.build(),
-            method.algorithm,
-            settings,
-            sampler,
-            method.average,
-            options["workers"],
-            task_recipe=recipe.to_dict(),
-        )
-        title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
         result = play(plan, out, progress.round, {"title": title, "command": command_line()})
     return finish_run(result, out, options["as_json"])

@@ -16,7 +16,7 @@ from flatfed.core.errors import ConfigError
 def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output import print_results
-    from flatfed.experiments.compare import runs_in
+    from flatfed.experiments.compare import runs_in, runs_to_do
 
     if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
         raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
@@ -24,6 +24,10 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
     if not runs:
         raise ConfigError(f"{paths[0]} holds no run yet")
     print_results(runs, as_json)
+    for path in paths:
+        missing = runs_to_do(path)
+        if missing:
+            click.echo(f"{path}: {missing} of its runs have not begun", err=True)
     if figure is not None:
         _draw(runs, figure)
     return 0

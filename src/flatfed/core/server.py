@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -67,9 +67,15 @@ class Replies(Sequence[Reply]):
         """Return `sum_k p_k v_k`; `p_k` follows the weighting, or is `1/m` in methods that say so."""
         return self.combine(name, self.weights)
 
-    def mean_update(self) -> Tensor:
-        """Return `sum_k p_k (w_k - w)`, `w` the model sent; the pseudo-gradient with the sign of descent."""
-        return self.mean("w").sub_(self.sent.w)
+    def mean_update(self, scale: Callable[[Reply], float] = lambda reply: 1.0) -> Tensor:
+        """Return `sum_k p_k s_k (w_k - w)`, `w` the model sent; with `s_k = 1`, the negative pseudo-gradient.
+
+        Methods that want updates per step scale by `1/(K_k lr)`: `mean_update(lambda r: 1 / (r.steps * server.lr))`.
+        """
+        total = torch.zeros_like(self.sent.w)
+        for reply, weight in zip(self._replies, self.weights, strict=True):
+            total.add_(reply.message.w - self.sent.w, alpha=weight * scale(reply))
+        return total
 
     def uniform_mean(self, name: str) -> Tensor:
         """Return `(1/m) sum_k v_k`."""

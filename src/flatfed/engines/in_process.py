@@ -8,6 +8,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Job, Reply
+from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals, add_up
 from flatfed.core.randomness import preserved_global_state
@@ -29,8 +30,16 @@ class InProcessEngine:
         for job in jobs:
             self._pulse()
             with single_thread(), preserved_global_state():
-                reply = self._trainer.run(message, job, self._pulse)
+                reply = self._run(message, job)
             yield reply
+
+    def _run(self, message: Message, job: Job) -> Reply:
+        try:
+            return self._trainer.run(message, job, self._pulse)
+        except FlatfedError:
+            raise
+        except Exception as error:
+            raise EngineError(f"client {job.client} failed: {type(error).__name__}: {error}") from error
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model."""

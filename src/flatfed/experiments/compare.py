@@ -84,6 +84,8 @@ def compare(
 
     A run that diverges, stops or fails is recorded as such and the others go on.
     """
+    for _, plan in comparison.plans(out):
+        plan.check()
     _claim(comparison, out)
     paths = []
     for path, plan in comparison.plans(out):
@@ -157,6 +159,14 @@ def runs_in(path: Path) -> list[Path]:
         every = [run_path(path, m.spelling, s) for m in comparison.methods for s in comparison.seeds]
         return [p for p in every if is_run(p)]
     return [RunDirectory.open(path).path]
+
+
+def runs_to_do(path: Path) -> int:
+    """Return how many runs of a comparison have not begun; none if the path is a single run."""
+    if not is_comparison(path):
+        return 0
+    comparison = load_comparison(path)
+    return len(comparison.methods) * len(comparison.seeds) - len(runs_in(path))
 
 
 def _method(entry: dict[str, Any]) -> Method:

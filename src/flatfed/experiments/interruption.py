@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.run import Run
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE_SECONDS = 1.0
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -24,10 +26,11 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """While active, the first interrupt asks training to stop; a second one stops it at once."""
+    """While active, an interrupt asks training to stop; one more, a second or later, stops it at once."""
 
     def __init__(self) -> None:
         self.requested = False
+        self._when = 0.0
         self._previous: dict[int, Any] = {}
 
     def pulse(self) -> None:
@@ -45,6 +48,7 @@ class Interruption:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and time.monotonic() - self._when > PATIENCE_SECONDS:
             raise KeyboardInterrupt
-        self.requested = True
+        if not self.requested:
+            self.requested, self._when = True, time.monotonic()

@@ -109,6 +109,23 @@ def _not_an_algorithm(id: str, suffixes: list[str]) -> str:
     return f"{id!r} is {kind}, not an algorithm; write {(suffixes or ['fedavg'])[0]}+{id}"
 
 
+def relevant(settings: Mapping[str, Any], spellings: list[str]) -> dict[str, Any]:
+    """Return the settings of a shared file that concern these methods; those of other methods are left out."""
+    other = {name for id in Algorithm.registry for name in settable(id)}
+    other |= {f"client_opt.{n}" for cls in ClientOptimiser.registry.values() for n in parameters(cls)}
+    other |= {f"average.{n}" for cls in Average.registry.values() for n in parameters(cls)}
+    here = {name for spelling in spellings for name in settable(spelling)}
+    scopes = {name for spelling in spellings for name in _names(spelling)}
+
+    def concerns(name: str) -> bool:
+        target, _, bare = name.rpartition(":")
+        if target:
+            return target in scopes or target.split("+")[0] not in Algorithm.registry
+        return bare in here or bare not in other
+
+    return {name: value for name, value in settings.items() if concerns(name)}
+
+
 def settable(spelling: str) -> list[str]:
     """Return the names that can be set for a method."""
     method = parse_method(spelling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +12,9 @@ from flatfed import __version__
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.config import build
 from flatfed.core.engine import Engine
-from flatfed.core.errors import CheckpointError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.loop import Federation
-from flatfed.core.sampling import Sampler
+from flatfed.core.sampling import Sampler, Uniform
 from flatfed.core.server import Server
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
@@ -77,6 +78,26 @@ class Plan:
     def with_workers(self, workers: int | str | None) -> Plan:
         """Return the plan for another number of workers: the results are the same."""
         return self if workers is None else replace(self, workers=workers)
+
+    def check(self) -> None:
+        """Refuse what cannot be played, and warn of what is only approximate."""
+        settings, name = self.settings, self.algorithm.id
+        self.sampler.check(self.task.population, settings.rounds)
+        if isinstance(self.sampler, Uniform) and settings.min_replies > self.sampler.count:
+            raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")
+        if self.algorithm.assumes_plain_steps and min(self.lr(round) for round in range(settings.rounds)) == 0:
+            raise ConfigError(f"{name} divides by the learning rate, which may not be 0 in any round")
+        if self.algorithm.assumes_plain_steps and settings.momentum > 0:
+            warnings.warn(
+                f"{name} divides updates by K * lr, which is exact only without client momentum; "
+                f"its formulas are used unchanged with momentum={settings.momentum:g}",
+                stacklevel=3,
+            )
+
+    def lr(self, round: int) -> float:
+        """Return the learning rate of a round."""
+        lr = self.settings.decayed_lr(round)
+        return self.average.lr(lr, round, self.settings.rounds) if self.average else lr
 
     def federation(self, engine: Engine) -> Federation:
         """Return the federation before round 0."""

@@ -41,6 +41,6 @@ def resume(
     if task is None:
         task = task_of(directory)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
-    plan.sampler.check(task.population, plan.settings.rounds)
+    plan.check()
     remember(directory.path, task)
     return continue_play(plan, directory, on_round, say)

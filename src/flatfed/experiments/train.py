@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ import torch
 
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.errors import ConfigError
-from flatfed.core.sampling import Sampler, Uniform, as_sampler
+from flatfed.core.sampling import Sampler, as_sampler
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
 from flatfed.engines.cores import worker_count
@@ -101,19 +100,11 @@ def train(
         retries=retries,
         max_update_norm=max_update_norm,
     )
-    if momentum > 0 and algorithm.assumes_plain_steps:
-        warnings.warn(
-            f"{algorithm.id} divides updates by K * lr, which is exact only without client momentum; "
-            f"its formulas are used unchanged with momentum={momentum}",
-            stacklevel=2,
-        )
     if out is not None and not algorithm.id:
         name = type(algorithm).__name__
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
     worker_count(workers)
     sampler = as_sampler(sampling)
-    sampler.check(task.population, settings.rounds)
-    if isinstance(sampler, Uniform) and settings.min_replies > sampler.count:
-        raise ConfigError(f"min_replies={min_replies} can never be met with {sampler.count} clients a round")
     plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every)
+    plan.check()
     return play(plan, Path(out) if out is not None else None, on_round)

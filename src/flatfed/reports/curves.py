@@ -33,11 +33,14 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     figure = Figure(figsize=(9.0, 3.2 + 0.22 * legend_rows), layout="constrained")
     FigureCanvasAgg(figure)
     accuracy, loss = figure.subplots(1, 2)
+    rows = [row for result in results for run in result.runs for row in run.rows]
+    is_regression = any("test_loss" in row for row in rows) and not any("test_accuracy" in row for row in rows)
+    measured = "test_loss" if is_regression else "test_accuracy"
     for index, result in enumerate(results):
         style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
-        _curve(accuracy, result, "test_accuracy", 100.0, style)
+        _curve(accuracy, result, measured, 100.0 if measured == "test_accuracy" else 1.0, style)
         _curve(loss, result, "train_loss", 1.0, style)
-    _finish(accuracy, "test accuracy (%)")
+    _finish(accuracy, "test accuracy (%)" if measured == "test_accuracy" else "test loss")
     _finish(loss, "training loss")
     _scale_loss(loss, results)
     known = dict(zip(*reversed(loss.get_legend_handles_labels()), strict=True))

@@ -39,8 +39,9 @@ class Result:
 
     @property
     def good(self) -> list[OneRun]:
-        """The runs whose figures count: those that did not diverge or fail."""
-        return [run for run in self.runs if run.summary["status"] not in ("diverged", "failed", "stopped")]
+        """The runs whose figures count: the finished ones, or while there is none, those still under way."""
+        finished = [run for run in self.runs if run.summary["status"] == "finished"]
+        return finished or [run for run in self.runs if run.summary["status"] in ("running", "interrupted")]
 
     def spread(self, name: str) -> tuple[float, float | None] | None:
         """Return mean and sample standard deviation of a figure over the good runs."""

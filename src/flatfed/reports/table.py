@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HEADINGS = ("method", "final", "{last}", "best", "down", "up", "backprops", "seconds", "status")
+NOTHING = "–"
 ACCURACY_COLUMNS = (0, 1, 2, 3, 8)
 COST_COLUMNS = (0, 4, 5, 6, 7)
 COSTS = "traffic, backprops and seconds"
@@ -21,6 +22,9 @@ COSTS = "traffic, backprops and seconds"
 def cells(result: Result) -> list[str]:
     """Return one method's line of the table."""
     accuracies = [percent(result.spread(name)) for name in ACCURACIES]
+    loss = result.spread("test_loss_final")
+    if accuracies[0] == NOTHING and loss is not None:  # a regression
+        accuracies[0] = f"loss {loss[0]:.4g}" + (f" ± {loss[1]:.2g}" if loss[1] is not None else "")
     cost = [megabytes(result.mean("bytes_down")), megabytes(result.mean("bytes_up"))]
     work = [f"{result.mean('backprops'):,.0f}", f"{result.mean('seconds'):.1f}"]
     return [result.method, *accuracies, *cost, *work, result.status]
@@ -28,7 +32,7 @@ def cells(result: Result) -> list[str]:
 
 def headings(results: Sequence[Result]) -> list[str]:
     """Return the column heads, with the number of rounds behind the last-n mean where it is the same for all."""
-    counts = {run.summary["last_count"] for result in results for run in result.good}
+    counts = {run.summary["last_count"] for result in results for run in result.good} - {0}
     last = f"last-{counts.pop()} mean" if len(counts) == 1 else "last mean"
     return [heading.format(last=last) for heading in HEADINGS]
 
@@ -118,7 +122,7 @@ def aggregates(results: Sequence[Result]) -> list[dict[str, Any]]:
 def percent(spread: tuple[float, float | None] | None) -> str:
     """Return mean ± deviation in per cent, or a dash."""
     if spread is None:
-        return "–"
+        return NOTHING
     mean, std = spread
     return f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if std is not None else "")
 

@@ -1,7 +1,4 @@
-"""What the identity tests share: their drawn values, plain set-ups and one-client problems.
-
-The letters before section numbers: F = flat-algorithms.md, B = baselines.md.
-"""
+"""What the identity tests share: their drawn values, plain set-ups and one-client problems."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def vector(method_id: str, setup: Setup, **params: Any) -> Vector:
 
 
 def plain_setup(**changes: Any) -> Setup:
-    """As baselines.md section 4 asks: no weight decay, no clip; uniform so that every method compares."""
+    """No weight decay, no clip; uniform so that every method compares."""
     return network_setup(**{"weight_decay": 0.0, "lr_decay": 1.0, "weighting": "uniform", **changes})
 
 

@@ -1,4 +1,4 @@
-"""Identities and limits of FedAvg, FedProx and FedAvgM (B 4.1, 4.2)."""
+"""Identities and limits of FedAvg, FedProx and FedAvgM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities and limits of SAM and ASAM (F 6.1 to 6.3, B 4.12)."""
+"""Identities and limits of SAM and ASAM."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from methods import naive
 from methods.bench import COHORTS, array, assert_close, held, network_setup, train_network
 from methods.identities.shared import distance, each_opt, few, opt_named, plain_setup, vector
 
-# --- SCAFFOLD (B 4.5) -------------------------------------------------------------------------------------
+# --- SCAFFOLD -------------------------------------------------------------------------------------
 
 
 @each_opt
@@ -73,7 +73,7 @@ def test_scaffold_warns_about_momentum_and_goes_on() -> None:
     assert_close(run.vector, naive.scaffold(setup).vector)
 
 
-# --- FedDyn (B 4.7) ---------------------------------------------------------------------------------------
+# --- FedDyn ---------------------------------------------------------------------------------------
 
 
 @each_opt

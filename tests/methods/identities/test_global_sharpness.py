@@ -16,7 +16,7 @@ from methods.bench import COHORTS, Point, array, assert_close, held, linear, net
 from methods.identities.shared import distance, few, plain_setup, radius, slope, vector
 from methods.naive import norm, unit
 
-# --- FedSMOO (B 4.9) --------------------------------------------------------------------------------------
+# --- FedSMOO --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", ["A", "B", "C"])
@@ -62,7 +62,7 @@ def test_the_fedsmoo_variants_differ_only_in_the_server_perturbation() -> None:
     assert distance(array(runs["A"].server_state["s"]), array(runs["B"].server_state["s"])) > 1e-3
 
 
-# --- FedGMT (B 4.14) --------------------------------------------------------------------------------------
+# --- FedGMT --------------------------------------------------------------------------------------
 
 
 def test_fedgmt_without_distillation_is_feddyn_without_the_proximal_term() -> None:
@@ -113,7 +113,7 @@ def test_the_fedgmt_dual_is_the_unweighted_mean_over_all_clients() -> None:
     assert_close(run.server_state["H"], naive.mean(h), rel=1e-12)
 
 
-# --- FedGF (F 6.9) ----------------------------------------------------------------------------------------
+# --- FedGF ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("params", [{"c": 0.0}, {"threshold": 1e9}], ids=["c", "threshold"])

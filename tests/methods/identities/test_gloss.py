@@ -29,7 +29,7 @@ from methods.table import CLIENT_OPTS
 PAIRS = ((0, 3), (1, 2), (3, 4), (0, 2), (4, 1), (2, 3))  # two clients in every round
 
 
-# --- FedGloSS (F 6.5) -------------------------------------------------------------------------------------
+# --- FedGloSS -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["fedgloss", "naivefedgloss"])
@@ -143,7 +143,7 @@ def test_the_warm_up_leaves_sgd_clients_alone() -> None:
     np.testing.assert_array_equal(warmed, vector("fedgloss", setup))
 
 
-# --- NaiveFedGloSS (F 6.6) --------------------------------------------------------------------------------
+# --- NaiveFedGloSS --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dual", ["paper", "official"])

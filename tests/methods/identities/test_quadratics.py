@@ -1,4 +1,4 @@
-"""On heterogeneous quadratics: who reaches the optimum, and who does not (B 4.5, 4.7, 4.14)."""
+"""On heterogeneous quadratics: who reaches the optimum, and who does not."""
 
 from __future__ import annotations
 

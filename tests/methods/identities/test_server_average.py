@@ -1,4 +1,4 @@
-"""Identities and limits of SWA (F 6.4, B 4.15)."""
+"""Identities and limits of SWA."""
 
 from __future__ import annotations
 

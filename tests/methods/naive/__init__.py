@@ -1,8 +1,8 @@
 """A second, deliberately naive computation of the methods: NumPy, float64, one client after the other.
 
-It shares no code with flatfed. It is written to be read next to the specifications: each function is named
-after its method, quotes the section it follows (F = flat-algorithms.md, B = baselines.md, N = names.md) and
-keeps that section's letters. Nothing here is fast, and nothing is shared between methods except the local
+It shares no code with flatfed. It is written to be read next to the equations: each function is named
+after its method, names the page of the equations it follows and
+keeps their letters. Nothing here is fast, and nothing is shared between methods except the local
 step, the client optimisers and the client weights.
 
 The methods stand by family in `averaging`, `drift_correction`, `global_sharpness` and `gloss`; whatever those

@@ -8,7 +8,7 @@ from methods.naive.training import Setup
 
 
 def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
-    """B 3.1."""
+    """docs/algorithms/fedavg.md."""
     w, models = s.w0, []
     for t, S in enumerate(s.schedule):
         w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}
@@ -18,17 +18,17 @@ def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
 
 
 def fedsam(s: Setup, rho: float = 0.05) -> Outcome:
-    """F 2.1."""
+    """docs/algorithms/fedsam.md."""
     return fedavg(s, Opt("sam", rho))
 
 
 def fedasam(s: Setup, rho: float = 0.5, eta: float = 0.2) -> Outcome:
-    """F 2.2."""
+    """docs/algorithms/fedasam.md."""
     return fedavg(s, Opt("asam", rho, eta))
 
 
 def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
-    """B 3.2."""
+    """docs/algorithms/fedprox.md."""
     w, models = s.w0, []
     for t, S in enumerate(s.schedule):
         w_K = {}
@@ -40,7 +40,7 @@ def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
 
 
 def fedavgm(s: Setup, opt: Opt = SGD, server_momentum: float = 0.9, server_lr: float = 1.0) -> Outcome:
-    """B 3.3."""
+    """docs/algorithms/fedavgm.md."""
     w, m, models = s.w0, s.zeros(), []
     for t, S in enumerate(s.schedule):
         w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}

@@ -9,7 +9,7 @@ from methods.naive.training import Setup
 
 
 def scaffold(s: Setup, opt: Opt = SGD, server_lr: float = 1.0, option: str = "II") -> Outcome:
-    """B 3.6. Uniform mean (N, "Uniform client mean")."""
+    """docs/algorithms/scaffold.md. Uniform mean."""
     w, c, c_i, models = s.w0, s.zeros(), s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
         eta = lr_of_round(s, t)
@@ -28,7 +28,7 @@ def scaffold(s: Setup, opt: Opt = SGD, server_lr: float = 1.0, option: str = "II
 
 
 def feddyn(s: Setup, opt: Opt = SGD, alpha: float = 0.01, prox: bool = True) -> Outcome:
-    """B 3.7. `prox=False` is no published method: it is the reference for FedGMT with gamma = 0."""
+    """docs/algorithms/feddyn.md. `prox=False` is no published method: it is the reference for FedGMT with gamma = 0."""
     w, H, h, models = s.w0, s.zeros(), s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
         w_K = {}

@@ -9,7 +9,7 @@ from methods.naive.training import Setup
 
 
 def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A") -> Outcome:
-    """B 3.18."""
+    """docs/algorithms/fedsmoo.md."""
     a = 1.0 / beta
     w, H, sv, models = s.w0, s.zeros(), s.zeros(), []
     h, mu = s.zeros_per_client(), s.zeros_per_client()
@@ -46,7 +46,7 @@ def fedgf(
     window: int = 30,
     c: float | None = None,
 ) -> Outcome:
-    """F 2.8. Round 0 is FedSAM whatever c (N)."""
+    """docs/algorithms/fedgf.md. Round 0 is FedSAM whatever c."""
     rho_g = rho if rho_global is None else rho_global
     w, w_before, flags, c_now, models = s.w0, None, [], 0.0, []
     for t, S in enumerate(s.schedule):
@@ -70,7 +70,7 @@ def fedgf(
 
 
 def fedgmt(s: Setup, alpha: float = 0.95, gamma: float = 1.0, tau: float = 3.0, beta: float = 10.0) -> Outcome:
-    """B 3.21: the model mean follows `weighting`, the dual mean is over all N (N, fedgmt)."""
+    """docs/algorithms/fedgmt.md: the model mean follows `weighting`, the dual mean is over all N."""
     b = 1.0 / beta
     w, e, h, models = s.w0, s.w0, s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):

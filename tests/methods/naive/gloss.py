@@ -20,7 +20,7 @@ def warmed(opt: Opt, t: int, rho_start: float, T: int) -> Opt:
 def gloss_client(
     s: Setup, opt: Opt, k: int, t: int, anchor: Vector, sigma_k: Vector, beta: float, admm: bool
 ) -> Vector:
-    """F 2.5, step 2; the anchor stays for the whole round."""
+    """docs/algorithms/fedgloss.md, step 2; the anchor stays for the whole round."""
 
     def q(v: Vector) -> Vector:
         g = opt_gradient(s, opt, k, v)
@@ -39,7 +39,7 @@ def fedgloss(
     rho_start: float = 0.001,
     rho_warmup: int = 0,
 ) -> Outcome:
-    """F 2.5."""
+    """docs/algorithms/fedgloss.md."""
     w, sigma, sigma_k, D, models = s.w0, s.zeros(), s.zeros_per_client(), None, []
     for t, S in enumerate(s.schedule):
         w_tilde = w if D is None else w + rho_server * unit(D)
@@ -67,7 +67,7 @@ def naivefedgloss(
     rho_start: float = 0.001,
     rho_warmup: int = 0,
 ) -> Outcome:
-    """F 2.4 with N's rule for the duals: used in both passes, changed after the second only."""
+    """docs/algorithms/naivefedgloss.md ; the duals are used in both passes, changed after the second only."""
     w, sigma, sigma_k, models = s.w0, s.zeros(), s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
         opt_t = warmed(opt, t, rho_start, rho_warmup)

@@ -1,4 +1,4 @@
-"""The client optimisers (F 1.3, F 2.2), the local step, the weights, the learning rate."""
+"""The client optimisers, the local step, the weights, the learning rate."""
 
 from __future__ import annotations
 

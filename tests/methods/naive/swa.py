@@ -1,4 +1,4 @@
-"""SWA (F 2.3)."""
+"""SWA."""
 
 from __future__ import annotations
 
