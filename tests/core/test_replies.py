@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "short": (lambda m: Message(w=m.w[:-1], dc=m.dc), rf"w has shape \({SIZE - 1},\), not \({SIZE},\)"),
     "long": (lambda m: Message(w=torch.cat([m.w, m.w]), dc=m.dc), rf"w has shape \({2 * SIZE},\)"),
     "matrix": (lambda m: Message(w=m.w.view(1, -1), dc=m.dc), rf"w has shape \(1, {SIZE}\)"),
-    "number": (lambda m: Message(w=m.w, dc=m.dc.sum()), r"dc has shape \(\)"),
+    "number": (lambda m: Message(w=m.w, dc=m.dc.sum()), "lacks dc"),
     "type": (lambda m: Message(w=m.w.float(), dc=m.dc), "w is torch.float32, not torch.float64"),
     "missing": (lambda m: Message(w=m.w), "lacks dc"),
     "unexpected": (lambda m: m | Message(extra=m.w), "has unexpected extra"),

@@ -61,7 +61,8 @@ def shared_directories() -> set[Path]:
 def exact(value: Any) -> Any:
     """Return a tensor, a number, or anything made of them in a form whose equality is equality of bits."""
     if isinstance(value, Tensor):
-        return str(value.dtype), tuple(value.shape), value.detach().contiguous().numpy().tobytes()
+        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return str(value.dtype), tuple(value.shape), raw
     if isinstance(value, dict):
         return {name: exact(value[name]) for name in sorted(value)}
     return value.hex() if isinstance(value, float) else value

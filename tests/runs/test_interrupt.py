@@ -69,8 +69,11 @@ def test_a_run_can_be_interrupted_after_every_single_round(tmp_path: Path, expec
     assert digest(ff.resume(tmp_path / "run")) == expected
 
 
-def test_an_interrupt_after_the_last_round_changes_nothing(expected: dict[str, Any]) -> None:
-    assert digest(small_run(None, on_round=interrupt_after(ROUNDS - 1))) == expected
+def test_an_interrupt_after_the_last_round_is_heard_and_the_run_is_whole(expected: dict[str, Any]) -> None:
+    with pytest.raises(ff.RunInterrupted, match="had come to its end") as caught:
+        small_run(None, on_round=interrupt_after(ROUNDS - 1))
+    assert caught.value.run.status == "finished"
+    assert digest(caught.value.run) == expected
 
 
 def test_without_a_directory_it_says_that_nothing_was_written() -> None:
@@ -79,12 +82,18 @@ def test_without_a_directory_it_says_that_nothing_was_written() -> None:
 
 
 def test_a_second_interrupt_stops_at_once_and_the_run_can_still_be_resumed(
-    tmp_path: Path, expected: dict[str, Any]
+    tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("flatfed.experiments.interruption.PATIENCE_SECONDS", -1.0)
     with pytest.raises(KeyboardInterrupt) as caught:
         small_run(tmp_path / "run", on_round=interrupt_after(1, times=2))
     assert not isinstance(caught.value, ff.RunInterrupted)
     assert digest(ff.resume(tmp_path / "run")) == expected
+
+
+def test_an_impatient_double_press_counts_once(tmp_path: Path) -> None:
+    with pytest.raises(ff.RunInterrupted):
+        small_run(tmp_path / "run", on_round=interrupt_after(1, times=3))
 
 
 def test_the_callers_handlers_come_back() -> None:

@@ -51,7 +51,7 @@ class FedGF(Algorithm, id="fedgf"):
         """Return the gradient at the interpolated point."""
         point = client.w + self.rho * unit(client.gradient())
         if "perturbed" in client.received:
-            point = point.lerp(client.received.perturbed, client.received.scalars["c"])
+            point = point.lerp(client.complete(client.received.perturbed), client.received.scalars["c"])
         return client.gradient(at=point)
 
     def update(self, server: Server, replies: Replies) -> None:

@@ -47,7 +47,7 @@ class FedGMT(Algorithm, id="fedgmt"):
         """Return the gradient of the loss with distillation; the teacher runs forward only."""
         if self.gamma == 0:
             return client.gradient()
-        teacher = F.log_softmax(client.outputs(at=client.received.teacher) / self.tau, dim=1)
+        teacher = F.log_softmax(client.outputs(at=client.complete(client.received.teacher)) / self.tau, dim=1)
 
         def distillation(outputs: Tensor) -> Tensor:
             student = F.log_softmax(outputs / self.tau, dim=1)

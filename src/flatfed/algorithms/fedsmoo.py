@@ -32,11 +32,7 @@ class FedSMOO(Algorithm, id="fedsmoo"):
     variant: Literal["A", "B", "C"] = "A"
 
     uniform: ClassVar[bool] = True
-
-    @property
-    def uploads(self) -> tuple[str, ...]:
-        """The model and the client's part of `s`."""
-        return ("w", "s")
+    uploads: ClassVar[tuple[str, ...]] = ("w", "s")
 
     def server_state(self) -> Slots:
         """Declare `H` and `s`; variant C also needs the mean of all `mu_i`."""

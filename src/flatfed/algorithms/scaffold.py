@@ -31,12 +31,8 @@ class SCAFFOLD(Algorithm, id="scaffold"):
     client_opt: ClientOptimiser = SGD()
 
     uniform: ClassVar[bool] = True
+    uploads: ClassVar[tuple[str, ...]] = ("w", "dc")
     assumes_plain_steps: ClassVar[bool] = True
-
-    @property
-    def uploads(self) -> tuple[str, ...]:
-        """The model and the change of the control variate."""
-        return ("w", "dc")
 
     def server_state(self) -> Slots:
         """Declare `c`."""

@@ -62,10 +62,11 @@ class Algorithm(Config):
     assumes_plain_steps: ClassVar[bool] = False
     """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
 
-    @property
-    def uploads(self) -> tuple[str, ...]:
-        """Names of the vectors that a good reply holds."""
-        return ("w",)
+    uploads: ClassVar[tuple[str, ...]] = ("w",)
+    """Names of the vectors that a good reply holds."""
+
+    upload_numbers: ClassVar[tuple[str, ...]] = ()
+    """Names of the scalars that a good reply holds."""
 
     def server_state(self) -> Slots:
         """Declare what the server keeps besides the model."""

@@ -26,6 +26,7 @@ class Expectation:
     shapes: dict[str, int]
     like: Tensor
     max_update_norm: float | None = None
+    numbers: tuple[str, ...] = ()
 
     def fault(self, reply: Reply, sent: Message, answered: set[int]) -> str | None:
         """Return why the reply is refused, or None when it is good."""
@@ -41,10 +42,8 @@ class Expectation:
         return None
 
     def _form(self, message: Message) -> str | None:
-        missing, extra = (
-            self.shapes.keys() - message.vectors.keys(),
-            message.vectors.keys() - self.shapes.keys(),
-        )
+        missing = (self.shapes.keys() - message.vectors.keys()) | (set(self.numbers) - message.scalars.keys())
+        extra = message.vectors.keys() - self.shapes.keys()
         if missing or extra:
             said = [f"lacks {', '.join(sorted(missing))}"] if missing else []
             return " and ".join(said + ([f"has unexpected {', '.join(sorted(extra))}"] if extra else []))

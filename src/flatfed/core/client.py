@@ -31,7 +31,7 @@ class Client:
         step: index of the current step.
         w: the live local model, a flat vector.
         start: where the local steps began (the model received).
-        received: the server's message, e.g. `received.c` or `received.scalars["rho"]`.
+        received: the server's message, to read: `received.c` or `received.scalars["rho"]`.
         kept: what this client keeps between rounds, e.g. `kept.sigma`.
         memo: a place for values that live for this exchange only.
         is_weight: True on entries of tensors named `*weight*`.
@@ -59,7 +59,9 @@ class Client:
         self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight
         self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
         self._key = (settings.seed, "shuffle", round, exchange, id)
-        self._noise = key(settings.seed, "model", round, exchange, id)
+        self._seeds = {
+            p: key(settings.seed, p, round, exchange, id) for p in ("data", "model", "full data", "full model")
+        }
         self._batch: tuple[Tensor, Tensor] | None = None
         self._step_loss: float | None = None
         self._loss_sum, self._loss_count = 0.0, 0
@@ -72,7 +74,7 @@ class Client:
         `plus(outputs)` is added to the loss. The result is valid until the call after the next.
         """
         inputs, targets = self._current()
-        torch.default_generator.manual_seed(self._noise + self.step)
+        self._draw_from("model", self.step)
         gradient, loss = self._oracle.gradient(inputs, targets, at, plus)
         if self._step_loss is None:
             self._step_loss = loss
@@ -80,19 +82,25 @@ class Client:
 
     def outputs(self, at: Tensor | None = None) -> Any:
         """Return the model's outputs on the current batch, without a gradient: a frozen teacher, say."""
-        torch.default_generator.manual_seed(self._noise + self.step)
+        self._draw_from("model", self.step)
         return self._oracle.outputs(self._current()[0], at)
 
     def full_gradient(self, at: Tensor | None = None) -> Tensor:
         """Return the gradient over all of the client's examples, without augmentation; a backprop a batch."""
         size = self._settings.batch_size or self.samples
         total = torch.zeros_like(self.w)
-        for indices in torch.split(torch.arange(self.samples), size):
+        for number, indices in enumerate(torch.split(torch.arange(self.samples), size)):
+            self._draw_from("full data", number)
             inputs, targets = self._oracle.batch(*self._examples.batch(indices))
-            torch.default_generator.manual_seed(self._noise)
+            self._draw_from("full model", number)
             gradient, _ = self._oracle.gradient(inputs, targets, at, still=True)
             total.add_(gradient, alpha=len(indices) / self.samples)
         return total
+
+    def complete(self, model: Tensor) -> Tensor:
+        """Return a received model with this client's own local parts, where there are any; else as it is."""
+        shared = self._oracle.layout.shared
+        return model if shared == len(self.w) else torch.cat([model[:shared], self.start[shared:]])
 
     # The local steps.
 
@@ -104,7 +112,8 @@ class Client:
                 self._pulse()
                 self._take(indices)
                 g = gradient(self)
-                self._move(self._own_parts(direction(self, g), g), buffer)
+                own = g[self._oracle.layout.shared :].clone()
+                self._move(self._with_own_parts(direction(self, g), own), buffer)
                 self._loss_sum += (self._step_loss or 0.0) * len(indices)
                 self._loss_count += len(indices)
                 self.step += 1
@@ -127,14 +136,17 @@ class Client:
                 self.w.mul_(1.0 - self.lr * decay)
             self.w.add_(q, alpha=-self.lr * scale)
 
-    def _own_parts(self, q: Tensor, gradient: Tensor) -> Tensor:
+    def _with_own_parts(self, q: Tensor, own: Tensor) -> Tensor:
         """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
-        shared = self._oracle.layout.shared
-        return q if shared == len(self.w) or q is gradient else torch.cat([q[:shared], gradient[shared:]])
+        return q if len(own) == 0 else torch.cat([q[: self._oracle.layout.shared], own])
+
+    def _draw_from(self, purpose: str, number: int) -> None:
+        """Key the global generator, from which dropout and data sets' transforms draw."""
+        torch.default_generator.manual_seed(self._seeds[purpose] + number)
 
     def _take(self, indices: Tensor) -> None:
         """Make this the current batch, augmented once for all passes of the step."""
-        torch.default_generator.manual_seed(self._noise + self.step)
+        self._draw_from("data", self.step)
         inputs, targets = self._examples.batch(indices)
         if self._oracle.task.augment is not None:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)

@@ -60,15 +60,17 @@ class Courier:
     def __init__(self, federation: Federation, cohort: list[int], tally: Tally) -> None:
         self.federation, self.cohort, self.tally = federation, cohort, tally
         self.exchange = 0
+        self.held = Message()  # what a client received earlier in the round stays with it
         self.kept: dict[int, State] = {}
         self.replies: Replies | None = None
 
     def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
         """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
         fed = self.federation
-        wired = message | Message.of(fed.server.buffers)
+        fresh = (message | Message.of(fed.server.buffers)).copy()
+        wired = self.held = self.held | fresh
         jobs = [self._job(client) for client in self.cohort]
-        self.tally.sent(wired, jobs)
+        self.tally.sent(fresh, jobs)
         before = len(self.tally.refused)
         good = self._collect(wired, jobs, fed.algorithm.uploads if expect is None else expect)
         if len(good) < fed.settings.min_replies:
@@ -78,7 +80,7 @@ class Courier:
         self.kept.update({r.client: r.kept for r in good if r.kept is not None})
         self.exchange += 1
         self.tally.taken = good
-        self.replies = Replies(good, message, fed.algorithm.uniform or fed.settings.weighting == "uniform")
+        self.replies = Replies(good, wired, fed.algorithm.uniform or fed.settings.weighting == "uniform")
         return self.replies
 
     def _too_few(self, good: list[Reply], asked: int, refused: list[dict[str, Any]]) -> TooFewReplies:
@@ -98,6 +100,7 @@ class Courier:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
+        numbers = fed.algorithm.upload_numbers if names == fed.algorithm.uploads else ()
         expected = Expectation(
             fed.round,
             self.exchange,
@@ -105,6 +108,7 @@ class Courier:
             shapes,
             fed.server.w,
             fed.settings.max_update_norm,
+            numbers,
         )
         good: dict[int, Reply] = {}
         for reply in fed.engine.exchange(message, jobs):

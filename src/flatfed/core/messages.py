@@ -23,8 +23,8 @@ class Message:
     __slots__ = ("scalars", "vectors")
 
     def __init__(self, /, **contents: Tensor | float) -> None:
-        self.vectors: dict[str, Tensor] = {k: v for k, v in contents.items() if isinstance(v, Tensor)}
-        self.scalars: dict[str, float] = {k: float(v) for k, v in contents.items() if not isinstance(v, Tensor)}
+        self.vectors: dict[str, Tensor] = {k: v for k, v in contents.items() if isinstance(v, Tensor) and v.ndim}
+        self.scalars: dict[str, float] = {k: float(v) for k, v in contents.items() if k not in self.vectors}
 
     @classmethod
     def of(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float] | None = None) -> Message:
@@ -46,6 +46,10 @@ class Message:
     def __or__(self, other: Message) -> Message:
         """Return both messages as one; the right one wins where names meet."""
         return Message(**self.vectors, **self.scalars) if not other else Message(**(self.contents | other.contents))
+
+    def copy(self) -> Message:
+        """Return a message with vectors of its own."""
+        return Message.of({name: vector.clone() for name, vector in self.vectors.items()}, self.scalars)
 
     def __bool__(self) -> bool:
         return bool(self.vectors or self.scalars)

@@ -17,7 +17,7 @@ class Server:
     """The server's state.
 
     Attributes:
-        w: the global model, a flat vector; assign or change it in `update`.
+        w: the global model, a flat vector; assign the next one in `update`.
         kept: the declared state, e.g. `kept.sigma`.
         buffers: shared buffers (BatchNorm statistics, counters); the loop averages them, methods leave them alone.
         population: number of clients, N.
@@ -33,8 +33,12 @@ class Server:
         self.watch: dict[str, float] = {}
         self._records = records
 
+    def recall(self, client: int) -> State:
+        """Return a copy of what the server keeps about a client (declared by `records`)."""
+        return self._records.read(client)
+
     def record(self, client: int) -> State:
-        """Return what the server keeps about a client (declared by `records`), to read or change in place."""
+        """Return what the server keeps about a client, to change in place: for `update` alone."""
         return self._records.open(client)
 
 

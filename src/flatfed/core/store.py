@@ -31,8 +31,8 @@ class ClientStore(Protocol):
         """Return the clients whose state changed since the last call."""
         ...
 
-    def close(self) -> None:
-        """Release files, if any."""
+    def mark_changed(self, clients: set[int]) -> None:
+        """Count these as changed again: they could not be saved."""
         ...
 
 
@@ -51,7 +51,9 @@ class MemoryStore:
     def open(self, client: int) -> State:
         """Return a client's state itself, to change in place."""
         self._changed.add(client)
-        return self._states.setdefault(client, self._fresh())
+        if client not in self._states:
+            self._states[client] = self._fresh()
+        return self._states[client]
 
     def write(self, client: int, state: State) -> None:
         """Keep this as the client's state."""
@@ -68,5 +70,6 @@ class MemoryStore:
         changed, self._changed = self._changed, set()
         return changed
 
-    def close(self) -> None:
-        """Nothing to release."""
+    def mark_changed(self, clients: set[int]) -> None:
+        """Count these as changed again: they could not be saved."""
+        self._changed |= clients

@@ -13,10 +13,12 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
+from flatfed.core.errors import FlatfedError
 from flatfed.core.layout import Layout
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals
 from flatfed.core.oracle import Oracle
+from flatfed.core.randomness import key
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
@@ -40,14 +42,16 @@ class Trainer:
 
     def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
-        self._load(message, job.kept)
+        received = message | job.personal
+        self._load(received, job.kept)
         before = self.oracle.backprops
+        versions = {name: vector._version for name, vector in received.vectors.items()}
         client = Client(
             job.client,
             job.round,
             job.exchange,
             job.lr,
-            self._padded(message | job.personal),
+            self._padded(received),
             job.kept,
             self.task.examples(job.client),
             self.oracle,
@@ -55,6 +59,9 @@ class Trainer:
             pulse,
         )
         answer = self.algorithm.local(client)
+        for name, vector in received.vectors.items():
+            if vector._version != versions[name]:
+                raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
         self._keep_local_parts(job.kept)
         return Reply(
             client=job.client,
@@ -75,6 +82,7 @@ class Trainer:
         self._write_buffers(buffers, State({}))
         self.oracle.model.eval()
         indices = torch.arange(first, first + count)
+        torch.default_generator.manual_seed(key(self.settings.seed, "test", first))
         inputs, targets = self.oracle.batch(*self.task.test.batch(indices))
         with torch.no_grad():
             outputs = self.oracle.model(inputs)

@@ -23,7 +23,9 @@ from flatfed.core.errors import EngineError
 ALIGN = 64
 SPARE = 64 * 2**20
 
-DTYPES = {str(d): d for d in (torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool)}
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+WHOLES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+DTYPES = {str(dtype): dtype for dtype in FLOATS + WHOLES}
 
 
 @dataclass(frozen=True)

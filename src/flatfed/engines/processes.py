@@ -120,13 +120,12 @@ class ProcessEngine:
             # Abandoned in the middle: an answer still to come must not be taken for the next one's.
             for seat in busy:
                 seat.process.kill()
-                self._start(seat)
 
     def _fill(self, waiting: deque[Work[T]], busy: dict[Seat, Work[T]], deaths: Counter[str]) -> None:
         for seat in self._seats:
             if waiting and seat not in busy:
                 if not seat.process.is_alive():
-                    self._start(seat)  # it died without work, so no client is to blame
+                    self._start(seat)  # it ended without work, so no client is to blame
                 work = waiting.popleft()
                 if self._give(seat, work):
                     busy[seat] = work
@@ -145,8 +144,9 @@ class ProcessEngine:
 
     def _give(self, seat: Seat, work: Work[Any]) -> bool:
         assert seat.pipe is not None
+        command = work.command(seat.outbox)
         try:
-            seat.pipe.send(work.command(seat.outbox))
+            seat.pipe.send(command)
             return True
         except OSError:
             return False
@@ -174,10 +174,15 @@ class ProcessEngine:
         waiting.appendleft(work)
 
     def _start(self, seat: Seat) -> None:
-        here, there = self._context.Pipe()
+        if seat.process is not None:
+            seat.process.kill()
+            seat.process.join()
         if seat.pipe is not None:
             seat.pipe.close()
             seat.pipe = None
+        for left in self._directory.glob(f"{seat.name}-up-*"):
+            left.unlink(missing_ok=True)
+        here, there = self._context.Pipe()
         # A forked child inherits the parent's ends; it must close them to notice when the parent is gone.
         ends = [here, *(s.pipe for s in self._seats if s.pipe is not None)]
         inherited = ends if self._context.get_start_method() == "fork" else []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import shutil
 import signal
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -79,10 +82,12 @@ def serve(
 ) -> None:
     """Serve commands until the pipe closes; the interrupt key is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = os.getppid()
     for end in inherited:
         end.close()
     torch.set_num_threads(1)
-    worker = Worker(Path(directory), name, Trainer(task, algorithm, settings))
+    worker = Worker(Path(directory), name, lambda: Trainer(task, algorithm, settings))
     try:
         while True:
             command: Command | None = pipe.recv()
@@ -90,17 +95,23 @@ def serve(
                 return
             pipe.send(worker.answer(command))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The parent is gone without a word: nobody else will clean up.
-        shutil.rmtree(directory, ignore_errors=True)
+        # If the parent is gone without a word, nobody else will clean up.
+        if os.getppid() != parent:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class Worker:
     """One model and the shared memory to and from the parent."""
 
-    def __init__(self, directory: Path, name: str, trainer: Trainer) -> None:
-        self.trainer = trainer
+    def __init__(self, directory: Path, name: str, make: Callable[[], Trainer]) -> None:
+        self._make = make
         self._common, self._own = Inbox(), Inbox()
         self._out = Outbox(directory, f"{name}-up")
+
+    @functools.cached_property
+    def trainer(self) -> Trainer:
+        """The one model, made with the first command so that a failure is an answer like any other."""
+        return self._make()
 
     def answer(self, command: Command) -> Answer:
         """Do one command; an error becomes an answer."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from flatfed import models
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.examples import Partition, TensorExamples
 from flatfed.core.task import Task
 from flatfed.data.catalogue import load
@@ -52,7 +52,10 @@ class TaskRecipe:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TaskRecipe:
         """Undo `to_dict`."""
-        return cls(**{name: value for name, value in data.items() if name != "kind"})
+        try:
+            return cls(**{name: value for name, value in data.items() if name != "kind"})
+        except TypeError as error:
+            raise CheckpointError(f"the task of this run cannot be built: {error}") from None
 
 
 @functools.lru_cache(maxsize=2)

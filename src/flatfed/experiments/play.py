@@ -33,9 +33,10 @@ def play(plan: Plan, out: Path | None, on_round: OnRound = None, about: dict[str
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan)
     directory = RunDirectory.create(out, plan.to_config() | {"task": recipe, "about": about or {}})
-    tensors(directory.path)
-    remember(directory.path, plan.task)
     with directory.lock():
+        directory.begin()
+        tensors(directory.path)
+        remember(directory.path, plan.task)
         return _Session(plan, directory, on_round).run()
 
 
@@ -83,13 +84,15 @@ class _Session:
             except EngineError as error:
                 federation.status, federation.reason = "failed", str(error)
                 self._end(federation, run)
-                raise EngineError(f"{error}{self._saved_hint()}") from error
+                raise self._with_hint(error) from error
             except Exception as error:
                 # Where it struck is not known, so the last checkpoint is the one to trust.
                 if self.directory:
                     self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
                 raise
             self._end(federation, run)
+            if interruption.requested:
+                raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
 
     def _begin(self, federation: Federation) -> None:
@@ -140,8 +143,12 @@ class _Session:
             return f"{done}; nothing was written because no run directory was given"
         return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
 
-    def _saved_hint(self) -> str:
-        return f"\nsaved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
+    def _with_hint(self, error: EngineError) -> EngineError:
+        hint = f"\nsaved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
+        told = EngineError(f"{error}{hint}")
+        for note in getattr(error, "__notes__", []):
+            told.add_note(note)
+        return told
 
 
 def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:

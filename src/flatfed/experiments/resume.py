@@ -41,6 +41,8 @@ def resume(
     if task is None:
         task = task_of(directory)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
+    if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
+        raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
     remember(directory.path, task)
     return continue_play(plan, directory, on_round, say)

@@ -56,7 +56,12 @@ class Checkpoints:
     def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         for name, store in stores.items():
-            self._save_states(name, store, round)
+            changed = store.take_changed()
+            try:
+                self._save_states(name, store, changed, round)
+            except OSError:
+                store.mark_changed(changed)
+                raise
         temporary = self._root / f".new-{round:06d}-{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
@@ -120,12 +125,11 @@ class Checkpoints:
             raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
         return manifest
 
-    def _save_states(self, name: str, store: ClientStore, round: int) -> None:
+    def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:
         manifest = self._manifests.setdefault(name, {})
-        changed = sorted(store.take_changed())
         if changed:
             self._states.mkdir(exist_ok=True)
-        for client in changed:
+        for client in sorted(changed):
             data = pack(store.read(client).tensors())
             file = f"{name}-{client:06d}-{round:06d}.safetensors"
             replace_file(self._states / file, data)

@@ -44,8 +44,12 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{path} cannot be created: {error.strerror}") from None
-        write_json(path / "environment.json", describe())
         return cls(path, {"format": FORMAT, "run": uuid.uuid4().hex, **config})
+
+    def begin(self) -> None:
+        """Write the first record, under the lock: of two that start here at once, the second is refused."""
+        refuse_taken(self.path)
+        write_json(self.path / "environment.json", describe())
 
     def publish(self) -> None:
         """Write the configuration, which makes the directory a run: from now on it can be resumed."""
@@ -64,6 +68,9 @@ class RunDirectory:
         missing = [name for name in REQUIRED if name not in config]
         if missing:
             raise CheckpointError(f"{path}/config.json lacks {', '.join(missing)}")
+        for name in ("settings", "task", "algorithm", "sampler"):
+            if not isinstance(config[name], dict):
+                raise CheckpointError(f"{path}/config.json: {name} is not an object")
         return cls(path, config)
 
     def rewrite(self, config: dict[str, Any]) -> None:

@@ -66,4 +66,4 @@ def _row(line: bytes) -> Row | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and "round" in row else None
+    return row if isinstance(row, dict) and isinstance(row.get("round"), int) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -63,11 +64,19 @@ class SpillingStore(MemoryStore):
             self._segment_size, self._used = max(SEGMENT_BYTES, size), 0
             # The file has no name once it is open, so it cannot be left behind.
             with tempfile.TemporaryFile(dir=self._directory) as file:
-                file.truncate(self._segment_size)
+                reserve(file.fileno(), self._segment_size)
                 self._segment = mmap.mmap(file.fileno(), self._segment_size)
         flat = torch.frombuffer(self._segment, dtype=entry.dtype, count=max(entry.numel(), 1), offset=self._used)
         self._used += size
         return flat[: entry.numel()].view(entry.shape).copy_(entry)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Give a file its size and, where the system can, its room: a full disk is then an error, not a crash."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)
 
 
 def _aligned(tensor: Tensor) -> int:
