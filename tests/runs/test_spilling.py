@@ -101,7 +101,6 @@ def test_what_exceeds_the_budget_is_mapped_and_leaves_no_file(tmp_path: Path) ->
     assert store.bytes_in_memory == 2 * ONE_STATE
     assert list(tmp_path.iterdir()) == [], "scratch files must have no name"
     assert [float(store.read(client).h[0]) for client in range(50)] == [float(client) for client in range(50)]
-    store.close()
 
 
 def test_more_than_one_segment_can_be_filled(monkeypatch: pytest.MonkeyPatch) -> None:

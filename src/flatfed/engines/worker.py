@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from flatfed.core.trainer import Trainer
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 
 Scalars = dict[str, float]
+ORPHAN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,16 @@ def serve(
             pipe.send(worker.answer(command))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         # If the parent is gone without a word, nobody else will clean up.
-        if os.getppid() != parent:
+        if _orphaned(parent):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _orphaned(parent: int) -> bool:
+    """Say whether the parent has died; its pipe closes a moment before its children are told."""
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return os.getppid() != parent
 
 
 class Worker:
