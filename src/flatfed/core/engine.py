@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,8 +42,11 @@ class Reply:
 class Engine(Protocol):
     """Runs clients and evaluations; replies may come back in any order."""
 
-    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
-        """Give `message` (and each job's own part) to the clients and yield their replies as they arrive."""
+    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
+        """Give `message` (and each job's own part) to the clients and yield their replies as they arrive.
+
+        A job is taken when it can be run: the states of clients still to come need not be in memory.
+        """
         ...
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:

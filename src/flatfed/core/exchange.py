@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,9 @@ class Tally:
     attempts: int = 0
     taken: list[Reply] = field(default_factory=list)
 
-    def sent(self, message: Message, jobs: list[Job]) -> None:
-        """Count what goes down to every client."""
-        self.bytes_down += sum(message.nbytes + job.personal.nbytes + ENVELOPE_DOWN for job in jobs)
+    def sent(self, message: Message, personal: Message) -> None:
+        """Count what goes down to a client."""
+        self.bytes_down += message.nbytes + personal.nbytes + ENVELOPE_DOWN
 
     def received(self, reply: Reply) -> None:
         """Count what came up, good or not."""
@@ -69,13 +70,11 @@ class Courier:
         fed = self.federation
         fresh = (message | Message.of(fed.server.buffers)).copy()
         wired = self.held = self.held | fresh
-        jobs = [self._job(client) for client in self.cohort]
-        self.tally.sent(fresh, jobs)
-        before = len(self.tally.refused)
-        good = self._collect(wired, jobs, fed.algorithm.uploads if expect is None else expect)
+        before, asked = len(self.tally.refused), len(self.cohort)
+        good = self._collect(wired, fresh, fed.algorithm.uploads if expect is None else expect)
         if len(good) < fed.settings.min_replies:
             self.tally.taken = []
-            raise self._too_few(good, len(jobs), self.tally.refused[before:])
+            raise self._too_few(good, asked, self.tally.refused[before:])
         self.cohort = [reply.client for reply in good]
         self.kept.update({r.client: r.kept for r in good if r.kept is not None})
         self.exchange += 1
@@ -90,13 +89,16 @@ class Courier:
         overflowed = bool(refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in refused)
         return TooFewReplies(text + (f" ({reasons})" if reasons else ""), overflowed and not good)
 
-    def _job(self, client: int) -> Job:
+    def _jobs(self, fresh: Message) -> Iterator[Job]:
+        """Make each client's job when the engine asks for it, and count what goes down with it."""
         fed = self.federation
-        kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
-        personal = fed.algorithm.personal(fed.server, client)
-        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
+        for client in self.cohort:
+            kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
+            personal = fed.algorithm.personal(fed.server, client)
+            self.tally.sent(fresh, personal)
+            yield Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
 
-    def _collect(self, message: Message, jobs: list[Job], names: tuple[str, ...]) -> list[Reply]:
+    def _collect(self, message: Message, fresh: Message, names: tuple[str, ...]) -> list[Reply]:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
@@ -111,7 +113,7 @@ class Courier:
             numbers,
         )
         good: dict[int, Reply] = {}
-        for reply in fed.engine.exchange(message, jobs):
+        for reply in fed.engine.exchange(message, self._jobs(fresh)):
             self.tally.received(reply)
             fault = expected.fault(reply, message, set(good))
             if fault is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ class InProcessEngine:
         self._trainer = Trainer(task, algorithm, settings)
         self._pulse = pulse
 
-    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
+    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
         """Run the jobs in order."""
         for job in jobs:
             self._pulse()

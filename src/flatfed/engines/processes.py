@@ -16,7 +16,7 @@ import sys
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -75,10 +75,10 @@ class ProcessEngine:
         for seat in self._seats:
             self._start(seat)
 
-    def exchange(self, message: Message, jobs: Sequence[Job]) -> Iterator[Reply]:
+    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
         """Give the jobs to free workers and yield replies as they arrive."""
         common = self._common.write(message.vectors)
-        yield from self._spread([TrainWork(common, message.scalars, job) for job in jobs], self._pulse)
+        yield from self._spread((TrainWork(common, message.scalars, job) for job in jobs), self._pulse)
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model; the workers share the test set's batches.
@@ -90,7 +90,7 @@ class ProcessEngine:
             return {}
         common = self._common.write({"w": w, **buffers})
         works = [MeasureWork(common, first, count) for first, count in chunks]
-        parts = dict(self._spread(works, lambda: None))
+        parts = dict(self._spread(iter(works), lambda: None))
         return summary(self._task, [parts[first] for first, _ in chunks])
 
     def close(self) -> None:
@@ -102,35 +102,41 @@ class ProcessEngine:
         """Process ids of the workers."""
         return [seat.process.pid for seat in self._seats]
 
-    def _spread(self, works: Sequence[Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
+    def _spread(self, works: Iterator[Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
         """Keep every worker busy until all works are answered, and yield results as they come."""
-        waiting, deaths = deque(works), Counter[str]()
+        again, deaths = deque[Work[T]](), Counter[str]()
         busy: dict[Seat, Work[T]] = {}
         try:
-            while waiting or busy:
-                self._fill(waiting, busy, deaths)
+            while self._fill(works, again, busy, deaths):
                 for seat in self._ready(busy, pulse):
                     work = busy.pop(seat)
                     answer = self._take(seat)
                     if answer is None:
-                        self._bury(seat, work, deaths, waiting)
+                        self._bury(seat, work, deaths, again)
                     else:
                         yield work.result(done_or_error(answer, work), seat.inbox)
         finally:
             # Abandoned in the middle: an answer still to come must not be taken for the next one's.
             for seat in busy:
                 seat.process.kill()
+                seat.process.join()
 
-    def _fill(self, waiting: deque[Work[T]], busy: dict[Seat, Work[T]], deaths: Counter[str]) -> None:
+    def _fill(
+        self, works: Iterator[Work[T]], again: deque[Work[T]], busy: dict[Seat, Work[T]], deaths: Counter[str]
+    ) -> bool:
+        """Give every free worker something to do; say whether anyone is at work."""
         for seat in self._seats:
-            if waiting and seat not in busy:
+            while seat not in busy:
+                work = again.popleft() if again else next(works, None)
+                if work is None:
+                    break
                 if not seat.process.is_alive():
                     self._start(seat)  # it ended without work, so no client is to blame
-                work = waiting.popleft()
                 if self._give(seat, work):
                     busy[seat] = work
                 else:
-                    self._bury(seat, work, deaths, waiting)
+                    self._bury(seat, work, deaths, again)
+        return bool(busy)
 
     def _ready(self, busy: dict[Seat, Work[T]], pulse: Callable[[], None]) -> list[Seat]:
         """Wait until a busy worker has answered or died; look up now and then for the interrupt key."""
@@ -159,7 +165,7 @@ class ProcessEngine:
         except (EOFError, OSError):
             return None
 
-    def _bury(self, seat: Seat, work: Work[T], deaths: Counter[str], waiting: deque[Work[T]]) -> None:
+    def _bury(self, seat: Seat, work: Work[T], deaths: Counter[str], again: deque[Work[T]]) -> None:
         """Replace a dead worker and put its work back, unless that work has killed too many."""
         seat.process.join(timeout=5)
         deaths[work.label] += 1
@@ -171,7 +177,7 @@ class ProcessEngine:
                 "it may need more memory than there is, or its data or model may crash the interpreter"
             )
         self._start(seat)
-        waiting.appendleft(work)
+        again.append(work)
 
     def _start(self, seat: Seat) -> None:
         if seat.process is not None:
