@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flatfed.algorithms  # noqa: F401  (fills the registries)
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import parameters
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.methods import parse_method, parse_methods, parse_setting, parse_value, settable, spelling_of

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import flatfed.algorithms  # noqa: F401  (fills the registries)
-from flatfed.core.algorithm import Algorithm, Average
+from flatfed.algorithms import Algorithm, Average
 from flatfed.core.config import parameters
 from methods.table import TABLE
 

@@ -12,6 +12,8 @@ from typing import Any
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import Config
 
+__all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]
+
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 

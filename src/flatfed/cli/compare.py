@@ -76,8 +76,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
 
 def expand(algorithms: tuple[str, ...]) -> list[str]:
     """Return the methods named; `all` stands for every algorithm."""
-    import flatfed.algorithms  # noqa: F401  (fills the registry)
-    from flatfed.core.algorithm import Algorithm
+    from flatfed.algorithms import Algorithm
 
     numbers = [name for name in algorithms if name.isdigit()]
     if numbers:

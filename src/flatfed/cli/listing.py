@@ -45,8 +45,7 @@ def _wrapped(line: str, indent: int) -> str:
 
 
 def _algorithms() -> list[dict[str, Any]]:
-    import flatfed.algorithms  # noqa: F401  (fills the registries)
-    from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
+    from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 
     families = (("", Algorithm), ("+", ClientOptimiser), ("+", Average))
     return [_entry(f"{mark}{id}", cls) for mark, family in families for id, cls in sorted(family.registry.items())]

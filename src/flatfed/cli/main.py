@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from flatfed import __version__
-from flatfed.core.errors import ConfigError, FlatfedError, nearest
+from flatfed.core.errors import EngineError, FlatfedError, nearest
 
 COMMANDS = {
     "run": "flatfed.cli.run:run",
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(BAD_INPUT)
     except FlatfedError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(BAD_INPUT if isinstance(error, ConfigError) or not is_failure(error) else FAILED)
+        sys.exit(FAILED if isinstance(error, EngineError) else BAD_INPUT)
     except (click.Abort, KeyboardInterrupt) as error:
         # Click turns the interrupt into an Abort and keeps what it said as the cause.
         click.echo(str(error.__cause__ or error) or "interrupted", err=True)
@@ -93,10 +93,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     click.echo(f"Warning: {message}", err=True)
-
-
-def is_failure(error: FlatfedError) -> bool:
-    """Say whether an error is a failure of the work rather than of the input."""
-    from flatfed.core.errors import EngineError
-
-    return isinstance(error, EngineError)

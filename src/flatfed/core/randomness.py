@@ -34,10 +34,10 @@ def numpy_generator(seed: int, purpose: str, *parts: int | str) -> np.random.Gen
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
     """Put the global generators back as they were: dropout and data sets' transforms draw from them."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002  (to put it back)
     try:
         yield
     finally:
         torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
+        np.random.set_state(states[1])  # noqa: NPY002  (put back)
         random.setstate(states[2])

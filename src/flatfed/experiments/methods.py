@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-import flatfed.algorithms  # noqa: F401  (fills the registries)
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import parameters
 from flatfed.core.errors import ConfigError, nearest
 
