@@ -24,6 +24,11 @@ _HOME = {
     "Bernoulli": "flatfed.core.sampling",
     "Schedule": "flatfed.core.sampling",
     "Uniform": "flatfed.core.sampling",
+    "Ramp": "flatfed.core.courses",
+    "Cosine": "flatfed.core.courses",
+    "Decay": "flatfed.core.courses",
+    "Cycle": "flatfed.core.courses",
+    "Steps": "flatfed.core.courses",
     "FlatfedError": "flatfed.core.errors",
     "ConfigError": "flatfed.core.errors",
     "CheckpointError": "flatfed.core.errors",
@@ -40,6 +45,11 @@ if TYPE_CHECKING:
     from flatfed.core.algorithm import Algorithm as Algorithm
     from flatfed.core.algorithm import Average as Average
     from flatfed.core.algorithm import ClientOptimiser as ClientOptimiser
+    from flatfed.core.courses import Cosine as Cosine
+    from flatfed.core.courses import Cycle as Cycle
+    from flatfed.core.courses import Decay as Decay
+    from flatfed.core.courses import Ramp as Ramp
+    from flatfed.core.courses import Steps as Steps
     from flatfed.core.errors import CheckpointError as CheckpointError
     from flatfed.core.errors import ConfigError as ConfigError
     from flatfed.core.errors import EngineError as EngineError

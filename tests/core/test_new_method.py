@@ -40,7 +40,6 @@ def fedcm() -> Iterator[Any]:
         def finish(self, client: Client) -> Message:
             return Message(w=client.w, m=(client.start - client.w) / (client.steps * client.lr))
 
-        @property
         def uploads(self) -> tuple[str, ...]:
             return ("w", "m")
 

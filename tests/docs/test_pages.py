@@ -74,12 +74,14 @@ def test_the_sketch_in_contributing_is_a_method_that_works() -> None:
         ]
         task = ff.Task(nn.Linear(4, 3), data)
         settings = {"rounds": 4, "sampling": 2, "lr": 0.1, "batch_size": 4, "dtype": torch.float64}
-        runs = [ff.train(task, ff.make("fedcm"), **settings, workers=workers) for workers in (0, 2)]
+        runs = [ff.train(task, ff.make("fedpull"), **settings, workers=workers) for workers in (0, 2)]
         assert torch.equal(runs[0].vector, runs[1].vector)
         plain = ff.train(task, ff.make("fedavg"), **settings, weighting="uniform", workers=0)
-        fresh_only = ff.train(task, ff.make("fedcm", alpha=1.0), **settings, workers=0)
+        fresh_only = ff.train(task, ff.make("fedpull", alpha=1.0), **settings, workers=0)
         torch.testing.assert_close(fresh_only.vector, plain.vector)
         assert not torch.allclose(runs[0].vector, plain.vector)
+        shipped = ff.train(task, ff.make("fedcm"), **settings, workers=0)
+        assert torch.equal(runs[0].vector, shipped.vector)
     finally:
         Algorithm.registry.clear()
         Algorithm.registry.update(known)

@@ -1,4 +1,4 @@
-"""Client optimisers: SGD, SAM and ASAM, each built on the gradient oracle.
+"""Client optimisers: SGD, SAM and its relatives, each built on the gradient oracle.
 
 They replace `g(w)` in a local step and nothing else: the ascent follows the raw data gradient; corrections,
 clipping and weight decay act at the unperturbed point.
@@ -11,8 +11,22 @@ from torch import Tensor
 
 from flatfed.core.algorithm import ClientOptimiser
 from flatfed.core.client import Client
-from flatfed.core.config import NonNegative
+from flatfed.core.config import Fraction, NonNegative
 from flatfed.core.vectors import GUARD, unit
+
+
+def sam_gradient(client: Client, rho: float) -> Tensor:
+    """Return `g(w + rho * unit(g(w)))`, both on one batch."""
+    ascent = unit(client.gradient())
+    return client.gradient(at=ascent.mul_(rho).add_(client.w))
+
+
+def asam_gradient(client: Client, rho: float, eta: float) -> Tensor:
+    """Return the gradient at `w + rho * T^2 g / (||T g|| + 1e-16)`, `T = |w| + eta` on weights and 1 elsewhere."""
+    T = torch.where(client.is_weight, client.w.abs() + eta, 1.0)
+    Tg = T * client.gradient()
+    eps = rho * T * Tg / (torch.linalg.vector_norm(Tg) + GUARD)
+    return client.gradient(at=client.w + eps)
 
 
 class SGD(ClientOptimiser, id="sgd"):
@@ -33,8 +47,7 @@ class SAM(ClientOptimiser, id="sam"):
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the ascent point."""
-        ascent = unit(client.gradient())
-        return client.gradient(at=ascent.mul_(self.rho).add_(client.w))
+        return sam_gradient(client, self.rho)
 
 
 class ASAM(ClientOptimiser, id="asam"):
@@ -49,7 +62,46 @@ class ASAM(ClientOptimiser, id="asam"):
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the adaptive ascent point."""
-        T = torch.where(client.is_weight, client.w.abs() + self.eta, 1.0)
-        Tg = T * client.gradient()
-        eps = self.rho * T * Tg / (torch.linalg.vector_norm(Tg) + GUARD)
-        return client.gradient(at=client.w + eps)
+        return asam_gradient(client, self.rho, self.eta)
+
+
+class VaSSO(ClientOptimiser, id="vasso"):
+    """Variance-suppressed SAM: the ascent follows a moving average of gradients; two backprops.
+
+        d <- (1 - theta) d + theta g(w)                         d = g(w) in the first step of a round
+        g(w + rho * unit(d))
+
+    Li and Giannakis, "Enhancing sharpness-aware optimization through variance suppression", NeurIPS 2023.
+    """
+
+    rho: NonNegative = 0.05
+    theta: Fraction = 0.9
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient at the smoothed ascent point."""
+        g = client.gradient()
+        d = g.clone() if client.step == 0 else client.memo.d.lerp(g, self.theta)
+        client.memo.d = d
+        return client.gradient(at=client.w + self.rho * unit(d))
+
+
+class FriendlySAM(ClientOptimiser, id="fsam"):
+    """Friendly SAM: the ascent leaves out what the moving average of gradients explains; two backprops.
+
+        g(w + rho * unit(g(w) - sigma m))                       the first step of a round follows g(w)
+        m <- lam m + (1 - lam) g(w)                             m = g(w) after the first step
+
+    Li et al., "Friendly sharpness-aware minimization", CVPR 2024.
+    """
+
+    rho: NonNegative = 0.2
+    sigma: NonNegative = 1.0
+    lam: Fraction = 0.6
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient at the friendly ascent point."""
+        g = client.gradient()
+        first = client.step == 0
+        ascent = unit(g if first else g - self.sigma * client.memo.m)
+        client.memo.m = g.clone() if first else g.lerp(client.memo.m, self.lam)
+        return client.gradient(at=client.w + self.rho * ascent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
@@ -10,7 +12,7 @@ from flatfed.core.config import Count, Fraction, NonNegative
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, scalar, vector, window
-from flatfed.core.vectors import norm, unit
+from flatfed.core.vectors import unit
 
 
 class FedGF(Algorithm, id="fedgf"):
@@ -21,7 +23,9 @@ class FedGF(Algorithm, id="fedgf"):
         q  = g(z)
         c  <- share of the last `window` rounds with mean_S ||w - w_k|| > threshold, unless c is given
 
-    Round 0 is FedSAM. Lee and Yoon, "Rethinking the flat minima searching in federated learning", ICML 2024.
+    Round 0 is FedSAM. While fewer than `window` rounds have passed, the share is of those seen so far, or of the whole
+    window with `share_of="window"`. Lee and Yoon, "Rethinking the flat minima searching in federated learning", ICML
+    2024.
     """
 
     rho: NonNegative = 0.05
@@ -29,6 +33,7 @@ class FedGF(Algorithm, id="fedgf"):
     threshold: NonNegative = 0.2
     window: Count = 30
     c: Fraction | None = None
+    share_of: Literal["seen", "window"] = "seen"
 
     def server_state(self) -> Slots:
         """Declare the previous model, `c`, the flags and how many there are."""
@@ -56,12 +61,13 @@ class FedGF(Algorithm, id="fedgf"):
 
     def update(self, server: Server, replies: Replies) -> None:
         """Average, and let the divergence decide on the next `c`."""
-        divergence = sum(norm(server.w - reply.message.w) for reply in replies) / len(replies)
+        divergence = replies.divergence()
         seen = int(server.kept.seen)
         server.kept.flags[seen % self.window] = float(divergence > self.threshold)
         server.kept.seen = seen + 1
         if self.c is None:
-            server.kept.c = float(server.kept.flags.sum()) / min(seen + 1, self.window)
-        server.watch.update(divergence=divergence, c=float(server.kept.c))
+            count = self.window if self.share_of == "window" else min(seen + 1, self.window)
+            server.kept.c = float(server.kept.flags.sum()) / count
+        server.watch["c"] = float(server.kept.c)
         server.kept.previous = server.w
         server.w = server.w + replies.mean_update()

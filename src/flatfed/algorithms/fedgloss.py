@@ -6,14 +6,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from flatfed.algorithms.client_optimisers import ASAM, SAM, SGD
+from flatfed.algorithms.client_optimisers import SGD
 from flatfed.core.algorithm import Algorithm, Ask, ClientOptimiser
 from flatfed.core.client import Client
 from flatfed.core.config import Index, NonNegative, Positive
+from flatfed.core.courses import Ramp
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, vector
-from flatfed.core.vectors import unit
+from flatfed.core.vectors import norm, unit
 
 
 class FedGloSS(Algorithm, id="fedgloss"):
@@ -36,6 +37,7 @@ class FedGloSS(Algorithm, id="fedgloss"):
     dual: Literal["paper", "official"] = "paper"
     rho_start: NonNegative = 0.001
     rho_warmup: Index = 0
+    rho_server_warmup: Literal["none", "ramp", "official"] = "none"
     client_opt: ClientOptimiser = SGD()
 
     def server_state(self) -> Slots:
@@ -48,15 +50,28 @@ class FedGloSS(Algorithm, id="fedgloss"):
 
     def broadcast(self, server: Server) -> Message:
         """Send the model perturbed along the previous pseudo-gradient (none in round 0)."""
-        return Message(w=server.w + self.rho_server * unit(server.kept.pseudo_gradient))
+        return Message(w=server.w + self.server_radius(server.round) * unit(server.kept.pseudo_gradient))
+
+    def server_radius(self, round: int) -> float:
+        """Return the server's radius; "official" is what the authors' code uses, by a slip, while it warms up."""
+        T, rho = self.rho_warmup, getattr(self.client_opt, "rho", None)
+        if self.rho_server_warmup == "none" or T == 0 or rho is None:
+            return self.rho_server
+        if self.rho_server_warmup == "ramp":
+            return Ramp(self.rho_start, self.rho_server, T).value(round)
+        return rho + (self.rho_server - self.rho_start) / T if 1 <= round <= T else self.rho_server
+
+    def begin(self, client: Client) -> None:
+        """Give the client optimiser this round's radius."""
+        optimiser = self.client_opt
+        if self.rho_warmup and hasattr(optimiser, "rho"):
+            optimiser = optimiser.replace(rho=Ramp(self.rho_start, optimiser.rho, self.rho_warmup).value(client.round))
+        client.memo.optimiser = optimiser
 
     def gradient(self, client: Client) -> Tensor:
-        """Return the client optimiser's gradient at this round's radius."""
-        optimiser = self.client_opt
-        if self.rho_warmup and isinstance(optimiser, SAM | ASAM):
-            share = min(client.round, self.rho_warmup) / self.rho_warmup
-            optimiser = optimiser.replace(rho=self.rho_start + (optimiser.rho - self.rho_start) * share)
-        return optimiser.gradient(client)
+        """Return the client optimiser's gradient."""
+        gradient: Tensor = client.memo.optimiser.gradient(client)
+        return gradient
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Add the dual and the penalty, anchored at the received model."""
@@ -77,12 +92,15 @@ class FedGloSS(Algorithm, id="fedgloss"):
 
     def step(self, server: Server, replies: Replies) -> None:
         """Move the global dual, then step from the unperturbed model."""
+        before = server.w
         server.w = server.w + replies.mean_update()
         if self.admm:
             m = len(replies)
             scale = m / server.population if self.dual == "paper" else 1 / server.population
             server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - replies.sent.w)
             server.w = server.w - self.beta * server.kept.sigma
+            server.watch["dual_norm"] = norm(server.kept.sigma)
+        server.watch["perturbation"] = norm(replies.sent.w - before)
 
 
 class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
@@ -101,7 +119,7 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
     def round(self, server: Server, ask: Ask) -> None:
         """Probe, perturb, ask the same clients again."""
         ascent = -ask(Message(w=server.w)).mean_update()
-        self.step(server, ask(Message(w=server.w + self.rho_server * unit(ascent))))
+        self.step(server, ask(Message(w=server.w + self.server_radius(server.round) * unit(ascent))))
 
     def finish(self, client: Client) -> Message:
         """Leave the duals alone in the probe."""

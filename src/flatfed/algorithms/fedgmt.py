@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from flatfed.core.config import Fraction, NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, vector
+from flatfed.core.vectors import norm
 
 
 class FedGMT(Algorithm, id="fedgmt"):
@@ -19,7 +22,7 @@ class FedGMT(Algorithm, id="fedgmt"):
         loss = CE + gamma tau^2 KL(softmax(z_e/tau) || softmax(z_w/tau))      e frozen, z the outputs
         q    = grad loss + h_k/beta                             no proximal term
         h_k  <- h_k + (w_k - w)
-        w    <- sum_S p_k w_k + (1/N) sum_N h_k
+        w    <- sum_S p_k w_k + (1/N) sum_N h_k                 server_dual="active": sum_S p_k (w_k + h_k)
         e    <- alpha e + (1 - alpha) w
 
     Li et al., "One arrow, two hawks: Sharpness-aware minimization for federated learning via global model
@@ -30,10 +33,11 @@ class FedGMT(Algorithm, id="fedgmt"):
     gamma: NonNegative = 1.0
     tau: Positive = 3.0
     beta: Positive = 10.0
+    server_dual: Literal["all", "active"] = "all"
 
     def server_state(self) -> Slots:
-        """Declare the mean dual and the teacher."""
-        return {"H": vector(), "teacher": vector(start="model")}
+        """Declare the teacher and, where the server keeps it, the mean dual."""
+        return {"teacher": vector(start="model")} | ({"H": vector()} if self.server_dual == "all" else {})
 
     def client_state(self) -> Slots:
         """Declare the client's dual."""
@@ -61,12 +65,15 @@ class FedGMT(Algorithm, id="fedgmt"):
         return gradient + client.kept.h / self.beta
 
     def finish(self, client: Client) -> Message:
-        """Add the update to the dual."""
+        """Add the update to the dual; with active duals, send the model shifted by it."""
         client.kept.h += client.w - client.start
-        return Message(w=client.w)
+        return Message(w=client.w if self.server_dual == "all" else client.w + client.kept.h)
 
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual of all N clients and move the teacher."""
-        server.kept.H += len(replies) / server.population * (replies.uniform_mean("w") - server.w)
-        server.w = server.w + replies.mean_update() + server.kept.H
+        server.w = server.w + replies.mean_update()
+        if self.server_dual == "all":
+            server.kept.H += len(replies) / server.population * (replies.uniform_mean("w") - replies.sent.w)
+            server.w = server.w + server.kept.H
+            server.watch["dual_norm"] = norm(server.kept.H)
         server.kept.teacher = self.alpha * server.kept.teacher + (1 - self.alpha) * server.w

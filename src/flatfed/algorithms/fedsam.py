@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.algorithms.client_optimisers import ASAM, SAM
+from flatfed.algorithms.client_optimisers import asam_gradient, sam_gradient
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative
@@ -21,7 +21,7 @@ class FedSAM(Algorithm, id="fedsam"):
 
     def gradient(self, client: Client) -> Tensor:
         """Return SAM's gradient."""
-        return SAM(self.rho).gradient(client)
+        return sam_gradient(client, self.rho)
 
 
 class FedASAM(Algorithm, id="fedasam"):
@@ -32,4 +32,4 @@ class FedASAM(Algorithm, id="fedasam"):
 
     def gradient(self, client: Client) -> Tensor:
         """Return ASAM's gradient."""
-        return ASAM(self.rho, self.eta).gradient(client)
+        return asam_gradient(client, self.rho, self.eta)

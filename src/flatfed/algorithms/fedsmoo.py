@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.duals import Duals
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, vector
-from flatfed.core.vectors import unit
+from flatfed.core.vectors import norm, unit
 
 
-class FedSMOO(Algorithm, id="fedsmoo"):
+class FedSMOO(Duals, id="fedsmoo"):
     """FedDyn with one perturbation that all clients agree on by ADMM.
 
         e    = rho * unit(g(w_k) - mu_k - s)                    in each step, then
@@ -31,47 +31,47 @@ class FedSMOO(Algorithm, id="fedsmoo"):
     beta: Positive = 10.0
     variant: Literal["A", "B", "C"] = "A"
 
-    uniform: ClassVar[bool] = True
-    uploads: ClassVar[tuple[str, ...]] = ("w", "s")
+    @property
+    def penalty(self) -> float:
+        """The weight of the regulariser, 1/beta."""
+        return 1 / self.beta
+
+    def uploads(self) -> tuple[str, ...]:
+        """Name the model and this client's part of `s`."""
+        return ("w", "s")
 
     def server_state(self) -> Slots:
-        """Declare `H` and `s`; variant C also needs the mean of all `mu_i`."""
-        return {"H": vector(), "s": vector()} | ({"mu": vector()} if self.variant == "C" else {})
+        """Declare `H` and `s`; variant C also needs the mean of all `mu_k`."""
+        return super().server_state() | {"s": vector()} | ({"mu": vector()} if self.variant == "C" else {})
 
     def client_state(self) -> Slots:
-        """Declare `h_i` and `mu_i`."""
-        return {"h": vector(), "mu": vector()}
+        """Declare `h_k` and `mu_k`."""
+        return super().client_state() | {"mu": vector()}
 
     def broadcast(self, server: Server) -> Message:
         """Send the model and the global perturbation."""
         return Message(w=server.w, s=server.kept.s)
 
     def begin(self, client: Client) -> None:
-        """Remember `mu_i` at the start: variant C sends its change."""
+        """Remember `mu_k` at the start: variant C sends its change."""
         client.memo.mu = client.kept.mu.clone()
 
     def gradient(self, client: Client) -> Tensor:
-        """Return the gradient at the dual-corrected ascent point and move `mu_i`."""
+        """Return the gradient at the dual-corrected ascent point and move `mu_k`."""
         e = self.rho * unit(client.gradient() - client.kept.mu - client.received.s)
         client.kept.mu += e - client.received.s
         client.memo.e = e
         return client.gradient(at=client.w + e)
 
-    def direction(self, client: Client, gradient: Tensor) -> Tensor:
-        """Add FedDyn's regulariser."""
-        return gradient + (client.w - client.start + client.kept.h) / self.beta
-
     def finish(self, client: Client) -> Message:
         """Add the update to the dual; send the model and this variant's part of `s`."""
-        client.kept.h += client.w - client.start
         part = {"A": client.memo.e, "B": 0.0, "C": client.memo.mu}[self.variant]
-        return Message(w=client.w, s=client.kept.mu - part)
+        client.watch["mu_norm"] = norm(client.kept.mu)
+        return super().finish(client) | Message(s=client.kept.mu - part)
 
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual and renew the global perturbation."""
-        update = replies.mean_update()
-        server.kept.H += len(replies) / server.population * update
-        server.w = server.w + update + server.kept.H
+        super().update(server, replies)
         if self.variant == "C":
             server.kept.mu += replies.combine("s", [1 / server.population] * len(replies))
             server.kept.s = self.rho * unit(-server.kept.mu)

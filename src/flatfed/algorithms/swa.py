@@ -8,6 +8,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Average
 from flatfed.core.config import Count, Fraction, NonNegative
+from flatfed.core.courses import Cycle
 from flatfed.core.state import Slots, State, scalar, vector
 
 
@@ -27,7 +28,7 @@ class SWA(Average, id="swa"):
     lr_low: NonNegative = 1e-4
     mode: Literal["end-of-cycle", "official", "paper"] = "end-of-cycle"
 
-    def state(self) -> Slots:
+    def state(self, rounds: int) -> Slots:
         """Declare the average and how many models it holds."""
         return {"average": vector(), "count": scalar()}
 
@@ -41,8 +42,7 @@ class SWA(Average, id="swa"):
         if round < t0 or c == 1:
             return lr
         offset = {"end-of-cycle": round - t0, "official": round, "paper": round - 1}[self.mode]
-        phase = (offset % c + 1) / c
-        return (1 - phase) * lr + phase * self.lr_low
+        return Cycle(lr, self.lr_low, c).value(offset)
 
     def captures(self, round: int, rounds: int) -> bool:
         """Say whether the model after this round enters the average."""

@@ -29,13 +29,22 @@ SETTINGS = (
 Command = Callable[..., Any]
 
 
-class Number(click.ParamType[float]):
-    """A number; what a file may hold instead (a list, a truth value) is refused."""
+class Number(click.ParamType[float | str]):
+    """A number, or a course over the rounds where there may be one; anything else that a file may hold is refused."""
 
     name = "X"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
+    def __init__(self, may_vary: bool = False) -> None:
+        self.may_vary = may_vary
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how the value is written."""
+        return "X|COURSE" if self.may_vary else "X"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Return the number, or the course as it was written."""
+        if self.may_vary and isinstance(value, str) and "(" in value:
+            return value
         try:
             return float("" if isinstance(value, bool | list | dict) else value)
         except (TypeError, ValueError):
@@ -139,13 +148,13 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
     _option("--model", "Model: flatfed list models.  [default: the data set's]", str),
     _option("--augment/--no-augment", "The data set's augmentation.", None, True),
-    _option("--lr", "Client learning rate.", Number(), 0.1),
+    _option("--lr", "Client learning rate, or a course such as cosine(0.1,0.001,500).", Number(True), 0.1),
     _option("--lr-decay", "Factor on the learning rate after every round.", Number(), 1.0),
     _option("--batch-size", "Examples a step, or `full`.", Whole(1, "full"), 64),
     _option("--local-epochs", "Passes over a client's data in a round.", Whole(1), 1),
-    _option("--weight-decay", "L2 decay.", Number(), 4e-4),
-    _option("--momentum", "Client momentum, reset every round.", Number(), 0.0),
-    _option("--clip", "Bound on the norm of a local direction.  [default: none]", Number()),
+    _option("--weight-decay", "L2 decay.", Number(True), 4e-4),
+    _option("--momentum", "Client momentum, reset every round.", Number(True), 0.0),
+    _option("--clip", "Bound on the norm of a local direction.  [default: none]", Number(True)),
     _option("--weighting", "Weights of clients in the mean.", click.Choice(["samples", "uniform"]), "samples"),
     _option("--dtype", "Number type.", click.Choice(["float32", "float64"]), "float32"),
     _option("--every", "Evaluate after every N rounds, and after the final one.", Whole(1), 10),
@@ -159,7 +168,9 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option(
         "--set settings",
         "A parameter of the method (rho=0.1), of its client optimiser (client_opt.rho=0.1), of the average "
-        "(average.cycle=5) or of the partition (partition.beta=0.3). METHOD:NAME=VALUE for one of several methods.",
+        "(average.cycle=5) or of the partition (partition.beta=0.3). METHOD:NAME=VALUE for one of several methods. "
+        "A real number may follow a course over the rounds: ramp(START,END,ROUNDS), cosine(START,END,ROUNDS), "
+        "decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), steps(0:X,100:Y).",
         multiple=True,
         metavar="NAME=VALUE",
     ),

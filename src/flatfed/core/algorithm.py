@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Tensor
 
+from flatfed.core import courses as courses  # so that they are known wherever methods are
 from flatfed.core.config import Config, Registry
 from flatfed.core.messages import Message
 from flatfed.core.state import Slots, State
@@ -42,6 +43,7 @@ class ClientOptimiser(Config):
     """Family of client optimisers: each replaces the gradient `g(w)` of a local step and nothing else."""
 
     registry: ClassVar[Registry[ClientOptimiser]] = Registry("client optimiser")
+    courses: ClassVar[bool | frozenset[str]] = True
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient to descend along, at `client.w` on the current batch."""
@@ -55,15 +57,13 @@ class Algorithm(Config):
     """
 
     registry: ClassVar[Registry[Algorithm]] = Registry("algorithm")
+    courses: ClassVar[bool | frozenset[str]] = True
 
     uniform: ClassVar[bool] = False
     """Clients count equally, whatever `weighting` says."""
 
     assumes_plain_steps: ClassVar[bool] = False
     """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
-
-    uploads: ClassVar[tuple[str, ...]] = ("w",)
-    """Names of the vectors that a good reply holds."""
 
     upload_numbers: ClassVar[tuple[str, ...]] = ()
     """Names of the scalars that a good reply holds."""
@@ -79,6 +79,10 @@ class Algorithm(Config):
     def records(self) -> Slots:
         """Declare what the server keeps about each client that has taken part."""
         return {}
+
+    def uploads(self) -> tuple[str, ...]:
+        """Name the vectors that a good reply holds."""
+        return ("w",)
 
     # The server's side.
 
@@ -128,8 +132,8 @@ class Average(Config):
 
     registry: ClassVar[Registry[Average]] = Registry("average")
 
-    def state(self) -> Slots:
-        """Declare what the average keeps."""
+    def state(self, rounds: int) -> Slots:
+        """Declare what the average keeps in a run of so many rounds."""
         raise NotImplementedError
 
     def lr(self, lr: float, round: int, rounds: int) -> float:

@@ -26,6 +26,7 @@ class Client:
     Attributes:
         id, round, exchange: who and when (all from 0).
         lr, momentum: the learning rate of this round, and the client momentum of the settings.
+        epochs: passes over the client's examples in this exchange.
         samples: number of examples, `n_k`.
         steps: number of local steps, `K_k = local_epochs * ceil(n_k / batch_size)`.
         step: index of the current step.
@@ -34,6 +35,7 @@ class Client:
         received: the server's message, to read: `received.c` or `received.scalars["rho"]`.
         kept: what this client keeps between rounds, e.g. `kept.sigma`.
         memo: a place for values that live for this exchange only.
+        watch: numbers that a method wants to see in the history, as the mean over the round's clients.
         is_weight: True on entries of tensors named `*weight*`.
     """
 
@@ -53,7 +55,8 @@ class Client:
         self.id, self.round, self.exchange = id, round, exchange
         self.lr, self.momentum = lr, settings.momentum
         self.received, self.kept, self.memo = received, kept, SimpleNamespace()
-        self.samples = len(examples)
+        self.watch: dict[str, float] = {}
+        self.samples, self.epochs = len(examples), settings.local_epochs
         batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
         self.steps, self.step = settings.local_epochs * batches, 0
         self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight

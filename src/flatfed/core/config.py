@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import math
 import numbers
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ Count = Annotated[int, Range(low=1)]
 Index = Annotated[int, Range(low=0)]
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 class Config:
     """Base of everything that is configured: a subclass is a frozen dataclass, checked when it is made.
 
@@ -74,6 +75,9 @@ class Config:
 
     id: ClassVar[str] = ""
     registry: ClassVar[Registry[Any]]
+
+    courses: ClassVar[bool | frozenset[str]] = False
+    """Which real parameters may follow a course over the rounds: all, none, or those named."""
 
     def __init_subclass__(cls, id: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -90,16 +94,38 @@ class Config:
     def __post_init__(self) -> None:
         for name, hint in parameters(type(self)).items():
             label = f"{self.id}: {name}" if self.id else name
-            object.__setattr__(self, name, checked(hint, getattr(self, name), label))
+            object.__setattr__(self, name, checked(hint, getattr(self, name), label, self._may_vary(name)))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some parameters changed."""
         return build(type(self), {name: getattr(self, name) for name in parameters(type(self))} | changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return `{"id": ..., parameter: value, ...}`, ready for JSON."""
+    def at(self, round: int) -> Self:
+        """Return the configuration of one round: every course, here and inside, replaced by its number."""
+        if not self.varying:
+            return self
+        values = {name: getattr(self, name) for name in self.varying}
+        return self.replace(**{n: v.value(round) if isinstance(v, Course) else v.at(round) for n, v in values.items()})
+
+    @functools.cached_property
+    def varying(self) -> tuple[str, ...]:
+        """The parameters that change over the rounds, or hold something that does."""
         values = {name: getattr(self, name) for name in parameters(type(self))}
-        return {"id": self.id} | {k: v.to_dict() if isinstance(v, Config) else v for k, v in values.items()}
+        return tuple(n for n, v in values.items() if isinstance(v, Course) or (isinstance(v, Config) and v.varying))
+
+    @classmethod
+    def _may_vary(cls, name: str) -> bool:
+        return cls.courses if isinstance(cls.courses, bool) else name in cls.courses
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `{"id": ..., parameter: value, ...}`, ready for JSON; a course is written as text."""
+        return {"id": self.id} | {name: _plain(getattr(self, name)) for name in parameters(type(self))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Course):
+        return str(value)
+    return value.to_dict() if isinstance(value, Config) else value
 
 
 def parameters(cls: type[Config]) -> dict[str, Any]:
@@ -126,15 +152,20 @@ def _refuse_unknown(cls: type[Config], values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{title}: {nearest(name, known, 'parameter')} ({title} takes {takes})")
 
 
-def checked(hint: Any, value: Any, label: str) -> Any:
-    """Return `value` as the annotation `hint` asks for it, or say in one sentence why it cannot be."""
+def checked(hint: Any, value: Any, label: str, may_vary: bool = False) -> Any:
+    """Return `value` as the annotation `hint` asks for it, or say in one sentence why it cannot be.
+
+    Where it `may_vary`, a course may stand for a real number.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _in_range(args[1], checked(args[0], value, label), label)
+        return _in_range(args[1], checked(args[0], value, label, may_vary), label)
     if origin is Literal:
         return _one_of(args, value, label)
     if origin in (Union, types.UnionType):
-        return _any_of(args, value, label)
+        return _any_of(args, value, label, may_vary)
+    if is_course(value) and hint in (float, int):
+        return _course(value, label, may_vary and hint is float)
     if hint is float:
         return _number(value, label)
     if hint is int:
@@ -148,10 +179,26 @@ def checked(hint: Any, value: Any, label: str) -> Any:
     return value
 
 
-def _in_range(allowed: Range, value: float, label: str) -> float:
-    if not allowed.holds(value):
-        raise ConfigError(f"{label} must be {allowed}, not {value!r}")
+def _in_range(allowed: Range, value: Any, label: str) -> Any:
+    if not all(map(allowed.holds, value.bounds() if isinstance(value, Course) else [value])):
+        raise ConfigError(f"{label} must be {allowed}, not {value}")
     return value
+
+
+def is_course(value: Any) -> bool:
+    """Say whether a value is a course, or text that looks like one."""
+    return isinstance(value, Course) or (isinstance(value, str) and _CALL.fullmatch(value.strip()) is not None)
+
+
+def _course(value: Any, label: str, may_vary: bool) -> Course:
+    if not may_vary:
+        raise ConfigError(f"{label} cannot change over the rounds; it must be one number, not {value}")
+    if isinstance(value, Course):
+        return value
+    try:
+        return Course.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from None
 
 
 def _one_of(choices: tuple[Any, ...], value: Any, label: str) -> Any:
@@ -160,11 +207,11 @@ def _one_of(choices: tuple[Any, ...], value: Any, label: str) -> Any:
     return value
 
 
-def _any_of(hints: tuple[Any, ...], value: Any, label: str) -> Any:
+def _any_of(hints: tuple[Any, ...], value: Any, label: str, may_vary: bool) -> Any:
     if value is None and type(None) in hints:
         return None
     hint = next(h for h in hints if h is not type(None))
-    return checked(hint, value, label)
+    return checked(hint, value, label, may_vary)
 
 
 def _number(value: Any, label: str) -> float:
@@ -217,3 +264,39 @@ class Registry(dict[str, type[C]]):
         """Undo `Config.to_dict`; a nested configuration is made by the family that its parameter names."""
         values = {k: v for k, v in data.items() if k != "id"}
         return self.make(str(data["id"]), **values)
+
+
+class Course(Config):
+    """Family of courses: a number for every round. Written `ramp(0.001, 0.15, 2000)`, as Python would call it."""
+
+    registry: ClassVar[Registry[Course]] = Registry("course")
+
+    def value(self, round: int) -> float:
+        """Return the number of a round, from 0."""
+        raise NotImplementedError
+
+    def bounds(self) -> tuple[float, ...]:
+        """Return numbers that enclose all that the course takes."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.id}({', '.join(repr(getattr(self, name)) for name in parameters(type(self)))})"
+
+    @staticmethod
+    def parse(text: str) -> Course:
+        """Read a course as it is written: `ramp(0.001, 0.15, 2000)`, `steps(0:0.1, 100:0.01)`."""
+        match = _CALL.fullmatch(text.strip())
+        if match is None:
+            raise ConfigError(f"{text!r} is not a course such as ramp(0.001, 0.15, 2000)")
+        cls, parts = Course.registry.find(match["id"]), [part for part in match["values"].split(",") if part.strip()]
+        try:
+            if any(":" in part for part in parts):
+                pairs = (part.split(":") for part in parts)
+                return build(cls, {"values": {int(step): float(value) for step, value in pairs}})
+            return build(cls, dict(zip(parameters(cls), map(float, parts), strict=True)))
+        except ValueError:
+            names = ", ".join(parameters(cls))
+            raise ConfigError(f"{text!r} does not fit {cls.id}({names}), numbers with commas between them") from None
+
+
+_CALL = re.compile(r"(?P<id>[a-z]+)\s*\((?P<values>[^()]*)\)")

@@ -37,6 +37,7 @@ class Reply:
     backprops: int
     loss: float | None
     kept: State | None = None
+    watch: Mapping[str, float] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -45,7 +45,7 @@ class Tally:
 
     def received(self, reply: Reply) -> None:
         """Count what came up, good or not."""
-        self.bytes_up += reply.message.nbytes + ENVELOPE_UP
+        self.bytes_up += reply.message.nbytes + ENVELOPE_UP + SCALAR_BYTES * len(reply.watch)
         self.backprops += reply.backprops
 
     def train_loss(self) -> float | None:
@@ -53,6 +53,12 @@ class Tally:
         told = [(reply.loss, reply.samples) for reply in self.taken if reply.loss is not None]
         total = sum(samples for _, samples in told)
         return sum(loss * samples for loss, samples in told) / total if total else None
+
+    def watch(self) -> dict[str, float]:
+        """Return the numbers that clients want to see: each the mean over those that told it."""
+        names = dict.fromkeys(name for reply in self.taken for name in reply.watch)
+        told = {name: [reply.watch[name] for reply in self.taken if name in reply.watch] for name in names}
+        return {name: sum(values) / len(values) for name, values in told.items()}
 
 
 class Courier:
@@ -71,7 +77,7 @@ class Courier:
         fresh = (message | Message.of(fed.server.buffers)).copy()
         wired = self.held = self.held | fresh
         before, asked = len(self.tally.refused), len(self.cohort)
-        good = self._collect(wired, fresh, fed.algorithm.uploads if expect is None else expect)
+        good = self._collect(wired, fresh, fed.method.uploads() if expect is None else expect)
         if len(good) < fed.settings.min_replies:
             self.tally.taken = []
             raise self._too_few(good, asked, self.tally.refused[before:])
@@ -79,7 +85,7 @@ class Courier:
         self.kept.update({r.client: r.kept for r in good if r.kept is not None})
         self.exchange += 1
         self.tally.taken = good
-        self.replies = Replies(good, wired, fed.algorithm.uniform or fed.settings.weighting == "uniform")
+        self.replies = Replies(good, wired, fed.method.uniform or fed.settings.weighting == "uniform")
         return self.replies
 
     def _too_few(self, good: list[Reply], asked: int, refused: list[dict[str, Any]]) -> TooFewReplies:
@@ -94,7 +100,7 @@ class Courier:
         fed = self.federation
         for client in self.cohort:
             kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
-            personal = fed.algorithm.personal(fed.server, client)
+            personal = fed.method.personal(fed.server, client)
             self.tally.sent(fresh, personal)
             yield Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
 
@@ -102,7 +108,7 @@ class Courier:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
-        numbers = fed.algorithm.upload_numbers if names == fed.algorithm.uploads else ()
+        numbers = fed.method.upload_numbers if names == fed.method.uploads() else ()
         expected = Expectation(
             fed.round,
             self.exchange,

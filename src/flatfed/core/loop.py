@@ -51,7 +51,7 @@ class Federation:
         self.sampler, self.engine = sampler, engine
         self.server, self.clients, self.records = server, clients, records
         self.average, self.average_kept = average, average_kept or State({})
-        self.round = round
+        self.round, self.method = round, algorithm
         self.status: Status = "running"
         self.reason = ""
 
@@ -72,11 +72,14 @@ class Federation:
         """Play one round and return its row."""
         started, tally, before = time.perf_counter(), Tally(), self.server.w.clone()
         self.server.round, self.server.lr, self.server.watch = self.round, self._lr(), {}
+        self.method = self.algorithm.at(self.round)
         try:
             courier = self._attempt(tally)
         except TooFewReplies as error:
             self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
             return self._row(tally, before, started)
+        if courier.replies is not None and "w" in courier.replies[0].message:
+            self.server.watch["divergence"] = courier.replies.divergence()
         for client in courier.cohort:
             if client in courier.kept:
                 self.clients.write(client, courier.kept[client])
@@ -96,7 +99,7 @@ class Federation:
             courier = Courier(self, [k for k in cohort if len(self.task.examples(k))], tally)
             tally.attempts += 1
             try:
-                self.algorithm.round(self.server, courier)
+                self.method.round(self.server, courier)
                 return courier
             except TooFewReplies as error:
                 if tally.attempts > self.settings.retries or error.diverged:
@@ -128,8 +131,9 @@ class Federation:
             "backprops": tally.backprops,
             "seconds": time.perf_counter() - started,
         }
-        if self.server.watch:
-            row["watch"] = {name: _number(value) for name, value in self.server.watch.items()}
+        watch = self.server.watch | tally.watch()
+        if watch:
+            row["watch"] = {name: _number(value) for name, value in watch.items()}
         if tally.refused:
             row["refused"] = tally.refused
         if tally.attempts > 1:

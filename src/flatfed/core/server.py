@@ -72,14 +72,19 @@ class Replies(Sequence[Reply]):
         return self.combine(name, self.weights)
 
     def mean_update(self, scale: Callable[[Reply], float] = lambda reply: 1.0) -> Tensor:
-        """Return `sum_k p_k s_k (w_k - w)`, `w` the model sent; with `s_k = 1`, the negative pseudo-gradient.
-
-        Methods that want updates per step scale by `1/(K_k lr)`: `mean_update(lambda r: 1 / (r.steps * server.lr))`.
-        """
+        """Return `sum_k p_k s_k (w_k - w)`, `w` the model sent; with `s_k = 1`, the negative pseudo-gradient."""
         total = torch.zeros_like(self.sent.w)
         for reply, weight in zip(self._replies, self.weights, strict=True):
             total.add_(reply.message.w - self.sent.w, alpha=weight * scale(reply))
         return total
+
+    def mean_gradient(self, lr: float) -> Tensor:
+        """Return `-sum_k p_k (w_k - w)/(K_k lr)`: the mean direction of the clients' steps, on a gradient's scale."""
+        return self.mean_update(lambda reply: -1 / (reply.steps * lr))
+
+    def divergence(self) -> float:
+        """Return `(1/m) sum_k ||w_k - w||`, `w` the model sent."""
+        return sum(float(torch.dist(reply.message.w, self.sent.w)) for reply in self._replies) / len(self)
 
     def uniform_mean(self, name: str) -> Tensor:
         """Return `(1/m) sum_k v_k`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 
@@ -16,7 +16,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Settings(Config):
-    """The settings of `train`, checked and serialisable.
+    """The settings of `train`, checked and serialisable; `lr`, `weight_decay`, `momentum` and `clip` may be courses.
 
     Args:
         rounds: number of communication rounds.
@@ -37,6 +37,8 @@ class Settings(Config):
         retries: ... so many times, then the run stops.
         max_update_norm: a reply that lies further than this from the model sent is refused.
     """
+
+    courses: ClassVar[bool | frozenset[str]] = frozenset({"lr", "weight_decay", "momentum", "clip"})
 
     rounds: Count
     lr: NonNegative
@@ -62,7 +64,7 @@ class Settings(Config):
 
     def decayed_lr(self, round: int) -> float:
         """Return the learning rate of a round (from 0), before an average changes it."""
-        return self.lr * self.lr_decay**round
+        return self.at(round).lr * self.lr_decay**round
 
     def evaluates(self, round: int) -> bool:
         """Say whether the model is evaluated after this round: every n, each of the last ones, and the final."""

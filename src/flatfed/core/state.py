@@ -34,7 +34,7 @@ class Slot:
         return model.clone() if self.start == "model" else torch.full_like(model, self.start)
 
 
-Slots = Mapping[str, Slot]
+Slots = dict[str, Slot]
 
 
 def vector(start: float | Literal["model"] = 0.0) -> Slot:

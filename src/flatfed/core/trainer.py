@@ -42,7 +42,7 @@ class Trainer:
 
     def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
-        received = message | job.personal
+        received, algorithm = message | job.personal, self.algorithm.at(job.round)
         self._load(received, job.kept)
         before = self.oracle.backprops
         versions = {name: vector._version for name, vector in received.vectors.items()}
@@ -55,10 +55,10 @@ class Trainer:
             job.kept,
             self.task.examples(job.client),
             self.oracle,
-            self.settings,
+            self.settings.at(job.round),
             pulse,
         )
-        answer = self.algorithm.local(client)
+        answer = algorithm.local(client)
         for name, vector in received.vectors.items():
             if vector._version != versions[name]:
                 raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
@@ -73,6 +73,7 @@ class Trainer:
             backprops=self.oracle.backprops - before,
             loss=client.train_loss,
             kept=job.kept,
+            watch=client.watch,
         )
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], first: int, count: int) -> Totals:

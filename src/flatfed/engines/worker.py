@@ -138,7 +138,7 @@ class Worker:
         job = Job(command.client, command.round, command.exchange, command.lr, kept, personal)
         reply = self.trainer.run(message, job)
         tensors = prefixed("vector", reply.message.vectors) | prefixed("kept", kept.tensors())
-        facts = {"samples": reply.samples, "steps": reply.steps, "backprops": reply.backprops, "loss": reply.loss}
+        facts = {name: getattr(reply, name) for name in ("samples", "steps", "backprops", "loss", "watch")}
         return Done(self._out.write(tensors), reply.message.scalars, facts)
 
     def _measure(self, command: Measure) -> Done:

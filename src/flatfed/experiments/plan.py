@@ -87,10 +87,12 @@ class Plan:
             raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")
         if self.algorithm.assumes_plain_steps and min(self.lr(round) for round in range(settings.rounds)) == 0:
             raise ConfigError(f"{name} divides by the learning rate, which may not be 0 in any round")
-        if self.algorithm.assumes_plain_steps and settings.momentum > 0:
+        for round in range(settings.rounds if self.algorithm.varying else 0):
+            self.algorithm.at(round)
+        if self.algorithm.assumes_plain_steps and any(settings.at(r).momentum > 0 for r in range(settings.rounds)):
             warnings.warn(
                 f"{name} divides updates by K * lr, which is exact only without client momentum; "
-                f"its formulas are used unchanged with momentum={settings.momentum:g}",
+                f"its formulas are used unchanged with momentum={settings.momentum}",
                 stacklevel=3,
             )
 
@@ -101,7 +103,7 @@ class Plan:
 
     def federation(self, engine: Engine) -> Federation:
         """Return the federation before round 0."""
-        dtype = self.settings.torch_dtype
+        dtype, first = self.settings.torch_dtype, self.algorithm.at(0)
         layout = self.task.layout()
         model = self.task.fresh_model(dtype)
         initial = layout.read(model)
@@ -109,14 +111,14 @@ class Plan:
         shared = initial[: layout.shared].clone()
         server = Server(
             shared,
-            State.declared(self.algorithm.server_state(), shared),
+            State.declared(first.server_state(), shared),
             shared_buffers(buffers, layout),
             self.task.population,
             self.settings.rounds,
-            records := self._store(lambda: State.declared(self.algorithm.records(), shared)),
+            records := self._store(lambda: State.declared(first.records(), shared)),
         )
-        clients = self._store(lambda: fresh_client_state(self.algorithm, initial, buffers, layout))
-        kept = State.declared(self.average.state(), shared) if self.average else None
+        clients = self._store(lambda: fresh_client_state(first, initial, buffers, layout))
+        kept = State.declared(self.average.state(self.settings.rounds), shared) if self.average else None
         return Federation(
             self.task,
             self.algorithm,

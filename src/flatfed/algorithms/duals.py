@@ -1,0 +1,55 @@
+"""FedDyn's bookkeeping: duals that sum each client's past updates, and their mean on the server."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.client import Client
+from flatfed.core.messages import Message
+from flatfed.core.server import Replies, Server
+from flatfed.core.state import Slots, vector
+from flatfed.core.vectors import norm
+
+
+class Duals(Algorithm):
+    """Clients aligned by duals; FedDyn and its relatives say how strongly (`penalty`, a) and along which gradient.
+
+    q   = g + a (w_k - w + h_k)
+    h_k <- h_k + (w_k - w)
+    H   <- H + (1/N) sum_S (w_k - w)                        the mean of all h_k
+    w   <- mean_S w_k + H
+    """
+
+    uniform: ClassVar[bool] = True
+
+    @property
+    def penalty(self) -> float:
+        """The weight of the regulariser."""
+        raise NotImplementedError
+
+    def server_state(self) -> Slots:
+        """Declare `H`."""
+        return super().server_state() | {"H": vector()}
+
+    def client_state(self) -> Slots:
+        """Declare `h_k`."""
+        return super().client_state() | {"h": vector()}
+
+    def direction(self, client: Client, gradient: Tensor) -> Tensor:
+        """Add the dynamic regulariser's gradient."""
+        return gradient + self.penalty * (client.w - client.start + client.kept.h)
+
+    def finish(self, client: Client) -> Message:
+        """Add the update to the dual."""
+        client.kept.h += client.w - client.start
+        return super().finish(client)
+
+    def update(self, server: Server, replies: Replies) -> None:
+        """Shift the mean by the mean dual of all N clients."""
+        update = replies.mean_update()
+        server.kept.H += len(replies) / server.population * update
+        server.w = server.w + update + server.kept.H
+        server.watch["dual_norm"] = norm(server.kept.H)
