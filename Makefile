@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test lint format bench docs clean
+.PHONY: setup demo test lint format bench index docs clean
 
 setup: $(READY)
 
@@ -35,6 +35,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python bench/run.py
+
+index: setup
+	$(BIN)/python docs/write_index.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'

@@ -16,7 +16,10 @@ PAGES = ROOT / "docs" / "algorithms"
 METHODS = {
     id: cls for id, cls in (Algorithm.registry | Average.registry).items() if cls.__module__.startswith("flatfed.")
 }
-SECTIONS = ("Equations", "Symbols and parameters", "What differs from the authors' code", "Run it", "Reference")
+SECTIONS = (
+    *("Equations", "Symbols and parameters", "Published values", "Traffic and compute"),
+    *("What differs from the authors' code", "Identities that hold", "Run it", "Reference"),
+)
 
 
 @pytest.mark.parametrize("id", METHODS)
@@ -26,6 +29,14 @@ def test_every_method_has_a_page_with_all_sections_and_parameters(id: str) -> No
         assert f"## {section}" in page
     for name in parameters(METHODS[id]):
         assert f"`{name}`" in page, f"{name} is not explained"
+
+
+def test_the_index_is_the_one_of_the_registry() -> None:
+    page = PAGES / "README.md"
+    with_index = runpy.run_path(str(ROOT / "docs" / "write_index.py"))["with_index"]
+    text = page.read_text(encoding="utf-8")
+    assert with_index(text) == text, "run `make index`"
+    assert all(f"[`{id}`]({id}.md)" in text for id in METHODS)
 
 
 def test_every_algorithm_has_a_row_in_the_shared_table() -> None:

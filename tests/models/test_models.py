@@ -53,7 +53,8 @@ def test_the_seed_alone_decides_the_weights(id: str) -> None:
     again, other = build(id, 10, 1, 16, seed=5).state_dict(), build(id, 10, 1, 16, seed=6).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not any(torch.equal(first[name], other[name]) for name in first)
+    drawn = [name for name in first if "norm" not in name]  # BatchNorm starts from ones and zeros
+    assert not any(torch.equal(first[name], other[name]) for name in drawn)
 
 
 @pytest.mark.parametrize("id", models())

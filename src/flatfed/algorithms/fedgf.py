@@ -50,7 +50,7 @@ class FedGF(Algorithm, id="fedgf"):
             return Message(w=server.w)
         radius = self.rho if self.rho_global is None else self.rho_global
         perturbed = server.w + radius * unit(server.kept.previous - server.w)
-        return Message(w=server.w, perturbed=perturbed, c=float(server.kept.c))
+        return Message(w=server.w, perturbed=perturbed, c=float(server.kept.c) if self.c is None else self.c)
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the interpolated point."""
@@ -68,6 +68,8 @@ class FedGF(Algorithm, id="fedgf"):
         if self.c is None:
             count = self.window if self.share_of == "window" else min(seen + 1, self.window)
             server.kept.c = float(server.kept.flags.sum()) / count
+        else:
+            server.kept.c = self.c
         server.watch["c"] = float(server.kept.c)
         server.kept.previous = server.w
         server.w = server.w + replies.mean_update()

@@ -78,11 +78,17 @@ class FedLESAM(LastModel, id="fedlesam"):
 
 
 class FedLESAMS(LastModel, ControlVariates, id="fedlesam-s"):
-    """FedLESAM with SCAFFOLD's control variates: `q = g(w_k + e) - c_k + c`."""
+    """FedLESAM with SCAFFOLD's control variates.
+
+    q = g(w_k + e) - c_k + c, the rest as in the two parents. Fan et al., ICML 2024.
+    """
 
 
 class FedLESAMD(LastModel, Duals, id="fedlesam-d"):
-    """FedLESAM with FedDyn's duals: `q = g(w_k + e) + (w_k - w + h_k)/beta`."""
+    """FedLESAM with FedDyn's duals.
+
+    q = g(w_k + e) + (w_k - w + h_k)/beta, the rest as in the two parents. Fan et al., ICML 2024.
+    """
 
     beta: Positive = 10.0
 

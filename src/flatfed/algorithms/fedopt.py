@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class ServerOptimiser(Algorithm):
     v0: NonNegative | None = dataclasses.field(default=None, kw_only=True)
     client_opt: ClientOptimiser = dataclasses.field(default=SGD(), kw_only=True)
 
+    courses: ClassVar[bool | frozenset[str]] = frozenset({"server_lr", "beta1", "beta2", "tau"})
+
     def server_state(self) -> Slots:
         """Declare both moments."""
         return {"m": vector(), "v": vector(start=self.tau**2 if self.v0 is None else self.v0)}
@@ -48,7 +51,12 @@ class ServerOptimiser(Algorithm):
 
 
 class FedAdam(ServerOptimiser, id="fedadam"):
-    """Adam on the server: `v <- beta2 v + (1 - beta2) D^2`, without bias correction (Reddi et al., ICLR 2021)."""
+    """Adam on the server, without bias correction.
+
+        v <- beta2 v + (1 - beta2) D^2                          the rest as in the class above
+
+    Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
 
     beta2: Momentum = 0.99
 
@@ -58,7 +66,12 @@ class FedAdam(ServerOptimiser, id="fedadam"):
 
 
 class FedYogi(ServerOptimiser, id="fedyogi"):
-    """Yogi on the server: `v <- v - (1 - beta2) D^2 sign(v - D^2)`, no bias correction (Reddi et al., ICLR 2021)."""
+    """Yogi on the server, without bias correction.
+
+        v <- v - (1 - beta2) D^2 sign(v - D^2)                  the rest as in the class above
+
+    Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
 
     beta2: Momentum = 0.99
 
@@ -68,7 +81,12 @@ class FedYogi(ServerOptimiser, id="fedyogi"):
 
 
 class FedAdagrad(ServerOptimiser, id="fedadagrad"):
-    """Adagrad on the server: `v <- v + D^2` (Reddi et al., ICLR 2021)."""
+    """Adagrad on the server.
+
+        v <- v + D^2                                            the rest as in the class above
+
+    Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
 
     beta1: Momentum = 0.0
 

@@ -25,7 +25,10 @@ class FedSAM(Algorithm, id="fedsam"):
 
 
 class FedASAM(Algorithm, id="fedasam"):
-    """FedAvg whose clients run adaptive SAM (Caldarola et al., ECCV 2022)."""
+    """FedAvg whose clients run adaptive SAM, whose ascent is scaled by the size of each weight.
+
+    Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
+    """
 
     rho: NonNegative = 0.5
     eta: NonNegative = 0.2

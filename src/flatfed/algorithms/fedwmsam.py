@@ -37,6 +37,7 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
     control: bool = True
     perturb_sign: Literal[1, -1] = 1
 
+    courses: ClassVar[bool | frozenset[str]] = frozenset({"rho", "lam"})  # alpha is only where the mix starts
     uniform: ClassVar[bool] = True
     assumes_plain_steps: ClassVar[bool] = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 import sys
@@ -13,27 +12,54 @@ import click
 
 from flatfed.core.errors import ConfigError
 
+COLUMNS = "{:<9}{:<24}{:<11}"
 KINDS = ("algorithms", "datasets", "models", "partitions")
 
 
 @click.command(name="list", short_help="List algorithms, datasets, models or partitions.")
 @click.argument("kind", type=click.Choice(KINDS), required=False, metavar=f"{{{'|'.join(KINDS)}}}")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def listing(kind: str | None, as_json: bool) -> int:
-    """List algorithms (with client optimisers and averages, marked +), datasets, models or partitions."""
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the algorithms as the table of the documentation.")
+def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
+    """List algorithms (with client optimisers and averages, marked +), datasets, models or partitions.
+
+    With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
+    whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run.
+    """
     if kind is None:
         raise ConfigError(f"say what to list: {', '.join(KINDS)}")
+    if as_markdown:
+        return _markdown(kind)
     entries = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "partitions": _partitions}[kind]()
     if as_json:
         click.echo(json.dumps(entries, indent=1))
         return 0
     indent = max(len(entry["id"]) for entry in entries) + 2
+    if kind == "algorithms":
+        click.echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
     for entry in entries:
-        click.echo(_wrapped(f"{entry['id']:<{indent}}{entry['about']}", indent))
+        click.echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
         if entry.get("parameters"):
             shown = ", ".join(f"{n}={_shown(v)}" for n, v in entry["parameters"].items())
             click.echo(_wrapped(f"{'':<{indent}}{shown}", indent))
     return 0
+
+
+def _markdown(kind: str) -> int:
+    if kind != "algorithms":
+        raise ConfigError("--markdown is for algorithms")
+    from flatfed.experiments.index import markdown
+
+    click.echo(markdown(), nl=False)
+    return 0
+
+
+def _cost(entry: dict[str, Any]) -> str:
+    """Return the columns of costs; only algorithms and client optimisers have them."""
+    if "backprops" not in entry and not entry["id"].startswith("+"):
+        return ""
+    traffic = f"{entry['down']}/{entry['up']}" if "down" in entry else ""
+    return COLUMNS.format(traffic, entry.get("backprops", ""), entry.get("client_optimiser", ""))
 
 
 def _wrapped(line: str, indent: int) -> str:
@@ -45,16 +71,16 @@ def _wrapped(line: str, indent: int) -> str:
 
 
 def _algorithms() -> list[dict[str, Any]]:
-    from flatfed.algorithms import Algorithm, Average, ClientOptimiser
+    from flatfed.experiments.index import entries
 
-    families = (("", Algorithm), ("+", ClientOptimiser), ("+", Average))
-    return [_entry(f"{mark}{id}", cls) for mark, family in families for id, cls in sorted(family.registry.items())]
+    return entries()
 
 
 def _partitions() -> list[dict[str, Any]]:
     from flatfed.data.partition import Partitioner
+    from flatfed.experiments.index import about
 
-    return [_entry(id, cls) for id, cls in sorted(Partitioner.registry.items())]
+    return [about(id, cls) for id, cls in sorted(Partitioner.registry.items())]
 
 
 def _datasets() -> list[dict[str, Any]]:
@@ -67,14 +93,6 @@ def _models() -> list[dict[str, Any]]:
     from flatfed.models import models
 
     return [{"id": id, "about": about} for id, about in models().items()]
-
-
-def _entry(id: str, cls: Any) -> dict[str, Any]:
-    from flatfed.core.config import parameters
-
-    defaults = {name: getattr(cls, name, None) for name in parameters(cls)}
-    shown = {name: getattr(value, "id", value) for name, value in defaults.items()}
-    return {"id": id, "about": (inspect.getdoc(cls) or "").partition("\n")[0], "parameters": shown}
 
 
 def _shown(value: Any) -> str:

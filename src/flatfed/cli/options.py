@@ -24,7 +24,7 @@ FILE_SETTINGS = "flatfed.file-settings"
 PARTITION = "partition."
 SETTINGS = (
     *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
-    *("every", "last"),
+    *("every", "last", "eval_stats"),
 )
 Command = Callable[..., Any]
 
@@ -147,6 +147,11 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--partition", "How data is divided: flatfed list partitions.", str, "dirichlet"),
     _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
     _option("--model", "Model: flatfed list models.  [default: the data set's]", str),
+    _option(
+        "--local-parts",
+        "BatchNorm parts that stay on the clients: the statistics (SiLoBN) or all (FedBN).  [default: none]",
+        click.Choice(["bn-stats", "bn"]),
+    ),
     _option("--augment/--no-augment", "The data set's augmentation.", None, True),
     _option("--lr", "Client learning rate, or a course such as cosine(0.1,0.001,500).", Number(True), 0.1),
     _option("--lr-decay", "Factor on the learning rate after every round.", Number(), 1.0),
@@ -163,6 +168,12 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "Evaluate also after each of the last N rounds and average accuracy over them.  [default: evaluate the last "
         "100, average over the last tenth of the rounds, at most 100]",
         Whole(0),
+    ),
+    _option(
+        "--eval-stats",
+        "BatchNorm statistics in evaluation: averaged running ones, the test batch's own, or re-estimated on training "
+        "examples.  [default: running; batch-stats where statistics stay on the clients]",
+        click.Choice(["running", "batch-stats", "recalibrate"]),
     ),
     _option("--workers", "Worker processes; 0: in this one. Results do not depend on it.", Whole(0, "auto"), "auto"),
     _option(
@@ -225,7 +236,8 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     typed = {} if alpha is None else {"alpha": alpha}
     with named_as_typed(f"{cls.id}: alpha", "--alpha"):
         made = build(cls, given.partition_in_file | typed | given.partition_here)
-    return TaskRecipe(dataset, options["clients"], made.to_dict(), options["model"], options["augment"], seed)
+    model, augment, local = options["model"], options["augment"], options["local_parts"]
+    return TaskRecipe(dataset, options["clients"], made.to_dict(), model, augment, seed, local)
 
 
 def make_settings(options: dict[str, Any], seed: int) -> Settings:

@@ -6,20 +6,29 @@ from pathlib import Path
 
 import click
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, nearest
 
 
 @click.command(short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 @click.option("--figure", type=click.Path(path_type=Path), default=None, help="Also draw the curves (.png or .svg).")
-def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
+@click.option(
+    "--plot",
+    default=None,
+    metavar="NAME,...",
+    help="What --figure draws: columns of the history (update_norm, lr) or numbers that methods watch (c, alpha, "
+    "divergence).  [default: test_accuracy,train_loss]",
+)
+def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output import print_results
     from flatfed.experiments.compare import runs_in, runs_to_do
 
     if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
         raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+    if plot is not None and figure is None:
+        raise ConfigError("--plot says what --figure FILE draws; give that too")
     runs = list({run.resolve(): run for path in paths for run in runs_in(path)}.values())
     if not runs:
         raise ConfigError(f"{paths[0]} holds no run yet")
@@ -29,16 +38,21 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None) -> int:
         if missing:
             click.echo(f"{path}: {missing} of its runs have not begun", err=True)
     if figure is not None:
-        _draw(runs, figure)
+        _draw(runs, figure, [name.strip() for name in plot.split(",")] if plot else [])
     return 0
 
 
-def _draw(runs: list[Path], figure: Path) -> None:
-    from flatfed.reports.curves import draw_curves
+def _draw(runs: list[Path], figure: Path, names: list[str]) -> None:
+    from flatfed.reports.curves import draw_curves, drawable
     from flatfed.reports.results import collect
 
+    results = collect(runs)
+    known = drawable(results)
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--plot: {nearest(name, known, 'number in these histories')}")
     try:
-        draw_curves(collect(runs), [figure])
+        draw_curves(results, [figure], names=names)
     except OSError as error:
         raise ConfigError(f"--figure {figure}: {error.strerror}") from None
     click.echo(f"figure: {figure}", err=True)

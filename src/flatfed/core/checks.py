@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from flatfed.core.engine import Reply
+from flatfed.core.layout import COUNTERS
 from flatfed.core.messages import Message
-from flatfed.core.trainer import COUNTERS
 from flatfed.core.vectors import is_finite, norm
 
 NOT_FINITE = "not finite"

@@ -294,6 +294,8 @@ class Course(Config):
                 pairs = (part.split(":") for part in parts)
                 return build(cls, {"values": {int(step): float(value) for step, value in pairs}})
             return build(cls, dict(zip(parameters(cls), map(float, parts), strict=True)))
+        except ConfigError:
+            raise
         except ValueError:
             names = ", ".join(parameters(cls))
             raise ConfigError(f"{text!r} does not fit {cls.id}({names}), numbers with commas between them") from None

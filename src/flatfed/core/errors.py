@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MANY = 12
+"""A message lists so many names at most."""
+
 
 class FlatfedError(Exception):
     """Base of every error that flatfed raises on purpose; the command line shows it without a traceback."""
@@ -32,5 +35,6 @@ def nearest(name: str, known: Iterable[str], kind: str) -> str:
     if not known:
         return f"unknown {kind} {name!r}"
     close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(repr(k) for k in close)}?" if close else f"known: {', '.join(known)}"
+    listed = ", ".join(known[:MANY]) + (f", ... ({len(known)} in all)" if len(known) > MANY else "")
+    hint = f"did you mean {' or '.join(repr(k) for k in close)}?" if close else f"known: {listed}"
     return f"unknown {kind} {name!r}; {hint}"

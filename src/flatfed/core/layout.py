@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, nearest
+
+BUFFERS, COUNTERS = "buffers", "counters"
+"""Names of the shared buffers in messages: real ones, which are averaged, and whole numbers, which are copied."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,20 @@ class Local:
         if self.buffers_only and not is_buffer:
             return False
         return any(isinstance(o, self.types) for o in owners) or any(fnmatch.fnmatchcase(name, p) for p in self.names)
+
+    @staticmethod
+    def named(name: str, model: nn.Module) -> Local:
+        """Return the parts called `bn` (FedBN: BatchNorm layers) or `bn-stats` (SiLoBN: their statistics alone)."""
+        if name not in LOCAL_PARTS:
+            raise ConfigError(nearest(name, LOCAL_PARTS, "kind of local parts"))
+        if not any(isinstance(module, LOCAL_PARTS[name].types) for module in model.modules()):
+            warnings.warn(
+                f"local parts {name!r}: the model has no BatchNorm layer, so all of it is shared", stacklevel=4
+            )
+        return LOCAL_PARTS[name]
+
+
+LOCAL_PARTS = {"bn": Local(types=(_BatchNorm,)), "bn-stats": Local(types=(_BatchNorm,), buffers_only=True)}
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.checks import NOT_FINITE
 from flatfed.core.engine import Engine
 from flatfed.core.exchange import Courier, Tally, TooFewReplies
+from flatfed.core.layout import COUNTERS
 from flatfed.core.sampling import Sampler
 from flatfed.core.server import Replies, Server
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
-from flatfed.core.trainer import COUNTERS
 from flatfed.core.vectors import is_finite, norm
 
 Row = dict[str, Any]

@@ -36,6 +36,8 @@ class Settings(Config):
         min_replies: a round with fewer good replies is retried with a new cohort ...
         retries: ... so many times, then the run stops.
         max_update_norm: a reply that lies further than this from the model sent is refused.
+        eval_stats: where BatchNorm's statistics come from in evaluation; None is `running`, or `batch-stats` where
+            statistics stay on the clients.
     """
 
     courses: ClassVar[bool | frozenset[str]] = frozenset({"lr", "weight_decay", "momentum", "clip"})
@@ -56,6 +58,7 @@ class Settings(Config):
     min_replies: Count = 1
     retries: Index = 2
     max_update_norm: Positive | None = None
+    eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = None
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -32,7 +32,7 @@ class Task:
         augment: `augment(inputs, generator)` to inputs, drawn once a step (both passes of SAM see the same pixels).
         prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
         metrics: what the test measures besides the loss.
-        local: parts of the model that stay on the clients.
+        local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
     """
 
@@ -43,12 +43,14 @@ class Task:
     augment: Augment | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
     metrics: Metrics = field(default_factory=Classification)
-    local: Local = field(default_factory=Local)
+    local: Local | str = field(default_factory=Local)
     name: str = "task"
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
+        if isinstance(self.local, str):
+            self.local = Local.named(self.local, self.model)
         if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):
             raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
         if len(self.clients) == 0:
@@ -78,4 +80,10 @@ class Task:
 
     def layout(self) -> Layout:
         """Return where the model's tensors lie in the flat vectors."""
-        return Layout(self.model, self.local)
+        return Layout(self.model, self.kept_local)
+
+    @property
+    def kept_local(self) -> Local:
+        """The parts of the model that stay on the clients."""
+        assert isinstance(self.local, Local)
+        return self.local

@@ -5,7 +5,9 @@ Every engine, in this process or another, runs clients through a `Trainer`; each
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -14,7 +16,8 @@ from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import FlatfedError
-from flatfed.core.layout import Layout
+from flatfed.core.evaluation import Calibration, averaged, batch_statistics, default_statistics, has_batch_norm
+from flatfed.core.layout import BUFFERS, COUNTERS, Layout
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals
 from flatfed.core.oracle import Oracle
@@ -26,9 +29,6 @@ from flatfed.core.task import Task
 LOCAL_PARAMETERS = "local_parameters"
 LOCAL_BUFFERS = "local_buffers"
 LOCAL_COUNTERS = "local_counters"
-BUFFERS = "buffers"
-COUNTERS = "counters"
-EVALUATION_BATCH = 512
 
 
 class Trainer:
@@ -38,6 +38,7 @@ class Trainer:
         self.task, self.algorithm, self.settings = task, algorithm, settings
         self.oracle = Oracle(task, settings.torch_dtype)
         self.layout = self.oracle.layout
+        self.statistics = settings.eval_stats or default_statistics(self.layout)
         self._own_start = self.oracle.w[self.layout.shared :].clone()
 
     def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
@@ -78,17 +79,43 @@ class Trainer:
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], first: int, count: int) -> Totals:
         """Return test sums over `count` examples from `first`, with the model in inference mode."""
+        self._show(w, buffers)
+        indices = torch.arange(first, first + count)
+        torch.default_generator.manual_seed(key(self.settings.seed, "test", first))
+        inputs, targets = self.oracle.batch(*self.task.test.batch(indices))
+        own = batch_statistics(self.oracle.model) if self.statistics == "batch-stats" else nullcontext()
+        with torch.no_grad(), own:
+            outputs = self.oracle.model(inputs)
+            loss = self.task.loss(outputs, targets).double() * count
+            return {"loss": loss, "count": torch.tensor(float(count)), **self.task.metrics.measure(outputs, targets)}
+
+    def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+        """Return every buffer of the model with the statistics of one batch of the calibration sample."""
+        self._show(w, buffers)
+        torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
+        inputs = self.oracle.prepared(self.calibration.inputs(number))
+        with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
+            self.oracle.model(inputs)
+        real, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
+        return {name: part for name, part in ((BUFFERS, real), (COUNTERS, counters)) if len(part)}
+
+    def calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the buffers to evaluate with: as given, or calibrated where that is the policy."""
+        if self.statistics != "recalibrate" or not has_batch_norm(self.oracle.model):
+            return buffers
+        return averaged([self.calibrate(w, buffers, number) for number in range(len(self.calibration))])
+
+    @functools.cached_property
+    def calibration(self) -> Calibration:
+        """The sample that statistics are estimated on."""
+        return Calibration(self.task, self.settings.seed)
+
+    def _show(self, w: Tensor, buffers: Mapping[str, Tensor]) -> None:
+        """Put the model into inference mode, with these parameters and buffers and the initial local parts."""
         self.oracle.w[: self.layout.shared] = w
         self.oracle.w[self.layout.shared :] = self._own_start
         self._write_buffers(buffers, State({}))
         self.oracle.model.eval()
-        indices = torch.arange(first, first + count)
-        torch.default_generator.manual_seed(key(self.settings.seed, "test", first))
-        inputs, targets = self.oracle.batch(*self.task.test.batch(indices))
-        with torch.no_grad():
-            outputs = self.oracle.model(inputs)
-            loss = self.task.loss(outputs, targets).double() * count
-            return {"loss": loss, "count": torch.tensor(float(count)), **self.task.metrics.measure(outputs, targets)}
 
     def _load(self, message: Message, kept: State) -> None:
         """Put the model where the client starts: what was received, and what the client keeps for itself."""
@@ -105,14 +132,12 @@ class Trainer:
         if not (self.layout.buffers or self.layout.counters):
             return
         buffers, counters = (flat.clone() for flat in self.oracle.initial_buffers)
-        for flat, shared, name, local in (
-            (buffers, self.layout.shared_buffers, BUFFERS, LOCAL_BUFFERS),
-            (counters, self.layout.shared_counters, COUNTERS, LOCAL_COUNTERS),
-        ):
-            if name in received:
-                flat[:shared] = received[name]
+        for flat, name, local in ((buffers, BUFFERS, LOCAL_BUFFERS), (counters, COUNTERS, LOCAL_COUNTERS)):
+            if name in received:  # the shared part, which comes first; or all, when they have been calibrated
+                flat[: len(received[name])] = received[name]
             if local in kept:
-                flat[shared:] = getattr(kept, local)
+                own = getattr(kept, local)
+                flat[len(flat) - len(own) :] = own
         self.layout.write_buffers(buffers, counters, self.oracle.model)
 
     def _padded(self, message: Message) -> Message:
@@ -146,12 +171,6 @@ class Trainer:
 
 def _pad(vector: Tensor, size: int) -> Tensor:
     return torch.cat([vector, vector.new_zeros(size - len(vector))])
-
-
-def test_chunks(task: Task) -> list[tuple[int, int]]:
-    """Return the fixed division of the test set: (first, count) of each batch, whoever evaluates it."""
-    total = len(task.test) if task.test is not None else 0
-    return [(first, min(EVALUATION_BATCH, total - first)) for first in range(0, total, EVALUATION_BATCH)]
 
 
 def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:

@@ -9,13 +9,14 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError, FlatfedError
+from flatfed.core.evaluation import test_chunks
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals, add_up
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
-from flatfed.core.trainer import Trainer, test_chunks
+from flatfed.core.trainer import Trainer
 
 
 class InProcessEngine:
@@ -44,8 +45,11 @@ class InProcessEngine:
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the test figures of a model."""
         with single_thread(), preserved_global_state():
-            parts = [self._trainer.measure(w, buffers, *chunk) for chunk in test_chunks(self._trainer.task)]
-        return summary(self._trainer.task, parts)
+            trainer, chunks = self._trainer, test_chunks(self._trainer.task)
+            if chunks:
+                buffers = trainer.calibrated(w, buffers)
+            parts = [trainer.measure(w, buffers, *chunk) for chunk in chunks]
+        return summary(trainer.task, parts)
 
     def close(self) -> None:
         """Nothing was started."""

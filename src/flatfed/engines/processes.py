@@ -7,6 +7,7 @@ ends the run with its id.
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -27,13 +28,13 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError
+from flatfed.core.evaluation import Calibration, averaged, has_batch_norm, test_chunks
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
-from flatfed.core.trainer import test_chunks
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
 from flatfed.engines.in_process import summary
-from flatfed.engines.work import MeasureWork, TrainWork, Work, done_or_error
+from flatfed.engines.work import CalibrateWork, MeasureWork, TrainWork, Work, done_or_error
 from flatfed.engines.worker import Answer, serve
 
 MAX_DEATHS = 3
@@ -68,12 +69,17 @@ class ProcessEngine:
     ) -> None:
         self._task, self._algorithm, self._settings, self._pulse = task, algorithm, settings, pulse
         self._context: Any = multiprocessing.get_context(start_method or default_start_method())
+        self._calibrates = settings.eval_stats == "recalibrate" and has_batch_norm(task.model)
         self._directory = shared_directory()
         self._common = Outbox(self._directory, "down")
         self._seats = [Seat(f"worker{i}", Outbox(self._directory, f"worker{i}-down")) for i in range(workers)]
         self._cleanup = weakref.finalize(self, _shut, os.getpid(), self._seats, str(self._directory))
         for seat in self._seats:
             self._start(seat)
+
+    @functools.cached_property
+    def _calibration(self) -> Calibration:
+        return Calibration(self._task, self._settings.seed)
 
     def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
         """Give the jobs to free workers and yield replies as they arrive."""
@@ -88,10 +94,18 @@ class ProcessEngine:
         chunks = test_chunks(self._task)
         if not chunks:
             return {}
+        if self._calibrates:
+            buffers = self._calibrated(w, buffers)
         common = self._common.write({"w": w, **buffers})
         works = [MeasureWork(common, first, count) for first, count in chunks]
         parts = dict(self._spread(iter(works), lambda: None))
         return summary(self._task, [parts[first] for first, _ in chunks])
+
+    def _calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the buffers with statistics of the calibration sample, whose batches the workers share."""
+        common, batches = self._common.write({"w": w, **buffers}), range(len(self._calibration))
+        found = dict(self._spread((CalibrateWork(common, number) for number in batches), lambda: None))
+        return averaged([found[number] for number in batches])
 
     def close(self) -> None:
         """End the workers and free the shared memory."""

@@ -11,7 +11,7 @@ from flatfed.core.errors import EngineError
 from flatfed.core.messages import Message
 from flatfed.core.state import State
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
-from flatfed.engines.worker import Answer, Command, Done, Failed, Measure, Train
+from flatfed.engines.worker import Answer, Calibrate, Command, Done, Failed, Measure, Train
 
 T = TypeVar("T")
 
@@ -65,6 +65,22 @@ class MeasureWork(Work[tuple[int, dict[str, Tensor]]]):
     def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
         """Return the chunk's first example and its sums."""
         return self.first, {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
+
+
+class CalibrateWork(Work[tuple[int, dict[str, Tensor]]]):
+    """One batch of the calibration sample."""
+
+    def __init__(self, common: Header, number: int) -> None:
+        self.common, self.number = common, number
+        self.label = f"calibration batch {number}"
+
+    def command(self, outbox: Outbox) -> Command:
+        """Say which batch."""
+        return Calibrate(self.common, self.number)
+
+    def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
+        """Return the batch's number and its statistics."""
+        return self.number, {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
 
 
 def done_or_error(answer: Answer, work: Work[Any]) -> Done:

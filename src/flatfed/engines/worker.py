@@ -53,6 +53,14 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Calibrate:
+    """Return the statistics that the model in `common` has on one batch of the calibration sample."""
+
+    common: Header
+    number: int
+
+
+@dataclass(frozen=True)
 class Done:
     """An answer; `tensors` finds its vectors, `facts` and `scalars` are numbers."""
 
@@ -69,7 +77,7 @@ class Failed:
     trace: str
 
 
-Command = Train | Measure
+Command = Train | Measure | Calibrate
 Answer = Done | Failed
 
 
@@ -126,7 +134,13 @@ class Worker:
     def answer(self, command: Command) -> Answer:
         """Do one command; an error becomes an answer."""
         try:
-            return self._train(command) if isinstance(command, Train) else self._measure(command)
+            match command:
+                case Train():
+                    return self._train(command)
+                case Measure():
+                    return self._measure(command)
+                case Calibrate():
+                    return self._calibrate(command)
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
@@ -145,3 +159,7 @@ class Worker:
         model = self._common.read(command.common)
         totals = self.trainer.measure(model["w"], model, command.first, command.count)
         return Done(self._out.write(totals), {}, {})
+
+    def _calibrate(self, command: Calibrate) -> Done:
+        model = self._common.read(command.common)
+        return Done(self._out.write(self.trainer.calibrate(model["w"], model, command.number)), {}, {})

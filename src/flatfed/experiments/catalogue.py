@@ -11,6 +11,7 @@ import numpy as np
 from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.examples import Partition, TensorExamples
+from flatfed.core.layout import Local
 from flatfed.core.task import Task
 from flatfed.data.catalogue import load
 from flatfed.data.partition import Partitioner
@@ -27,6 +28,7 @@ class TaskRecipe:
     model: str | None = None
     augment: bool = True
     seed: int = 0
+    local_parts: str | None = None
 
     def build(self) -> Task:
         """Load the data, divide it and initialise the model."""
@@ -42,6 +44,7 @@ class TaskRecipe:
             test=TensorExamples(pool.test_inputs, pool.test_targets),
             augment=pool.augment if self.augment else None,
             prepare=pool.prepare,
+            local=self.local_parts or Local(),
             name=self.dataset,
         )
 

@@ -13,6 +13,7 @@ from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.config import build
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.evaluation import default_statistics, has_local_statistics
 from flatfed.core.loop import Federation
 from flatfed.core.sampling import Sampler, Uniform
 from flatfed.core.server import Server
@@ -40,6 +41,11 @@ class Plan:
     workers: int | str = "auto"
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.settings.eval_stats is None:  # so that the record says what was used
+            statistics = default_statistics(self.task.layout())
+            object.__setattr__(self, "settings", self.settings.replace(eval_stats=statistics))
 
     def to_config(self) -> dict[str, Any]:
         """Return the resolved configuration, without the task."""
@@ -83,6 +89,8 @@ class Plan:
         """Refuse what cannot be played, and warn of what is only approximate."""
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
+        if settings.eval_stats == "running" and has_local_statistics(self.task.layout()):
+            raise ConfigError("eval_stats: the statistics stay on the clients; take batch-stats or recalibrate")
         if isinstance(self.sampler, Uniform) and settings.min_replies > self.sampler.count:
             raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")
         if self.algorithm.assumes_plain_steps and min(self.lr(round) for round in range(settings.rounds)) == 0:

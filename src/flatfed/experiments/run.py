@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from flatfed.core.layout import BUFFERS, COUNTERS
 from flatfed.core.loop import Federation
-from flatfed.core.trainer import BUFFERS, COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.randomness import preserved_global_state
+from flatfed.core.threads import single_thread
+from flatfed.core.trainer import LOCAL_PARAMETERS, Trainer
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
 
@@ -74,11 +78,21 @@ class Run:
         full[: len(federation.server.w)] = federation.evaluated
         self._layout.write(full, model)
         vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
+        found = self._statistics()
         for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
-            shared = federation.server.buffers.get(name, vector[:0])
+            shared = found.get(name, vector[:0])
             vector[: len(shared)] = shared
         self._layout.write_buffers(*vectors, model)
         return model
+
+    def _statistics(self) -> Mapping[str, Tensor]:
+        """Return the buffers that go with the evaluated model: the server's, or calibrated ones."""
+        federation = self._federation
+        if federation.settings.eval_stats != "recalibrate":
+            return federation.server.buffers
+        trainer = Trainer(federation.task, federation.algorithm, federation.settings)
+        with single_thread(), preserved_global_state():
+            return trainer.calibrated(federation.evaluated, federation.server.buffers)
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation import Statistics
 from flatfed.core.sampling import Sampler, as_sampler
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
@@ -44,6 +45,7 @@ def train(
     min_replies: int = 1,
     retries: int = 2,
     max_update_norm: float | None = None,
+    eval_stats: Statistics | None = None,
     checkpoint_every: int | None = None,
     on_round: Callable[[Row], None] | None = None,
 ) -> Run:
@@ -73,6 +75,9 @@ def train(
         min_replies: good replies that a round needs; with fewer it is tried again with another cohort
         retries: so many times.
         max_update_norm: refuse replies further than this from the model sent.
+        eval_stats: where BatchNorm's statistics come from in evaluation: `"running"`, `"batch-stats"` (each test
+            batch's own) or `"recalibrate"` (estimated anew on training examples); by default running, or batch-stats
+            where statistics stay on the clients.
         checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
         on_round: called with each history row.
     """
@@ -99,6 +104,7 @@ def train(
         min_replies=min_replies,
         retries=retries,
         max_update_norm=max_update_norm,
+        eval_stats=eval_stats,
     )
     if out is not None and not algorithm.id:
         name = type(algorithm).__name__

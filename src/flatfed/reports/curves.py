@@ -1,4 +1,4 @@
-"""The figure of a comparison: test accuracy and training loss over rounds, mean and range over seeds."""
+"""The figure of a comparison: accuracy, loss or any other number over rounds, mean and range over seeds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.results import Result
+from flatfed.runs.history import Row
 
 # Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 LEGEND_COLUMNS = 4
 STYLES = ("-", "--", "-.", ":")
+PERCENT = {"test_accuracy"}
+LABELS = {
+    "test_accuracy": "test accuracy (%)",
+    "train_loss": "training loss",
+    "divergence": "mean distance of clients from the model sent",
+    "lr": "learning rate",
+}
 
 
 def available() -> bool:
@@ -22,29 +30,31 @@ def available() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "") -> None:
-    """Draw the curves into each of the files; the ending decides the format."""
+def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "", names: Sequence[str] = ()) -> None:
+    """Draw the curves into each of the files; the ending decides the format.
+
+    `names` are columns of the history or numbers that methods watch, such as `c` or `divergence`; by default accuracy
+    (or test loss) and training loss.
+    """
     if not available():
         raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    chosen = list(names) or default_names(results)
     legend_rows = -(-len(results) // LEGEND_COLUMNS)
-    figure = Figure(figsize=(9.0, 3.2 + 0.22 * legend_rows), layout="constrained")
+    figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2 + 0.22 * legend_rows), layout="constrained")
     FigureCanvasAgg(figure)
-    accuracy, loss = figure.subplots(1, 2)
-    rows = [row for result in results for run in result.runs for row in run.rows]
-    is_regression = any("test_loss" in row for row in rows) and not any("test_accuracy" in row for row in rows)
-    measured = "test_loss" if is_regression else "test_accuracy"
-    for index, result in enumerate(results):
-        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
-        _curve(accuracy, result, measured, 100.0 if measured == "test_accuracy" else 1.0, style)
-        _curve(loss, result, "train_loss", 1.0, style)
-    _finish(accuracy, "test accuracy (%)" if measured == "test_accuracy" else "test loss")
-    _finish(loss, "training loss")
-    _scale_loss(loss, results)
-    known = dict(zip(*reversed(loss.get_legend_handles_labels()), strict=True))
-    known |= dict(zip(*reversed(accuracy.get_legend_handles_labels()), strict=True))
+    panels = figure.subplots(1, len(chosen), squeeze=False)[0]
+    known: dict[str, Any] = {}
+    for axes, name in zip(panels, chosen, strict=True):
+        for index, result in enumerate(results):
+            style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
+            _curve(axes, result, name, 100.0 if name in PERCENT else 1.0, style)
+        _finish(axes, LABELS.get(name, name.replace("_", " ")))
+        if name == "train_loss":
+            _scale_loss(axes, results)
+        known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | known
     if known:
         columns = min(LEGEND_COLUMNS, len(known))
         figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, frameon=False)
@@ -54,11 +64,32 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
         figure.savefig(file, dpi=160)
 
 
+def default_names(results: Sequence[Result]) -> list[str]:
+    """Return what is drawn by default: test accuracy, or the test loss of a regression, and the training loss."""
+    rows = [row for result in results for run in result.runs for row in run.rows]
+    is_regression = any("test_loss" in row for row in rows) and not any("test_accuracy" in row for row in rows)
+    return ["test_loss" if is_regression else "test_accuracy", "train_loss"]
+
+
+def drawable(results: Sequence[Result]) -> list[str]:
+    """Return the names of all numbers in the histories, those that methods watch included."""
+    rows = [row for result in results for run in result.runs for row in run.rows]
+    numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)} - {"round"}
+    return sorted(numbers | {name for row in rows for name in row.get("watch", {})})
+
+
+def _value(row: Row, name: str) -> float | None:
+    """Return a number of a history row: a column, or one that a method watches."""
+    found: float | None = row.get(name, row.get("watch", {}).get(name))
+    return found
+
+
 def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw the mean over seeds, the range over seeds, and a cross where a run diverged."""
     points: dict[int, list[float]] = {}
     for run in result.runs:
-        told = [(row["round"] + 1, scale * row[name]) for row in run.rows if row.get(name) is not None]
+        found = [(row["round"] + 1, _value(row, name)) for row in run.rows]
+        told = [(round, scale * value) for round, value in found if value is not None]
         for round, value in told:
             points.setdefault(round, []).append(value)
         if told and run.summary["status"] == "diverged":

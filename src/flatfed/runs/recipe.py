@@ -44,8 +44,8 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "loss": _import_path(task.loss),
         "augment": _describe_callable(task.augment),
         "prepare": _describe_callable(task.prepare),
-        "local": {"names": list(task.local.names), "types": [_import_path(t) for t in task.local.types]}
-        | {"buffers_only": task.local.buffers_only},
+        "local": {"names": list(task.kept_local.names), "types": [_import_path(t) for t in task.kept_local.types]}
+        | {"buffers_only": task.kept_local.buffers_only},
     }
     if type(task.metrics) is not Classification:
         raise CannotDescribe("it has metrics of its own")
