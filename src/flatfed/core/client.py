@@ -74,12 +74,14 @@ class Client:
     def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
         """Return the gradient of the loss on the current batch, here or `at` another point; one backprop.
 
-        `plus(outputs)` is added to the loss. The result is valid until the call after the next.
+        `plus(outputs)` is added to the loss. The result is valid until the call after the next. Only the first pass of
+        a step moves BatchNorm statistics.
         """
         inputs, targets = self._current()
         self._draw_from("model", self.step)
-        gradient, loss = self._oracle.gradient(inputs, targets, at, plus)
-        if self._step_loss is None:
+        first = self._step_loss is None
+        gradient, loss = self._oracle.gradient(inputs, targets, at, plus, still=not first)
+        if first:
             self._step_loss = loss
         return gradient
 

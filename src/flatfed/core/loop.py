@@ -113,7 +113,9 @@ class Federation:
         """Average BatchNorm statistics with the clients' weights; counters are copied from the first client."""
         if replies is not None:
             first = replies[0].message.vectors
-            means = {name: first[name] if name == COUNTERS else replies.mean(name) for name in self.server.buffers}
+            means = {
+                name: first[name].clone() if name == COUNTERS else replies.mean(name) for name in self.server.buffers
+            }
             self.server.buffers = means
 
     def _row(self, tally: Tally, before: torch.Tensor, started: float) -> Row:

@@ -58,12 +58,12 @@ class Oracle:
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`.
 
-        `at` evaluates at another point and puts `w` back exactly. There, or when `still`, buffers such as
-        BatchNorm statistics are not moved.
+        `at` evaluates at another point and puts `w` back exactly. When `still`, buffers such as BatchNorm statistics
+        are not moved.
         """
         if at is None and not still:
             return self._backward(inputs, targets, plus)
-        return self._elsewhere(at, lambda: self._backward(inputs, targets, plus))
+        return self._elsewhere(at, lambda: self._backward(inputs, targets, plus), still)
 
     def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
         """Return the model's outputs (at another point), without a gradient and without moving buffers."""
@@ -72,7 +72,7 @@ class Oracle:
             with torch.no_grad():
                 return self.model(inputs)
 
-        return self._elsewhere(at, forward)
+        return self._elsewhere(at, forward, still=True)
 
     def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
         self._turn ^= 1
@@ -85,9 +85,9 @@ class Oracle:
         self.backprops += 1
         return flat, float(loss.detach())
 
-    def _elsewhere(self, at: Tensor | None, work: Callable[[], T]) -> T:
-        """Do `work` with the model at another point; weights and buffers come back bit for bit."""
-        buffers = self._copied_buffers()
+    def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
+        """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""
+        buffers = self._copied_buffers() if still else []
         if at is not None:
             self._stash.copy_(self.w)
             self.w.copy_(at)

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from flatfed.core.algorithm import Algorithm, Average
+from flatfed.core.config import Course, build
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation import Statistics
 from flatfed.core.sampling import Sampler, as_sampler
@@ -27,13 +28,13 @@ def train(
     *,
     rounds: int,
     sampling: int | Sampler,
-    lr: float,
+    lr: float | Course,
     batch_size: int | None = 64,
     local_epochs: int = 1,
-    weight_decay: float = 4e-4,
-    momentum: float = 0.0,
+    weight_decay: float | Course = 4e-4,
+    momentum: float | Course = 0.0,
     lr_decay: float = 1.0,
-    clip: float | None = None,
+    clip: float | Course | None = None,
     weighting: Literal["samples", "uniform"] = "samples",
     seed: int = 0,
     dtype: torch.dtype | str = torch.float32,
@@ -56,7 +57,7 @@ def train(
         algorithm: the method, from `ff.make(id, ...)` or its class.
         rounds: number of rounds.
         sampling: number of clients a round (uniform without replacement), `ff.Bernoulli` or `ff.Schedule`.
-        lr: client learning rate.
+        lr: client learning rate: like weight_decay, momentum and clip a number or a course, `ff.Cosine(0.1, 0.01, 500)`
         batch_size: examples a step; None is the full batch, one step per local epoch, no shuffling.
         local_epochs: passes over a client's data in a round.
         weight_decay: L2 decay at the unperturbed weights.
@@ -87,25 +88,26 @@ def train(
         raise ConfigError(f"algorithm must come from ff.make(id, ...), not {algorithm!r:.60}")
     if average is not None and not isinstance(average, Average):
         raise ConfigError(f"average must be ff.SWA(...) or another average, not {average!r:.60}")
-    settings = Settings(
-        rounds=rounds,
-        lr=lr,
-        batch_size=batch_size,
-        local_epochs=local_epochs,
-        weight_decay=weight_decay,
-        momentum=momentum,
-        lr_decay=lr_decay,
-        clip=clip,
-        weighting=weighting,
-        seed=seed,
-        dtype=dtype_name(dtype),
-        every=every,
-        last=last,
-        min_replies=min_replies,
-        retries=retries,
-        max_update_norm=max_update_norm,
-        eval_stats=eval_stats,
-    )
+    given = {
+        "rounds": rounds,
+        "lr": lr,
+        "batch_size": batch_size,
+        "local_epochs": local_epochs,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "lr_decay": lr_decay,
+        "clip": clip,
+        "weighting": weighting,
+        "seed": seed,
+        "dtype": dtype_name(dtype),
+        "every": every,
+        "last": last,
+        "min_replies": min_replies,
+        "retries": retries,
+        "max_update_norm": max_update_norm,
+        "eval_stats": eval_stats,
+    }
+    settings = build(Settings, given)
     if out is not None and not algorithm.id:
         name = type(algorithm).__name__
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
