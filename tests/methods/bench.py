@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import flatfed as ff
-from methods.naive import CLASSES, DIMENSION, INPUTS, Opt, Setup, Vector, zero_gradient
+from methods.naive import CLASSES, DIMENSION, INPUTS, Opt, Setup, Swa, Vector, Wima, zero_gradient
 from methods.table import Case
 
 SIZES = (4, 7, 3, 9, 5, 6)
@@ -87,7 +87,19 @@ def network(w: Vector, dtype: torch.dtype = torch.float64) -> nn.Module:
 def client_opt(opt: Opt) -> Any:
     if opt.kind == "sgd":
         return ff.SGD()
-    return ff.SAM(rho=opt.rho) if opt.kind == "sam" else ff.ASAM(rho=opt.rho, eta=opt.eta)
+    if opt.kind == "sam":
+        return ff.SAM(rho=opt.rho)
+    if opt.kind == "asam":
+        return ff.ASAM(rho=opt.rho, eta=opt.eta)
+    if opt.kind == "vasso":
+        return ff.VaSSO(rho=opt.rho, theta=opt.theta)
+    return ff.FriendlySAM(rho=opt.rho, sigma=opt.sigma, lam=opt.lam)
+
+
+def server_average(average: Swa | Wima) -> Any:
+    if isinstance(average, Wima):
+        return ff.WIMA(window=average.window)
+    return ff.SWA(start=average.start, cycle=average.cycle, lr_low=average.lr_low, mode=average.mode)
 
 
 def algorithm(case: Case) -> Any:
@@ -126,12 +138,10 @@ def train_case(case: Case, setup: Setup, **changes: Any) -> Any:
 
 
 def train_arguments(setup: Setup) -> dict[str, Any]:
-    swa = setup.average
-    average = swa and ff.SWA(start=swa.start, cycle=swa.cycle, lr_low=swa.lr_low, mode=swa.mode)
     names = ("lr", "local_epochs", "batch_size", "weight_decay", "momentum", "lr_decay", "clip", "weighting")
     return {
         **{name: getattr(setup, name) for name in names},
-        **({"average": average} if average else {}),
+        **({"average": server_average(setup.average)} if setup.average else {}),
         "rounds": setup.rounds,
         "sampling": ff.Schedule([list(cohort) for cohort in setup.schedule]),
         "seed": 0,

@@ -5,7 +5,7 @@ A new method needs one row here and one function in `naive/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,34 @@ from methods import naive
 from methods.naive import Opt, Outcome, Setup
 
 Params = Mapping[str, Any]
+Count = int | Callable[[Params], int]  # a function where a variant costs more or less
+Names = tuple[str, ...] | Callable[[Params], tuple[str, ...]]
+FirstRound = Callable[[Params, int, int], float]
 
-CLIENT_OPTS = {"sgd": Opt("sgd"), "sam": Opt("sam", 0.3), "asam": Opt("asam", 0.6, 0.2)}
-BACKPROPS_OF_OPT = {"sgd": 1, "sam": 2, "asam": 2}
+CLIENT_OPTS = {
+    "sgd": Opt("sgd"),
+    "sam": Opt("sam", 0.3),
+    "asam": Opt("asam", 0.6, 0.2),
+    "vasso": Opt("vasso", 0.3, theta=0.7),
+    "fsam": Opt("fsam", 0.3, sigma=0.8, lam=0.4),
+}
+BACKPROPS_OF_OPT = {"sgd": 1, "sam": 2, "asam": 2, "vasso": 2, "fsam": 2}
+SCALAR_STATES = {"last", "met"}  # what a client keeps besides vectors
+
+
+def server_lr(params: Params, S: int, N: int) -> float:
+    return params.get("server_lr", 1.0)
+
+
+def all_duals(params: Params, S: int, N: int) -> float:
+    """A client's dual after the first round is its update, and all N are averaged, or the S of the round."""
+    return 2.0 if params.get("server_dual") == "active" else 1 + S / N
+
+
+def gloss_duals(params: Params, S: int, N: int) -> float:
+    if not params.get("admm", True):
+        return 1.0
+    return 1 + (1 if params.get("dual") == "official" else S) / N
 
 
 @dataclass(frozen=True)
@@ -25,19 +50,21 @@ class Row:
     id: str
     params: tuple[Params, ...]
     naive: Callable[..., Outcome]
-    down: int  # model-sized vectors per participating client and round, over all exchanges
-    up: int
-    backprops: int  # per local step and exchange; with sgd where a client optimiser is accepted
+    down: Count  # model-sized vectors per participating client and round, over all exchanges
+    up: Count
+    backprops: int  # per local step; with sgd where a client optimiser is accepted
     accepts_client_opt: bool
     exchanges: int = 1
-    down_in_round_0: int | None = None  # where it is not `down`
-    full_batch_passes: Callable[[Params], int] = lambda params: 0  # per client and round
+    trainings: int = 1  # in how many of its exchanges a client trains
+    down_in_round_0: Count | None = None  # where it is not `down`
+    full_batch_passes: Count = 0  # per client and round
     uniform_mean: bool = False  # whatever `weighting` says
-    server_dual: bool = False  # the first round moves by (1 + S/N) times the mean update
-    corrected_step: bool = False  # the local direction has more in it than (perturbed) gradients
+    first_round: FirstRound | None = server_lr  # by how many mean updates it moves the model; None: not by a multiple
+    pulled: Callable[[Params], bool] = lambda params: False  # a client is pulled somewhere, whatever its loss says
     warns_with_momentum: bool = False  # its formulas use Delta / (K lr)
-    client_state: tuple[str, ...] = ()
-    server_state: tuple[str, ...] = ()
+    client_state: Names = ()
+    server_state: Names = ()
+    opts: Callable[[Params], Sequence[str]] | None = None  # for a parameter set; None: as `rows` says
 
 
 @dataclass(frozen=True)
@@ -57,12 +84,20 @@ class Case:
         return CLIENT_OPTS[self.opt] if self.opt else None
 
     @property
-    def has_server_dual(self) -> bool:
-        return self.row.server_dual and self.params.get("admm", True)
+    def up(self) -> int:
+        return self._of(self.row.up)
 
     @property
-    def has_corrected_step(self) -> bool:
-        return self.row.corrected_step and self.params.get("admm", True)
+    def pulled(self) -> bool:
+        return self.row.pulled(self.params)
+
+    @property
+    def client_state(self) -> tuple[str, ...]:
+        return self._of(self.row.client_state)
+
+    @property
+    def server_state(self) -> tuple[str, ...]:
+        return self._of(self.row.server_state)
 
     def naive(self, setup: Setup) -> Outcome:
         extra = {"opt": self.client_opt} if self.opt else {}
@@ -71,22 +106,64 @@ class Case:
     def backprops(self, steps: int) -> int:
         """Backprops of one client in one round of `steps` full-batch local steps."""
         per_step = self.row.backprops * (BACKPROPS_OF_OPT[self.opt] if self.opt else 1)
-        return steps * per_step * self.row.exchanges + self.row.full_batch_passes(self.params)
+        return steps * per_step * self.row.trainings + self._of(self.row.full_batch_passes)
 
     def down(self, t: int) -> int:
         first = self.row.down_in_round_0
-        return first if t == 0 and first is not None else self.row.down
+        return self._of(first if t == 0 and first is not None else self.row.down)
 
+    def _of(self, value: Any) -> Any:
+        return value(self.params) if callable(value) else value
+
+
+def admm(params: Params) -> bool:
+    return params.get("admm", True)
+
+
+def vectors_up(params: Params) -> int:
+    """Of the methods with control variates: the update, and the change of c unless the server forms it itself."""
+    return 2 if params.get("send_dc", True) else 1
+
+
+def lesam_down(first: int) -> Callable[[Params], int]:
+    return lambda params: first + (1 if params.get("ascent") == "server" else 0)
+
+
+def lesam_client(*names: str) -> Callable[[Params], tuple[str, ...]]:
+    return lambda params: names if params.get("ascent") == "server" else ("old", "met", *names)
+
+
+def lesam_server(*names: str) -> Callable[[Params], tuple[str, ...]]:
+    return lambda params: ("previous", *names) if params.get("ascent") == "server" else names
+
+
+def dual_server(*names: str) -> Callable[[Params], tuple[str, ...]]:
+    return lambda params: names if params.get("server_dual") == "active" else ("H", *names)
+
+
+ADAPTIVE: tuple[Params, ...] = (
+    {"server_lr": 0.1, "beta1": 0.7, "beta2": 0.8, "tau": 0.05},
+    {"server_lr": 0.05, "beta1": 0.7, "beta2": 0.9, "tau": 0.02, "v0": 0.0},
+    {"server_lr": 0.2, "v0": 0.01},
+)
 
 GLOSS_PARAMS: tuple[Params, ...] = (
     {"rho_server": 0.4, "beta": 3.0},
     {"rho_server": 0.4, "beta": 3.0, "dual": "official", "rho_start": 0.01, "rho_warmup": 4},
     {"rho_server": 0.4, "admm": False},
+    {"rho_server": 0.4, "beta": 3.0, "rho_start": 0.01, "rho_warmup": 4, "rho_server_warmup": "ramp"},
+    {"rho_server": 0.4, "beta": 3.0, "rho_start": 0.01, "rho_warmup": 3, "rho_server_warmup": "official"},
 )
+
+
+def gloss_opts(params: Params) -> Sequence[str]:
+    """A warm-up needs a client optimiser with a radius; without one nothing warms up."""
+    return ("sam", "vasso", "sgd") if "rho_warmup" in params else list(CLIENT_OPTS)
+
 
 TABLE: tuple[Row, ...] = (
     Row("fedavg", ({"server_lr": 1.0}, {"server_lr": 0.7}), naive.fedavg, 1, 1, 1, True),
-    Row("fedprox", ({"mu": 0.6},), naive.fedprox, 1, 1, 1, True, corrected_step=True),
+    Row("fedprox", ({"mu": 0.6},), naive.fedprox, 1, 1, 1, True, pulled=lambda params: True),
     Row(
         "fedavgm",
         ({"server_momentum": 0.8, "server_lr": 0.6},),
@@ -97,19 +174,42 @@ TABLE: tuple[Row, ...] = (
         True,
         server_state=("momentum",),
     ),
+    *(
+        Row(id, ADAPTIVE, function, 1, 1, 1, True, first_round=None, server_state=("m", "v"))
+        for id, function in (("fedadam", naive.fedadam), ("fedyogi", naive.fedyogi))
+    ),
+    Row(
+        "fedadagrad",
+        (
+            {"server_lr": 0.1, "tau": 0.05},
+            {"server_lr": 0.05, "beta1": 0.6, "tau": 0.02, "v0": 0.0},
+            {"server_lr": 0.2, "v0": 0.01},
+        ),
+        naive.fedadagrad,
+        1,
+        1,
+        1,
+        True,
+        first_round=None,
+        server_state=("m", "v"),
+    ),
+    Row("fednova", ({},), naive.fednova, 1, 1, 1, True),
     Row("fedsam", ({"rho": 0.3},), naive.fedsam, 1, 1, 2, False),
     Row("fedasam", ({"rho": 0.6, "eta": 0.2},), naive.fedasam, 1, 1, 2, False),
     Row(
         "scaffold",
-        ({"server_lr": 1.0, "option": "II"}, {"server_lr": 0.8, "option": "I"}),
+        (
+            {"server_lr": 1.0, "option": "II"},
+            {"server_lr": 0.8, "option": "I"},
+            {"server_lr": 0.8, "send_dc": False},
+        ),
         naive.scaffold,
         2,
-        2,
+        vectors_up,
         1,
         True,
         full_batch_passes=lambda params: 1 if params.get("option") == "I" else 0,
         uniform_mean=True,
-        corrected_step=True,
         warns_with_momentum=True,
         client_state=("c",),
         server_state=("c",),
@@ -123,10 +223,114 @@ TABLE: tuple[Row, ...] = (
         1,
         True,
         uniform_mean=True,
-        server_dual=True,
-        corrected_step=True,
+        first_round=all_duals,
+        pulled=lambda params: True,
         client_state=("h",),
         server_state=("H",),
+    ),
+    Row(
+        "adabest",
+        ({"beta": 0.6, "mu": 0.3}, {"beta": 0.7, "mu": 0.8, "mu_scaling": "per-step"}),
+        naive.adabest,
+        1,
+        1,
+        1,
+        True,
+        uniform_mean=True,
+        first_round=lambda params, S, N: 1 + params["beta"],
+        client_state=("h", "last"),
+        server_state=("mean",),
+    ),
+    Row(
+        "fedcm",
+        ({"alpha": 0.4}, {"alpha": 1.0}),
+        naive.fedcm,
+        2,
+        1,
+        1,
+        True,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        server_state=("momentum",),
+    ),
+    Row(
+        "fedacg",
+        ({"lam": 0.6, "beta": 0.3},),
+        naive.fedacg,
+        1,
+        1,
+        1,
+        True,
+        uniform_mean=True,
+        pulled=lambda params: True,
+        server_state=("momentum",),
+    ),
+    Row(
+        "mimelite",
+        ({"beta": 0.6},),
+        naive.mimelite,
+        2,
+        2,
+        1,
+        True,
+        full_batch_passes=1,
+        server_state=("momentum",),
+    ),
+    Row(
+        "mime",
+        ({"beta": 0.6}, {"beta": 0.0}),
+        naive.mime,
+        3,
+        2,
+        2,
+        False,
+        exchanges=2,
+        full_batch_passes=1,
+        server_state=("momentum",),
+    ),
+    Row(
+        "mofedsam",
+        ({"rho": 0.3, "beta": 0.4},),
+        naive.mofedsam,
+        2,
+        1,
+        2,
+        False,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        server_state=("momentum",),
+    ),
+    Row(
+        "fedspeed",
+        (
+            {"rho": 0.3, "alpha": 0.7, "lam": 3.0},
+            {"rho": 0.3, "alpha": 0.7, "lam": 3.0, "server_dual": "active"},
+            {"rho": 0.8, "alpha": 0.7, "lam": 3.0, "normalise": False},
+            {"rho": 0.8, "alpha": 0.0, "lam": 3.0, "normalise": False, "server_dual": "active"},
+        ),
+        naive.fedspeed,
+        1,
+        1,
+        2,
+        False,
+        uniform_mean=True,
+        first_round=all_duals,
+        pulled=lambda params: True,
+        client_state=("h",),
+        server_state=dual_server(),
+    ),
+    Row(
+        "fedgamma",
+        ({"rho": 0.3}, {"rho": 0.3, "send_dc": False}),
+        naive.fedgamma,
+        2,
+        vectors_up,
+        2,
+        False,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        client_state=("c",),
+        server_state=("c",),
     ),
     Row(
         "fedsmoo",
@@ -137,10 +341,56 @@ TABLE: tuple[Row, ...] = (
         2,
         False,
         uniform_mean=True,
-        server_dual=True,
-        corrected_step=True,
+        first_round=all_duals,
+        pulled=lambda params: True,
         client_state=("h", "mu"),
         server_state=("H", "s"),
+    ),
+    Row(
+        "fedlesam",
+        ({"rho": 0.3}, {"rho": 0.3, "ascent": "server"}),
+        naive.fedlesam,
+        lesam_down(1),
+        1,
+        1,
+        False,
+        down_in_round_0=1,
+        client_state=lesam_client(),
+        server_state=lesam_server(),
+    ),
+    Row(
+        "fedlesam-s",
+        (
+            {"rho": 0.3},
+            {"rho": 0.3, "ascent": "server"},
+            {"rho": 0.3, "send_dc": False},
+            {"rho": 0.3, "ascent": "server", "send_dc": False},
+        ),
+        naive.fedlesam_s,
+        lesam_down(2),
+        vectors_up,
+        1,
+        False,
+        down_in_round_0=2,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        client_state=lesam_client("c"),
+        server_state=lesam_server("c"),
+    ),
+    Row(
+        "fedlesam-d",
+        ({"rho": 0.3, "beta": 3.0}, {"rho": 0.3, "beta": 3.0, "ascent": "server"}),
+        naive.fedlesam_d,
+        lesam_down(1),
+        1,
+        1,
+        False,
+        down_in_round_0=1,
+        uniform_mean=True,
+        first_round=all_duals,
+        pulled=lambda params: True,
+        client_state=lesam_client("h"),
+        server_state=lesam_server("H"),
     ),
     Row(
         "fedgf",
@@ -148,6 +398,7 @@ TABLE: tuple[Row, ...] = (
             {"rho": 0.3, "rho_global": 0.2, "threshold": 0.35, "window": 2},
             {"rho": 0.3, "c": 0.4},
             {"rho": 0.3, "rho_global": 0.2, "c": 1.0},
+            {"rho": 0.3, "rho_global": 0.2, "threshold": 0.35, "window": 3, "share_of": "window"},
         ),
         naive.fedgf,
         2,
@@ -165,10 +416,11 @@ TABLE: tuple[Row, ...] = (
         1,
         1,
         True,
-        server_dual=True,
-        corrected_step=True,
-        client_state=("sigma",),
-        server_state=("sigma",),
+        first_round=gloss_duals,
+        pulled=admm,
+        client_state=lambda params: ("sigma",) if admm(params) else (),
+        server_state=lambda params: ("sigma",) if admm(params) else (),
+        opts=gloss_opts,
     ),
     Row(
         "naivefedgloss",
@@ -179,38 +431,84 @@ TABLE: tuple[Row, ...] = (
         1,
         True,
         exchanges=2,
-        server_dual=True,
-        corrected_step=True,
-        client_state=("sigma",),
-        server_state=("sigma",),
+        trainings=2,
+        # a probe pass is itself moved by the weight decay, and with it the model of the second pass
+        first_round=None,
+        pulled=admm,
+        client_state=lambda params: ("sigma",) if admm(params) else (),
+        server_state=lambda params: ("sigma",) if admm(params) else (),
+        opts=gloss_opts,
     ),
     Row(
         "fedgmt",
-        ({"alpha": 0.8, "gamma": 1.5, "tau": 2.0, "beta": 3.0},),
+        (
+            {"alpha": 0.8, "gamma": 1.5, "tau": 2.0, "beta": 3.0},
+            {"alpha": 0.8, "gamma": 1.5, "tau": 2.0, "beta": 3.0, "server_dual": "active"},
+        ),
         naive.fedgmt,
         2,
         1,
         1,
         False,
-        server_dual=True,
-        corrected_step=True,
+        first_round=all_duals,
+        pulled=lambda params: True,
         client_state=("h",),
-        server_state=("H", "teacher"),
+        server_state=dual_server("teacher"),
+    ),
+    Row(
+        "fedwmsam",
+        (
+            {"rho": 0.3, "alpha": 0.4, "lam": 0.3},
+            {"rho": 0.3, "alpha": 0.4, "lam": 0.3, "perturb_sign": -1},
+            {"rho": 0.3, "alpha": 0.6, "lam": 0.2, "control": False},
+            {"rho": 0.0, "alpha": 1.0, "lam": 0.0},
+        ),
+        naive.fedwmsam,
+        2,
+        1,
+        1,
+        False,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        server_state=lambda params: ("momentum", "alpha", *(("c",) if params.get("control", True) else ())),
+    ),
+    Row(
+        "fedvssam",
+        (
+            {"rho": 0.3, "mix_local": 0.6, "mix_global": 0.7, "server_lr": 0.8},
+            {"rho": 0.3, "mix_local": 0.6, "mix_global": 0.7, "mix_perturb": 0.2},
+            {"rho": 0.3, "mix_local": 0.6, "mix_global": 0.7, "mix_update": 0.3},
+            {"rho": 0.3, "mix_perturb": 1.0, "mix_update": 0.8, "mix_global": 1.0},
+        ),
+        naive.fedvssam,
+        2,
+        1,
+        2,
+        False,
+        uniform_mean=True,
+        first_round=lambda params, S, N: params.get("server_lr", 1.0) * params["mix_global"],
+        warns_with_momentum=True,
+        server_state=("d",),
     ),
 )
 
 
 def rows(all_params: bool = True, all_opts: bool = True) -> list[Case]:
-    """Every row with its parameter sets and client optimisers, or only the first of each."""
+    """Every row with its parameter sets and client optimisers, or only the first of each.
+
+    Where the row does not say otherwise, its first parameter set meets every client optimiser, the others two.
+    """
     return [
         Case(row, params, opt)
         for row in TABLE
         for params in (row.params if all_params else row.params[:1])
-        for opt in _opts(row, all_opts)
+        for opt in (_opts(row, params) if all_opts else _opts(row, params)[:1])
     ]
 
 
-def _opts(row: Row, all_opts: bool) -> list[str | None]:
+def _opts(row: Row, params: Params) -> Sequence[str | None]:
     if not row.accepts_client_opt:
         return [None]
-    return list(CLIENT_OPTS) if all_opts else ["sgd"]
+    if row.opts is not None:
+        return row.opts(params)
+    return list(CLIENT_OPTS) if params is row.params[0] else ["sgd", "sam"]

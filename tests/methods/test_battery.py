@@ -25,8 +25,8 @@ from methods.bench import (
     train_case,
     train_network,
 )
-from methods.naive import DIMENSION, Outcome, Setup, Swa, lr_of_round, zero_gradient
-from methods.table import TABLE, Case, Row, rows
+from methods.naive import DIMENSION, Opt, Outcome, Setup, Swa, Wima, fedavg, lr_of_round, zero_gradient
+from methods.table import CLIENT_OPTS, SCALAR_STATES, TABLE, Case, Row, rows
 
 EVERY_ROUND = {
     "round",
@@ -58,10 +58,13 @@ AVERAGES = {
     "paper-before-capture": Swa(start=5 / 6, cycle=4, lr_low=0.05, mode="paper"),
     "no-capture-yet": Swa(start=0.5, cycle=4, lr_low=0.05, mode="end-of-cycle"),
     "constant-lr": Swa(start=0.5, cycle=1, lr_low=0.05, mode="official"),
+    "wima": Wima(window=3),
+    "wima-longer-than-the-run": Wima(),
+    "wima-of-one": Wima(window=1),
 }
 
-# a probe pass is itself moved by the weight decay, and with it the model of the second pass
-ONE_EXCHANGE = [case for case in rows() if case.row.exchanges == 1]
+BY_A_MULTIPLE = [case for case in rows() if case.row.first_round is not None]
+EVERYONE = (0, 1, 2, 3, 4, 5)
 
 every_case = pytest.mark.parametrize("case", rows(), ids=str)
 every_method = pytest.mark.parametrize("case", rows(all_params=False, all_opts=False), ids=str)
@@ -83,8 +86,8 @@ def assert_agrees(case: Case, run: Any, expected: Outcome) -> None:
     assert_close(run.vector, expected.vector)
     assert_close(run.eval_vector, expected.eval_vector)
     for name, per_client in expected.client.items():
-        for k, vector in enumerate(per_client):
-            assert_close(held(run.client_state(k), name, vector), vector)
+        for k, value in enumerate(per_client):
+            assert_close(held(run.client_state(k), name, array(value)), value)
     for name, value in expected.server.items():
         assert_close(held(run.server_state, name, array(value)), value)
 
@@ -96,16 +99,16 @@ def test_six_rounds_agree_with_the_naive_computation(case: Case, local: str) -> 
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
-@pytest.mark.parametrize("batch_size", [2, 100])
+@pytest.mark.parametrize(("batch_size", "momentum"), [(2, 0.0), (100, 0.0), (2, 0.6)])
 @every_variant
-def test_clients_with_unequal_step_counts_agree(case: Case, batch_size: int) -> None:
-    setup = repeated_sample_setup(batch_size=batch_size, local_epochs=2, lr=0.05)
+def test_clients_with_unequal_step_counts_agree(case: Case, batch_size: int, momentum: float) -> None:
+    setup = repeated_sample_setup(batch_size=batch_size, local_epochs=2, lr=0.05, momentum=momentum)
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
 @pytest.mark.parametrize("average", AVERAGES)
 @every_method
-def test_swa_agrees_with_the_naive_computation(case: Case, average: str) -> None:
+def test_averages_agree_with_the_naive_computation(case: Case, average: str) -> None:
     setup = network_setup(average=AVERAGES[average])
     expected = case.naive(setup)
     run = train_case(case, setup)
@@ -119,10 +122,43 @@ def test_a_single_client_agrees(case: Case) -> None:
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
+@every_variant
+def test_full_participation_agrees(case: Case) -> None:
+    setup = network_setup(schedule=(EVERYONE,) * 4)
+    assert_agrees(case, train_case(case, setup), case.naive(setup))
+
+
+@every_variant
+def test_a_client_with_one_sample_agrees(case: Case) -> None:
+    setup = network_setup(sizes=(1, 7, 1, 9, 1, 1))
+    assert_agrees(case, train_case(case, setup), case.naive(setup))
+
+
+@every_variant
+def test_one_local_step_agrees(case: Case) -> None:
+    setup = network_setup(local_epochs=1)
+    assert_agrees(case, train_case(case, setup), case.naive(setup))
+
+
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
 def test_defaults_are_the_published_ones(row: Row) -> None:
     setup = network_setup()
     assert_close(train_network(ff.make(row.id), setup).vector, row.naive(setup).vector)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "published"),
+    [
+        (ff.SAM(), Opt("sam", 0.05)),
+        (ff.ASAM(), Opt("asam", 0.5, eta=0.2)),
+        (ff.VaSSO(), Opt("vasso", 0.05, theta=0.9)),
+        (ff.FriendlySAM(), Opt("fsam", 0.2, sigma=1.0, lam=0.6)),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Opt) else "",
+)
+def test_defaults_of_client_optimisers_are_the_published_ones(chosen: Any, published: Opt) -> None:
+    setup = network_setup()
+    assert_close(train_network(ff.make("fedavg", client_opt=chosen), setup).vector, fedavg(setup, published).vector)
 
 
 @pytest.mark.parametrize("opt", ["sam", "asam"])
@@ -141,7 +177,7 @@ def test_bytes_are_the_published_vectors_and_a_few_scalars(case: Case) -> None:
             vector = DIMENSION * ITEMSIZE[dtype] * len(cohort)
             spare = SCALARS * case.row.exchanges * len(cohort)
             assert 0 <= row["bytes_down"] - case.down(t) * vector <= spare
-            assert 0 <= row["bytes_up"] - case.row.up * vector <= spare
+            assert 0 <= row["bytes_up"] - case.up * vector <= spare
 
 
 @every_case
@@ -151,11 +187,43 @@ def test_backprops_are_counted_per_step_client_and_exchange(case: Case) -> None:
     assert counted == [case.backprops(SETTINGS["local_epochs"]) * len(cohort) for cohort in COHORTS]
 
 
-def test_a_full_batch_pass_in_batches_counts_one_backprop_per_batch() -> None:
+FULL_BATCH = pytest.mark.parametrize(
+    ("method", "params", "per_step"),
+    [("scaffold", {"option": "I"}, 1), ("mimelite", {"beta": 0.0}, 1), ("mime", {"beta": 0.0}, 2)],
+    ids=["scaffold", "mimelite", "mime"],
+)
+
+
+@FULL_BATCH
+def test_a_full_batch_pass_in_batches_counts_one_backprop_per_batch(
+    method: str, params: dict[str, Any], per_step: int
+) -> None:
     setup = network_setup(batch_size=2, schedule=((0, 3),))
-    run = train_network(ff.make("scaffold", option="I"), setup)
+    run = train_network(ff.make(method, **params), setup)
     batches = 2 + 5  # of 4 and of 9 samples
-    assert run.history[0]["backprops"] == (setup.local_epochs + 1) * batches
+    assert run.history[0]["backprops"] == (setup.local_epochs * per_step + 1) * batches
+
+
+@FULL_BATCH
+def test_a_full_batch_gradient_in_batches_weighs_every_sample_alike(
+    method: str, params: dict[str, Any], per_step: int
+) -> None:
+    setup = network_setup(batch_size=4, schedule=((1, 3),))  # 4 + 3 samples, 4 + 4 + 1 samples
+    run = train_network(ff.make(method, **params), setup)
+    g = {k: setup.g(k, setup.w0) for k in (1, 3)}
+    if method == "scaffold":
+        for k in g:
+            assert_close(run.client_state(k)["c"], g[k])
+    else:
+        assert_close(run.server_state["momentum"], (7 * g[1] + 9 * g[3]) / 16)
+
+
+def test_the_two_gradients_of_mime_see_the_same_batch() -> None:
+    setup = network_setup(batch_size=2, lr=1e-7, weight_decay=0.0, schedule=((1, 3),))
+    run = train_network(ff.make("mime", beta=0.0), setup)
+    c = (7 * setup.g(1, setup.w0) + 9 * setup.g(3, setup.w0)) / 16
+    steps = (7 * setup.K(1) + 9 * setup.K(3)) / 16  # each of which is c, whatever its batch, as long as w hardly moves
+    assert_close((setup.w0 - array(run.vector)) / setup.lr, steps * c, rel=1e-4)
 
 
 # --- gradients that are zero ------------------------------------------------------------------------------
@@ -174,25 +242,21 @@ def test_a_constant_loss_with_weight_decay_agrees(case: Case) -> None:
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
-@pytest.mark.parametrize("case", ONE_EXCHANGE, ids=str)
+@pytest.mark.parametrize("case", BY_A_MULTIPLE, ids=str)
 def test_the_first_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None:
     setup = network_setup(gradient=zero_gradient, local_epochs=1, schedule=((0, 3),))
     run = train_case(case, setup)
-    server_lr = case.params.get("server_lr", 1.0)
-    duals = 1 + (2 / setup.N if case.has_server_dual else 0.0)
-    if case.has_server_dual and case.params.get("dual") == "official":
-        duals = 1 + 1 / setup.N
     decay = -setup.lr * setup.weight_decay * setup.w0
-    assert_close(run.vector, setup.w0 + server_lr * duals * decay, rel=1e-14)
+    assert_close(run.vector, setup.w0 + case.row.first_round(case.params, 2, setup.N) * decay, rel=1e-14)
 
 
-@pytest.mark.parametrize("case", [case for case in ONE_EXCHANGE if not case.has_corrected_step], ids=str)
+@pytest.mark.parametrize("case", [case for case in BY_A_MULTIPLE if not case.pulled], ids=str)
 def test_every_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None:
     setup = network_setup(gradient=zero_gradient, lr_decay=1.0, schedule=((1, 4),))
     factor = (1 - setup.lr * setup.weight_decay) ** setup.local_epochs
-    server_lr = case.params.get("server_lr", 1.0)
     run = train_case(case, setup)
-    assert_close(run.vector, setup.w0 * (1 + server_lr * (factor - 1)), rel=1e-14)
+    moved = case.row.first_round(case.params, 2, setup.N) * (factor - 1)
+    assert_close(run.vector, setup.w0 * (1 + moved), rel=1e-14)
 
 
 @every_case
@@ -217,7 +281,7 @@ def test_a_client_that_is_not_sampled_keeps_its_state_bit_for_bit(case: Case) ->
     for k in range(setup.N):
         if k not in last:
             assert same_state(before.client_state(k), after.client_state(k))
-    if case.row.client_state and case.has_corrected_step:
+    if case.client_state:
         assert not any(same_state(before.client_state(k), after.client_state(k)) for k in last)
 
 
@@ -287,13 +351,24 @@ def test_history_has_every_column(case: Case) -> None:
     assert run.history[-1]["model_norm"] == pytest.approx(float(run.vector.norm()))
 
 
-@every_method
+@every_variant
 def test_run_shows_the_state_under_its_published_names(case: Case) -> None:
     run = standard_run(case)
-    assert set(case.row.client_state) <= set(run.client_state(0))
-    assert set(case.row.server_state) <= set(run.server_state)
-    for name in case.row.client_state:
-        assert array(run.client_state(0)[name]).shape == (DIMENSION,)
+    assert set(case.client_state) <= set(run.client_state(0))
+    assert set(case.server_state) <= set(run.server_state)
+    for name in case.client_state:
+        size = 1 if name in SCALAR_STATES else DIMENSION
+        assert array(run.client_state(0)[name]).shape == (size,)
+
+
+@every_variant
+def test_a_variant_holds_no_state_that_only_others_need(case: Case) -> None:
+    run = standard_run(case)
+    siblings = [Case(case.row, params, None) for params in case.row.params]
+    client = {name for other in siblings for name in other.client_state}
+    server = {name for other in siblings for name in other.server_state}
+    assert not (client - set(case.client_state)) & set(run.client_state(0))
+    assert not (server - set(case.server_state)) & set(run.server_state)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
@@ -302,7 +377,19 @@ def test_an_unknown_parameter_is_refused(row: Row) -> None:
         ff.make(row.id, no_such_parameter=1)
 
 
-@pytest.mark.parametrize("opt", ["sgd", "sam", "asam"])
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("scaffold", {"option": "I", "send_dc": False}),  # the server cannot know the change of c
+        ("fedwmsam", {"alpha": 1.0, "rho": 0.1}),  # the perturbation divides by 1 - alpha
+    ],
+)
+def test_a_combination_without_a_meaning_is_refused(method: str, params: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match=next(iter(params))):
+        ff.make(method, **params)
+
+
+@pytest.mark.parametrize("opt", CLIENT_OPTS)
 def test_make_and_the_class_are_the_same_thing(opt: str) -> None:
     setup: Setup = network_setup()
     chosen = client_opt(Case(TABLE[0], {}, opt).client_opt)

@@ -68,9 +68,9 @@ class Cycle(Course, id="cycle"):
     period: Count
 
     def value(self, round: int) -> float:
-        """Return `(1 - phase) high + phase low`, `phase = ((t mod period) + 1)/period`."""
+        """Return `low + (1 - phase) (high - low)`, `phase = ((t mod period) + 1)/period`."""
         phase = (round % self.period + 1) / self.period
-        return (1 - phase) * self.high + phase * self.low
+        return self.low + (1 - phase) * (self.high - self.low)
 
     def bounds(self) -> tuple[float, ...]:
         """Return both ends."""

@@ -179,3 +179,22 @@ def test_c_of_fedgf_is_one_from_the_second_round_when_the_threshold_is_zero() ->
     adaptive = train_network(ff.make("fedgf", rho=0.3, threshold=0.0), setup)
     assert float(adaptive.server_state["c"]) == 1.0
     assert_close(adaptive.vector, vector("fedgf", setup, rho=0.3, c=1.0), rel=1e-13)
+
+
+@given(window=st.integers(1, 8), rounds=st.integers(1, 6))
+@few
+def test_flags_may_be_divided_by_the_whole_window_from_the_start(window: int, rounds: int) -> None:
+    setup = network_setup(schedule=COHORTS[:rounds])
+    params = {"rho": 0.3, "threshold": 0.0, "window": window}
+    run = train_network(ff.make("fedgf", **params, share_of="window"), setup)
+    assert float(run.server_state["c"]) == pytest.approx(min(rounds, window) / window, rel=1e-12)
+
+
+def test_the_two_shares_of_fedgf_are_the_same_once_the_window_is_full() -> None:
+    setup = network_setup()
+    params = {"rho": 0.3, "threshold": 0.35}
+    seen, window = (vector("fedgf", setup, **params, window=1, share_of=s) for s in ("seen", "window"))
+    np.testing.assert_array_equal(seen, window)
+    seen, window = (vector("fedgf", setup, **params, window=30, share_of=s) for s in ("seen", "window"))
+    np.testing.assert_array_equal(seen, vector("fedgf", setup, **params))
+    assert distance(seen, window) > 1e-4

@@ -5,8 +5,9 @@ after its method, names the page of the equations it follows and
 keeps their letters. Nothing here is fast, and nothing is shared between methods except the local
 step, the client optimisers and the client weights.
 
-The methods stand by family in `averaging`, `drift_correction`, `global_sharpness` and `gloss`; whatever those
-modules hold can be imported from here, so a new method is one function in one of them.
+The methods stand by family in `averaging`, `server_optimisers`, `momentum`, `drift_correction`, `local_sharpness`,
+`lesam`, `global_sharpness`, `guided` and `gloss`; whatever those modules hold can be imported from here, so a new
+method is one function in one of them.
 """
 
 # ruff: noqa: F401, F403
@@ -17,7 +18,10 @@ from methods.naive.averaging import *
 from methods.naive.drift_correction import *
 from methods.naive.global_sharpness import *
 from methods.naive.gloss import *
+from methods.naive.guided import *
+from methods.naive.lesam import *
 from methods.naive.local import Opt, lr_of_round, mean, norm, unit, weights
+from methods.naive.local_sharpness import *
 from methods.naive.model import (
     CLASSES,
     DIMENSION,
@@ -30,6 +34,8 @@ from methods.naive.model import (
     kl_gradient,
     zero_gradient,
 )
+from methods.naive.momentum import *
 from methods.naive.outcome import Outcome
+from methods.naive.server_optimisers import *
 from methods.naive.swa import swa_weights
-from methods.naive.training import Setup, Swa
+from methods.naive.training import Setup, Swa, Wima

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from methods.naive.local import SGD, Opt, opt_gradient, train_client, weighted_update
+from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_update
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup
 
@@ -11,7 +11,7 @@ def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
     """docs/algorithms/fedavg.md."""
     w, models = s.w0, []
     for t, S in enumerate(s.schedule):
-        w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}
+        w_K = {k: train_client(s, k, t, w, local_gradient(s, opt, k)) for k in S}
         w = w + server_lr * weighted_update(s, w, w_K)
         models.append(w)
     return Outcome(s, models)
@@ -33,7 +33,8 @@ def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
     for t, S in enumerate(s.schedule):
         w_K = {}
         for k in S:
-            w_K[k] = train_client(s, k, t, w, lambda v, k=k, w=w: opt_gradient(s, opt, k, v) + mu * (v - w))
+            g = local_gradient(s, opt, k)
+            w_K[k] = train_client(s, k, t, w, lambda v, g=g, w=w: g(v) + mu * (v - w))
         w = w + weighted_update(s, w, w_K)
         models.append(w)
     return Outcome(s, models)
@@ -43,7 +44,7 @@ def fedavgm(s: Setup, opt: Opt = SGD, server_momentum: float = 0.9, server_lr: f
     """docs/algorithms/fedavgm.md."""
     w, m, models = s.w0, s.zeros(), []
     for t, S in enumerate(s.schedule):
-        w_K = {k: train_client(s, k, t, w, lambda v, k=k: opt_gradient(s, opt, k, v)) for k in S}
+        w_K = {k: train_client(s, k, t, w, local_gradient(s, opt, k)) for k in S}
         m = server_momentum * m + weighted_update(s, w, w_K)
         w = w + server_lr * m
         models.append(w)

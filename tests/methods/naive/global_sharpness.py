@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from methods.naive.local import mean, norm, train_client, unit, weighted_update
+from methods.naive.local import mean, norm, train_client, unit, weighted_mean, weighted_update
 from methods.naive.model import Vector, kl_gradient
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup
@@ -45,6 +45,7 @@ def fedgf(
     threshold: float = 0.2,
     window: int = 30,
     c: float | None = None,
+    share_of: str = "seen",
 ) -> Outcome:
     """docs/algorithms/fedgf.md. Round 0 is FedSAM whatever c."""
     rho_g = rho if rho_global is None else rho_global
@@ -63,14 +64,24 @@ def fedgf(
             w_K[k] = train_client(s, k, t, w, q)
         D = sum(norm(w - w_K[k]) for k in S) / len(S)
         flags = [*flags, float(threshold < D)][-window:]
-        c_now = sum(flags) / len(flags)
+        c_now = sum(flags) / (window if share_of == "window" else len(flags))
         w_before, w = w, w + weighted_update(s, w, w_K)
         models.append(w)
     return Outcome(s, models, server={"c": c_now} if c is None else {})
 
 
-def fedgmt(s: Setup, alpha: float = 0.95, gamma: float = 1.0, tau: float = 3.0, beta: float = 10.0) -> Outcome:
-    """docs/algorithms/fedgmt.md: the model mean follows `weighting`, the dual mean is over all N."""
+def fedgmt(
+    s: Setup,
+    alpha: float = 0.95,
+    gamma: float = 1.0,
+    tau: float = 3.0,
+    beta: float = 10.0,
+    server_dual: str = "all",
+) -> Outcome:
+    """docs/algorithms/fedgmt.md: the model mean follows `weighting`, the dual mean is over all N.
+
+    With `server_dual="active"` each of the round's clients uploads its model plus its new dual.
+    """
     b = 1.0 / beta
     w, e, h, models = s.w0, s.w0, s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
@@ -84,7 +95,12 @@ def fedgmt(s: Setup, alpha: float = 0.95, gamma: float = 1.0, tau: float = 3.0, 
             w_K[i] = train_client(s, i, t, w, q)
         for i in S:
             h[i] = h[i] + (w_K[i] - w)
-        w = w + weighted_update(s, w, w_K) + mean(h)
+        if server_dual == "active":
+            w = weighted_mean(s, {i: w_K[i] + h[i] for i in S})
+        else:
+            w = w + weighted_update(s, w, w_K) + mean(h)
         e = alpha * e + (1 - alpha) * w
         models.append(w)
-    return Outcome(s, models, client={"h": h}, server={"H": mean(h), "teacher": e})
+    return Outcome(
+        s, models, client={"h": h}, server={"teacher": e, **({"H": mean(h)} if server_dual == "all" else {})}
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from methods.naive.local import SGD, Opt, opt_gradient, train_client, unit, weighted_update
+from methods.naive.local import SGD, Opt, local_gradient, train_client, unit, weighted_update
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup
@@ -17,14 +17,26 @@ def warmed(opt: Opt, t: int, rho_start: float, T: int) -> Opt:
     return replace(opt, rho=rho_start + (opt.rho - rho_start) * min(t, T) / T)
 
 
+def server_radius(opt: Opt, t: int, rho_server: float, rho_start: float, T: int, warmup: str) -> float:
+    """The server's rho in round t; "official" uses the client's final rho while the clients warm up.
+
+    It warms up together with the clients' radius: not at all where they have none.
+    """
+    if T == 0 or warmup == "none" or opt.kind == "sgd":
+        return rho_server
+    if warmup == "ramp":
+        return rho_start + (rho_server - rho_start) * min(t, T) / T
+    return opt.rho + (rho_server - rho_start) / T if 1 <= t <= T else rho_server
+
+
 def gloss_client(
     s: Setup, opt: Opt, k: int, t: int, anchor: Vector, sigma_k: Vector, beta: float, admm: bool
 ) -> Vector:
     """docs/algorithms/fedgloss.md, step 2; the anchor stays for the whole round."""
+    g = local_gradient(s, opt, k)
 
     def q(v: Vector) -> Vector:
-        g = opt_gradient(s, opt, k, v)
-        return g - sigma_k + (v - anchor) / beta if admm else g
+        return g(v) - sigma_k + (v - anchor) / beta if admm else g(v)
 
     return train_client(s, k, t, anchor, q)
 
@@ -38,11 +50,13 @@ def fedgloss(
     dual: str = "paper",
     rho_start: float = 0.001,
     rho_warmup: int = 0,
+    rho_server_warmup: str = "none",
 ) -> Outcome:
     """docs/algorithms/fedgloss.md."""
     w, sigma, sigma_k, D, models = s.w0, s.zeros(), s.zeros_per_client(), None, []
     for t, S in enumerate(s.schedule):
-        w_tilde = w if D is None else w + rho_server * unit(D)
+        rho_s = server_radius(opt, t, rho_server, rho_start, rho_warmup, rho_server_warmup)
+        w_tilde = w if D is None else w + rho_s * unit(D)
         opt_t = warmed(opt, t, rho_start, rho_warmup)
         w_K = {k: gloss_client(s, opt_t, k, t, w_tilde, sigma_k[k], beta, admm) for k in S}
         D = -weighted_update(s, w_tilde, w_K)
@@ -66,13 +80,15 @@ def naivefedgloss(
     dual: str = "paper",
     rho_start: float = 0.001,
     rho_warmup: int = 0,
+    rho_server_warmup: str = "none",
 ) -> Outcome:
     """docs/algorithms/naivefedgloss.md ; the duals are used in both passes, changed after the second only."""
     w, sigma, sigma_k, models = s.w0, s.zeros(), s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
         opt_t = warmed(opt, t, rho_start, rho_warmup)
         probe = {k: gloss_client(s, opt_t, k, t, w, sigma_k[k], beta, admm) for k in S}
-        w_tilde = w + rho_server * unit(-weighted_update(s, w, probe))
+        rho_s = server_radius(opt, t, rho_server, rho_start, rho_warmup, rho_server_warmup)
+        w_tilde = w + rho_s * unit(-weighted_update(s, w, probe))
         w_K = {k: gloss_client(s, opt_t, k, t, w_tilde, sigma_k[k], beta, admm) for k in S}
         w = w + weighted_update(s, w_tilde, w_K)
         if admm:

@@ -10,14 +10,17 @@ import numpy as np
 
 from methods.naive.model import Vector
 from methods.naive.swa import swa_start
-from methods.naive.training import Setup
+from methods.naive.training import Setup, Swa
 
 
 @dataclass(frozen=True)
 class Opt:
     kind: str = "sgd"
     rho: float = 0.0
-    eta: float = 0.2
+    eta: float = 0.2  # asam
+    theta: float = 0.9  # vasso: weight of the fresh gradient
+    sigma: float = 1.0  # fsam: how much of the past direction is taken out
+    lam: float = 0.6  # fsam: weight of the past
 
 
 SGD = Opt()
@@ -39,12 +42,28 @@ def ascent(s: Setup, opt: Opt, g: Vector, w: Vector) -> Vector:
     return opt.rho * T**2 * g / (norm(T * g) + 1e-16)
 
 
-def opt_gradient(s: Setup, opt: Opt, k: int, w: Vector) -> Vector:
-    """What takes the place of g(w) in the local step."""
-    g = s.g(k, w)
-    if opt.kind == "sgd":
-        return g
-    return s.g(k, w + ascent(s, opt, g, w))
+def local_gradient(s: Setup, opt: Opt, k: int) -> Callable[[Vector], Vector]:
+    """What takes the place of g(w) in the local steps of client k in one round.
+
+    VaSSO and Friendly-SAM remember a direction; it begins and ends with what is returned here.
+    """
+    past: Vector | None = None
+
+    def gradient(w: Vector) -> Vector:
+        nonlocal past
+        g = s.g(k, w)
+        if opt.kind == "sgd":
+            return g
+        if opt.kind == "vasso":
+            past = g if past is None else (1 - opt.theta) * past + opt.theta * g
+            return s.g(k, w + opt.rho * unit(past))
+        if opt.kind == "fsam":
+            eps = opt.rho * unit(g if past is None else g - opt.sigma * past)
+            past = g if past is None else opt.lam * past + (1 - opt.lam) * g
+            return s.g(k, w + eps)
+        return s.g(k, w + ascent(s, opt, g, w))
+
+    return gradient
 
 
 def train_client(s: Setup, k: int, t: int, start: Vector, direction: Callable[[Vector], Vector]) -> Vector:
@@ -74,23 +93,28 @@ def mean(vectors: Sequence[Vector]) -> Vector:
     return total / len(vectors)
 
 
-def weighted_update(s: Setup, start: Vector, w_K: dict[int, Vector]) -> Vector:
-    """sum_k p_k (w_{k,K} - start), with the weights that `weighting` asks for."""
-    p = weights(s, list(w_K))
+def weighted_mean(s: Setup, vectors: dict[int, Vector]) -> Vector:
+    """sum_k p_k v_k, with the weights that `weighting` asks for."""
+    p = weights(s, list(vectors))
     total = s.zeros()
-    for k, w in w_K.items():
-        total = total + p[k] * (w - start)
+    for k, v in vectors.items():
+        total = total + p[k] * v
     return total
+
+
+def weighted_update(s: Setup, start: Vector, w_K: dict[int, Vector]) -> Vector:
+    """sum_k p_k (w_{k,K} - start)."""
+    return weighted_mean(s, {k: w - start for k, w in w_K.items()})
 
 
 def lr_of_round(s: Setup, t: int) -> float:
     gamma1 = s.lr * s.lr_decay**t
-    if s.average is None or s.average.cycle == 1 or t < swa_start(s):
+    if not isinstance(s.average, Swa) or s.average.cycle == 1 or t < swa_start(s, s.average):
         return gamma1
     c = s.average.cycle
     phase = {
         "paper": (((t - 1) % c) + 1) / c,
         "official": ((t % c) + 1) / c,
-        "end-of-cycle": (((t - swa_start(s)) % c) + 1) / c,
+        "end-of-cycle": (((t - swa_start(s, s.average)) % c) + 1) / c,
     }[s.average.mode]
     return (1 - phase) * gamma1 + phase * s.average.lr_low

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from methods.naive.model import Vector
-from methods.naive.swa import swa_model
+from methods.naive.swa import average_model
 from methods.naive.training import Setup
 
 
@@ -15,7 +15,7 @@ class Outcome:
 
     setup: Setup
     models: list[Vector]
-    client: dict[str, list[Vector]] = field(default_factory=dict)
+    client: dict[str, list[Vector] | list[float]] = field(default_factory=dict)
     server: dict[str, Vector | float] = field(default_factory=dict)
 
     @property
@@ -24,4 +24,4 @@ class Outcome:
 
     @property
     def eval_vector(self) -> Vector:
-        return swa_model(self.setup, self.models) if self.setup.average else self.vector
+        return average_model(self.setup, self.models)

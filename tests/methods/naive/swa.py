@@ -1,16 +1,15 @@
-"""SWA."""
+"""The averages of the global models: SWA, WIMA."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from methods.naive.model import Vector
-from methods.naive.training import Setup
+from methods.naive.training import Setup, Swa, Wima
 
 
-def swa_start(s: Setup) -> int:
-    assert s.average is not None
-    return round(s.average.start * s.rounds)
+def swa_start(s: Setup, average: Swa) -> int:
+    return round(average.start * s.rounds)
 
 
 def swa_captures(mode: str, t: int, t0: int, c: int) -> bool:
@@ -37,10 +36,9 @@ def swa_weights(mode: str, rounds: int, t0: int, c: int) -> dict[int, float]:
     return held
 
 
-def swa_model(s: Setup, models: Sequence[Vector]) -> Vector:
-    assert s.average is not None
-    t0 = swa_start(s)
-    held = swa_weights(s.average.mode, s.rounds, t0, s.average.cycle)
+def swa_model(s: Setup, average: Swa, models: Sequence[Vector]) -> Vector:
+    t0 = swa_start(s, average)
+    held = swa_weights(average.mode, s.rounds, t0, average.cycle)
     if not held or t0 >= s.rounds:
         return models[-1]
     snapshot = models[t0 - 1] if t0 > 0 else s.w0
@@ -48,3 +46,21 @@ def swa_model(s: Setup, models: Sequence[Vector]) -> Vector:
     for t, weight in held.items():
         total = total + weight * (snapshot if t == -1 else models[t])
     return total
+
+
+def wima_model(s: Setup, average: Wima, models: Sequence[Vector]) -> Vector:
+    """The mean of the last `window` models after aggregation, of fewer in the first rounds."""
+    last = models[max(0, len(models) - average.window) :]
+    total = s.zeros()
+    for w in last:
+        total = total + w
+    return total / len(last)
+
+
+def average_model(s: Setup, models: Sequence[Vector]) -> Vector:
+    """What is evaluated."""
+    if s.average is None:
+        return models[-1]
+    if isinstance(s.average, Wima):
+        return wima_model(s, s.average, models)
+    return swa_model(s, s.average, models)

@@ -23,6 +23,13 @@ class Swa:
 
 
 @dataclass(frozen=True)
+class Wima:
+    """N, Averages: `ff.WIMA`."""
+
+    window: int = 100
+
+
+@dataclass(frozen=True)
 class Setup:
     """What `ff.train` is told, in NumPy. One entry of `schedule` is one round."""
 
@@ -37,7 +44,7 @@ class Setup:
     lr_decay: float = 1.0
     clip: float | None = None
     weighting: str = "samples"
-    average: Swa | None = None
+    average: Swa | Wima | None = None
     gradient: Gradient = field(default=cross_entropy_gradient)
     is_weight: NDArray[np.bool_] = field(default_factory=lambda: IS_WEIGHT)
 

@@ -1,0 +1,235 @@
+"""Nothing crosses but messages: every method gives the same bits when server and clients share only bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import flatfed as ff
+from engines.bench import assert_same, exact
+from flatfed.core.algorithm import Algorithm
+from flatfed.core.messages import Message
+from methods.wire import (
+    AVERAGES,
+    CHEATS,
+    COHORTS,
+    LEFT,
+    METHODS,
+    POPULATION,
+    TASKS,
+    Crossing,
+    LeavesInModule,
+    RemembersOnItself,
+    Remote,
+    SpoilingEngine,
+    WireEngine,
+    WritesReceived,
+    make_task,
+    opening,
+    payload,
+    plainly,
+    plan,
+    play,
+    reference,
+    rich,
+    spoilt,
+    through_bytes,
+    variants,
+)
+
+ROUNDS = 3
+FEW = 4  # scalars of its own that a method may send per message
+ENVELOPE_DOWN = 2  # numbers that go with every message: round and learning rate
+ENVELOPE_UP = 4  # examples, steps, backprops and loss
+
+every_method = pytest.mark.parametrize("method", METHODS)
+every_task = pytest.mark.parametrize("task", TASKS)
+
+
+def assert_crosses(method: Algorithm, task: str, averaged: str | None = None) -> WireEngine:
+    """Compare the run through bytes with the plain one and return the engine, which knows what crossed."""
+    asked = plan(method, task, averaged)
+    engine = through_bytes(asked)
+    found = play(asked, engine)
+    assert_same(found, reference(method, task, averaged))
+    return engine
+
+
+@every_method
+def test_every_variant_gives_the_same_bits_through_the_wire(method: str) -> None:
+    for made in variants(method):
+        assert_crosses(made, "plain")
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@every_method
+def test_averages_give_the_same_bits_through_the_wire(method: str, average: str) -> None:
+    assert_crosses(rich(method), "BatchNorm", average)
+    found = reference(rich(method), "BatchNorm", average)
+    assert found["eval_vector"] != found["vector"], "the average is not in play"
+
+
+@every_task
+@every_method
+def test_every_kind_of_model_gives_the_same_bits_through_the_wire(method: str, task: str) -> None:
+    """And what crosses is whole vectors of what is shared, a few scalars, and as many bytes as the history says."""
+    for made in {str(m): m for m in (ff.make(method), rich(method))}.values():
+        crossings = assert_crosses(made, task).crossings
+        assert_whole_vectors(crossings, task)
+        assert_counted(crossings, reference(made, task)["history"])
+
+
+def assert_whole_vectors(crossings: list[Crossing], task: str) -> None:
+    layout = make_task(task).layout()
+    lengths = {"buffers": layout.shared_buffers, "counters": layout.shared_counters}
+    for data in (part for crossing in crossings for part in (*crossing.down, crossing.up)):
+        message = Message.from_bytes(data)
+        for name, vector in message.vectors.items():
+            assert vector.shape == (lengths.get(name, layout.shared),)
+            assert vector.dtype == (torch.int64 if name == "counters" else torch.float32)
+        assert payload(data) == sum(v.numel() * v.element_size() for v in message.vectors.values())
+        assert len(message.scalars) <= FEW
+    assert all(crossing.watched <= FEW for crossing in crossings)
+
+
+def assert_counted(crossings: list[Crossing], history: list[str]) -> None:
+    """Compare each row's bytes with those of the wire; what a client holds from earlier in the round is not sent."""
+    for row in map(json.loads, history):
+        mine = [crossing for crossing in crossings if crossing.round == row["round"]]
+        up = sum(size(c.up) + 8 * (c.watched + ENVELOPE_UP) for c in mine)
+        down = sum(size(part) for c in mine for part in c.down) + 8 * ENVELOPE_DOWN * len(mine)
+        assert row["bytes_up"] == up
+        # In a second exchange, a number that is sent again cannot be told from one that is held.
+        again = row["bytes_down"] - down
+        assert 0 <= again <= 8 * FEW * sum(crossing.exchange > 0 for crossing in mine)
+
+
+def size(data: bytes) -> int:
+    """Bytes of a message as they are counted, read off its wire form."""
+    return payload(data) + 8 * len(Message.from_bytes(data).scalars)
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[Remote]:
+    site = Remote()
+    yield site
+    site.close()
+    assert site.process.exitcode == 0
+
+
+@pytest.mark.parametrize("task", ["plain", "BatchNorm local"])
+@every_method
+def test_clients_in_a_process_of_their_own_give_the_same_bits(method: str, task: str, remote: Remote) -> None:
+    asked = plan(rich(method), task)
+    assert remote.process.pid not in (None, os.getpid())
+    found = play(asked, WireEngine(asked, remote.open(opening(asked))))
+    assert_same(found, reference(rich(method), task))
+
+
+@every_task
+@every_method
+def test_the_reference_is_not_trivial(method: str, task: str) -> None:
+    """Guard against comparing nothing with nothing: models and declared states really move."""
+    made = rich(method)
+    asked = plan(made, task)
+    start = asked.federation(plainly(asked))
+    found = reference(made, task)
+    rows = [json.loads(row) for row in found["history"]]
+    assert (found["status"], [row["clients"] for row in rows]) == ("finished", [list(c) for c in COHORTS[:ROUNDS]])
+    assert all(row["update_norm"] > 0 for row in rows)
+    assert not any("refused" in row for row in rows)
+    fresh = start.clients.read(0).tensors()
+    assert found["known"] == (sorted({k for cohort in COHORTS[:ROUNDS] for k in cohort}) if fresh else [])
+    for name in {*made.client_state(), *fresh.keys() & {"local_parameters"}}:
+        assert moved(found, name) == found["known"]
+    assert bool(found["records"]) == bool(made.records())
+
+
+@pytest.mark.parametrize("task", ["BatchNorm", "BatchNorm statistics local"])
+@every_method
+def test_statistics_of_normalisation_move(method: str, task: str) -> None:
+    """Every local step sees a batch, also where its one gradient is taken at a perturbed point."""
+    found, asked = reference(ff.make(method), task), plan(ff.make(method), task)
+    if task == "BatchNorm":
+        start = {name: exact(tensor) for name, tensor in asked.task.model.state_dict().items()}
+        still = [name for name, value in start.items() if found["model"][name] == value]
+        assert not still
+    else:
+        assert moved(found, "local_buffers") == moved(found, "local_counters") == found["known"]
+
+
+def moved(found: dict[str, Any], name: str) -> list[int]:
+    """The clients of which this state is not what the client that was never asked has."""
+    states = found["client_states"]
+    return [k for k in found["known"] if states[k][name] != states[POPULATION - 1][name]]
+
+
+# What was sent or received is a copy.
+
+
+@every_task
+@every_method
+def test_what_passed_may_become_garbage_once_it_was_read(method: str, task: str) -> None:
+    """Received tensors after the reply, replies and messages after their round: nobody looks at them again."""
+    asked = plan(rich(method), task)
+    assert_same(play(asked, SpoilingEngine(asked)), reference(rich(method), task))
+
+
+def test_garbage_is_put_where_it_is_looked_for_and_taken_back() -> None:
+    message = Message(w=torch.arange(3.0), counters=torch.arange(2))
+    before = message.to_bytes()
+    with spoilt(message.vectors.values()):
+        assert message.w.isnan().all()
+        assert (message.counters == -1).all()
+    assert message.to_bytes() == before
+
+
+# These tests can fail: methods that cheat are exposed.
+
+
+def cheated(id: str, kind: str, remote: Remote | None = None) -> dict[str, Any]:
+    """Play a cheat on an engine."""
+    LEFT.clear()
+    asked = plan(CHEATS[id](), "plain")
+    if kind == "process":
+        assert remote is not None
+        return play(asked, WireEngine(asked, remote.open(opening(asked))))
+    return play(asked, {"plain": plainly, "bytes": through_bytes, "garbage": SpoilingEngine}[kind](asked))
+
+
+@pytest.mark.parametrize("id", CHEATS)
+def test_a_cheat_is_exposed_by_a_process_of_its_own(id: str, remote: Remote) -> None:
+    plain, crossed = cheated(id, "plain"), cheated(id, "process", remote)
+    assert plain["status"] == crossed["status"] == "finished"
+    assert plain["vector"] != crossed["vector"]
+    with pytest.raises(AssertionError):
+        assert_same(crossed, plain)
+
+
+@pytest.mark.parametrize("id", [id for id in CHEATS if id != LeavesInModule.id])
+def test_a_cheat_is_exposed_by_bytes_alone(id: str) -> None:
+    plain, crossed = cheated(id, "plain"), cheated(id, "bytes")
+    assert plain["status"] == crossed["status"] == "finished"
+    assert plain["vector"] != crossed["vector"]
+
+
+def test_only_a_process_of_its_own_exposes_what_is_left_in_a_module() -> None:
+    assert_same(cheated(LeavesInModule.id, "bytes"), cheated(LeavesInModule.id, "plain"))
+
+
+@pytest.mark.parametrize("id", [RemembersOnItself.id, WritesReceived.id])
+def test_what_a_cheat_holds_on_to_becomes_garbage(id: str) -> None:
+    assert cheated(id, "garbage")["vector"] != cheated(id, "plain")["vector"]
+
+
+def test_a_clean_method_is_not_taken_for_a_cheat(remote: Remote) -> None:
+    """The cheats without their trick: the difference above comes from it alone."""
+    asked = plan(ff.make("fedavg"), "plain")
+    plain = play(asked, plainly(asked))
+    assert_same(play(asked, WireEngine(asked, remote.open(opening(asked)))), plain)
+    assert_same(play(asked, through_bytes(asked)), plain)
