@@ -24,7 +24,7 @@ class FedVSSAM(Algorithm, id="fedvssam"):
         d <- (1 - mix_global) d + mix_global G                  zero at first
         w <- w - server_lr * lr * K * d                         K: the mean of the clients' K_k
 
-    "Mitigating flatness incompatibility in sharpness-aware federated learning", 2026.
+    "FedVSSAM: Mitigating flatness incompatibility in sharpness-aware federated learning", 2026.
     """
 
     rho: NonNegative = 0.05

@@ -27,8 +27,8 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         Delta   <- -mean_S (w_k - w)/(K_k lr)
         w       <- w + mean_S (w_k - w)
 
-    The server keeps every c_k. What goes down is (1 - a) Delta_k, which stays finite at a = 1. "Fast and flat
-    federated learning via weighted momentum and sharpness-aware minimization", NeurIPS 2025.
+    The server keeps every c_k. What goes down is (1 - a) Delta_k, which stays finite at a = 1. "A fast and flat
+    federated learning method via weighted momentum and sharpness-aware minimization", NeurIPS 2025.
     """
 
     rho: NonNegative = 0.01
