@@ -14,6 +14,7 @@ from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.data import Normalise, Pool, RandomShift, catalogue, datasets, load, sources
+from flatfed.data.pool import image_pool
 from flatfed.data.sources.digits import MEAN, STD
 from flatfed.models import models
 
@@ -78,30 +79,30 @@ def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_digits_have_the_shape_they_promise(digits: Pool) -> None:
-    assert digits.train_inputs.shape == (1437, 1, 8, 8)
-    assert digits.test_inputs.shape == (360, 1, 8, 8)
-    assert digits.train_inputs.dtype == torch.uint8
-    assert int(digits.train_inputs.max()) == 16
-    assert (digits.in_channels, digits.image_size, digits.classes) == (1, 8, 10)
-    assert digits.test_targets.bincount().tolist() == [36] * 10
+    assert digits.train.inputs.shape == (1437, 1, 8, 8)
+    assert digits.test.inputs.shape == (360, 1, 8, 8)
+    assert digits.train.inputs.dtype == torch.uint8
+    assert int(digits.train.inputs.max()) == 16
+    assert (dict(digits.facts), digits.classes) == ({"in_channels": 1, "image_size": 8}, 10)
+    assert digits.test.targets.bincount().tolist() == [36] * 10
     assert digits.default_model in models()
 
 
 def test_the_split_of_digits_is_fixed_and_covers_all(digits: Pool) -> None:
     from sklearn.datasets import load_digits
 
-    everything = torch.cat([digits.train_inputs, digits.test_inputs]).flatten(1)
+    everything = torch.cat([digits.train.inputs, digits.test.inputs]).flatten(1)
     original = torch.from_numpy(load_digits().images.astype("uint8")).flatten(1)
     assert sorted(everything.tolist()) == sorted(original.tolist())
-    assert torch.equal(load("digits").test_inputs, digits.test_inputs)
-    assert zlib.crc32(digits.test_inputs.numpy().tobytes()) == 2214297415
+    assert torch.equal(load("digits").test.inputs, digits.test.inputs)
+    assert zlib.crc32(digits.test.inputs.numpy().tobytes()) == 2214297415
 
 
 def test_the_constants_of_digits_are_those_of_the_train_part(digits: Pool) -> None:
-    pixels = digits.train_inputs.double() / 16
+    pixels = digits.train.inputs.double() / 16
     assert (round(float(pixels.mean()), 5),) == MEAN
     assert (round(float(pixels.std(correction=0)), 5),) == STD
-    prepared = digits.prepare(digits.train_inputs)
+    prepared = digits.prepare(digits.train.inputs)
     assert prepared.dtype == torch.float32
     assert abs(float(prepared.mean())) < 1e-4
     assert abs(float(prepared.std()) - 1) < 1e-3
@@ -113,16 +114,19 @@ def test_a_pool_is_frozen_and_pickles(digits: Pool) -> None:
     again = pickle.loads(pickle.dumps(digits))
     assert again.prepare == digits.prepare
     assert again.augment == digits.augment
-    assert torch.equal(again.train_inputs, digits.train_inputs)
+    assert torch.equal(again.train_inputs, digits.train.inputs)
 
 
 def test_a_pool_checks_itself(digits: Pool) -> None:
+    x, y = digits.train.inputs, digits.train.targets
     with pytest.raises(ConfigError, match="the train part must be uint8 inputs and int64 targets"):
-        replace(digits, train_inputs=digits.train_inputs.float())
+        image_pool("mine", (x.float(), y), (x, y), 10, "mlp")
     with pytest.raises(ConfigError, match="the test part has 360 inputs and 1437 targets"):
-        replace(digits, test_targets=digits.train_targets)
+        image_pool("mine", (x, y), (digits.test.inputs, y), 10, "mlp")
     with pytest.raises(ConfigError, match=r"targets outside 0\.\.8"):
         replace(digits, classes=9)
+    with pytest.raises(ConfigError, match="writer must be an int64 number for each of the 1437 examples"):
+        replace(digits, groups={"writer": y[:5]})
 
 
 # --- transforms -----------------------------------------------------------------------------------------------
@@ -163,7 +167,7 @@ def test_every_image_moves_by_itself_to_one_of_the_places(pixels: int) -> None:
 
 
 def test_a_shift_draws_only_from_its_generator(digits: Pool) -> None:
-    shift, batch = RandomShift(pixels=1), digits.train_inputs[:64]
+    shift, batch = RandomShift(pixels=1), digits.train.inputs[:64]
     before, copy = torch.get_rng_state(), batch.clone()
     assert torch.equal(shift(batch, generator(3)), shift(batch, generator(3)))
     assert not torch.equal(shift(batch, generator(3)), shift(batch, generator(4)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.catalogue import TaskRecipe
 
 FILE_SETTINGS = "flatfed.file-settings"
-PARTITION = "partition."
+PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SETTINGS = (
     *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
     *("every", "last", "eval_stats"),
@@ -141,12 +141,14 @@ OPTIONS: list[Callable[[Command], Command]] = [
         help="YAML file of options (`rounds: 200`, `set: {rho: 0.1}`). Command line > file > default.",
     ),
     _option("--rounds", "Communication rounds.", Whole(1), 100),
-    _option("--clients", "Clients in total.", Whole(1), 100),
+    _option("--clients", "Clients in total.  [default: 100, or the data's natural clients]", Whole(1)),
     _option("--per-round", "Clients sampled a round, uniform without replacement.", Whole(1), 5),
     _option("--bernoulli", "Instead of --per-round: each client joins with this probability.", Number()),
-    _option("--partition", "How data is divided: flatfed list partitions.", str, "dirichlet"),
+    _option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str),
+    _option("--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str),
     _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
-    _option("--model", "Model: flatfed list models.  [default: the data set's]", str),
+    _option("--model", "Model: flatfed list models, or package.module:Class.  [default: the data set's]", str),
+    _option("--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str),
     _option(
         "--local-parts",
         "BatchNorm parts that stay on the clients: the statistics (SiLoBN) or all (FedBN).  [default: none]",
@@ -179,7 +181,8 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option(
         "--set settings",
         "A parameter of the method (rho=0.1), of its client optimiser (client_opt.rho=0.1), of the average "
-        "(average.cycle=5) or of the partition (partition.beta=0.3). METHOD:NAME=VALUE for one of several methods. "
+        "(average.cycle=5), of the partition (partition.beta=0.3), the model (model.stem=cifar) or the data "
+        "(data.NAME=X). METHOD:NAME=VALUE for one of several methods. "
         "A real number may follow a course over the rounds: ramp(START,END,ROUNDS), cosine(START,END,ROUNDS), "
         "decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), steps(0:X,100:Y).",
         multiple=True,
@@ -204,6 +207,8 @@ class Given:
     methods: dict[str, Any]
     partition_in_file: dict[str, Any]
     partition_here: dict[str, Any]
+    model: dict[str, Any]
+    data: dict[str, Any]
 
 
 def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[str]) -> Given:
@@ -215,29 +220,39 @@ def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[s
 
     in_file: dict[str, Any] = relevant(ctx.meta.get(FILE_SETTINGS, {}), spellings)
     typed = dict(parse_setting(text) for text in here)
-    methods = {n: v for n, v in (in_file | typed).items() if not n.startswith(PARTITION)}
-    return Given(methods, _of_partition(in_file), _of_partition(typed))
+    both = in_file | typed
+    methods = {n: v for n, v in both.items() if not n.startswith((PARTITION, MODEL, DATA))}
+    return Given(methods, _of(PARTITION, in_file), _of(PARTITION, typed), _of(MODEL, both), _of(DATA, both))
 
 
-def _of_partition(settings: dict[str, Any]) -> dict[str, Any]:
-    return {n.removeprefix(PARTITION): v for n, v in settings.items() if n.startswith(PARTITION)}
+def _of(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
+    return {n.removeprefix(prefix): v for n, v in settings.items() if n.startswith(prefix)}
 
 
 def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) -> TaskRecipe:
     """Return the task that the options describe."""
     from flatfed.core.config import build, parameters
+    from flatfed.data.catalogue import find
     from flatfed.data.partition import Partitioner
     from flatfed.experiments.catalogue import TaskRecipe
 
-    cls, alpha = Partitioner.registry.find(options["partition"]), options["alpha"]
+    cls, alpha = Partitioner.registry.find(options["partition"] or find(dataset).partition), options["alpha"]
     if alpha is not None and "alpha" not in parameters(cls):
         takes = ", ".join(f"partition.{n}" for n in parameters(cls)) or "no parameters"
         raise ConfigError(f"--alpha: the partition {cls.id!r} has no alpha (it takes {takes})")
     typed = {} if alpha is None else {"alpha": alpha}
     with named_as_typed(f"{cls.id}: alpha", "--alpha"):
         made = build(cls, given.partition_in_file | typed | given.partition_here)
-    model, augment, local = options["model"], options["augment"], options["local_parts"]
-    return TaskRecipe(dataset, options["clients"], made.to_dict(), model, augment, seed, local)
+    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights")
+    given_by_name = {name: options[name] for name in names}
+    return TaskRecipe(
+        dataset,
+        partition=made.to_dict(),
+        seed=seed,
+        data_options=given.data,
+        model_options=given.model,
+        **given_by_name,
+    )
 
 
 def make_settings(options: dict[str, Any], seed: int) -> Settings:
@@ -259,7 +274,8 @@ def make_sampler(ctx: click.Context, options: dict[str, Any]) -> Sampler:
         sampler = Uniform(options["per_round"]) if p is None else Bernoulli(p)
     if p is not None and ctx.get_parameter_source("per_round") == ctx.get_parameter_source("bernoulli"):
         raise ConfigError("--bernoulli and --per-round are two ways to sample; give one of them")
-    sampler.check(options["clients"], options["rounds"])
+    if options["clients"] is not None:
+        sampler.check(options["clients"], options["rounds"])
     return sampler
 
 

@@ -157,6 +157,9 @@ class Client:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
             inputs = self._oracle.task.augment(inputs, generator)
         self._batch, self._step_loss = self._oracle.batch(inputs, targets), None
+        if self._oracle.task.joint is not None:
+            generator = torch_generator(self._settings.seed, "joint", *self._key[2:], self.step)
+            self._batch = self._oracle.typed(*self._oracle.task.joint(*self._batch, generator))
 
     def _current(self) -> tuple[Tensor, Tensor]:
         if self._batch is None:

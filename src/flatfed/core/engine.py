@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from flatfed.core.messages import Message
+from flatfed.core.metrics import Figure
 from flatfed.core.state import State
 
 
@@ -50,7 +51,7 @@ class Engine(Protocol):
         """
         ...
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
         """Return the test figures of a model, or nothing where there is no test set."""
         ...
 

@@ -36,9 +36,9 @@ def has_local_statistics(layout: Layout) -> bool:
     return any(piece.local for piece in layout.buffers)
 
 
-def test_chunks(task: Task) -> list[tuple[int, int]]:
-    """Return the fixed division of the test set: (first, count) of each batch, whoever evaluates it."""
-    return even_chunks(len(task.test) if task.test is not None else 0)
+def test_chunks(task: Task) -> list[tuple[str, int, int]]:
+    """Return the fixed division of the test sets: (name, first, count) of each batch, whoever evaluates it."""
+    return [(name, *chunk) for name, examples in task.test_sets.items() for chunk in even_chunks(len(examples))]
 
 
 def even_chunks(total: int) -> list[tuple[int, int]]:

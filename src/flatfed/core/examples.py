@@ -49,7 +49,7 @@ class TensorExamples:
 class PartExamples:
     """The examples of a pool that belong to one client, kept as indices only."""
 
-    def __init__(self, pool: TensorExamples, part: Tensor) -> None:
+    def __init__(self, pool: Examples, part: Tensor) -> None:
         self.pool, self.part = pool, part
 
     def __len__(self) -> int:
@@ -88,7 +88,17 @@ class Partition(Sequence[Examples]):
     """A pool of examples and, for each client, the indices of those that it holds."""
 
     def __init__(self, inputs: Tensor, targets: Tensor, parts: Sequence[Any]) -> None:
-        self.pool = TensorExamples(inputs, targets)
+        self._divide(TensorExamples(inputs, targets), parts)
+
+    @classmethod
+    def over(cls, pool: Examples, parts: Sequence[Any]) -> Partition:
+        """Divide any pool of examples: files that are decoded when they are needed, say."""
+        made = cls.__new__(cls)
+        made._divide(pool, parts)
+        return made
+
+    def _divide(self, pool: Examples, parts: Sequence[Any]) -> None:
+        self.pool = pool
         self.parts = [torch.as_tensor(part, dtype=torch.int64) for part in parts]
         for client, part in enumerate(self.parts):
             if len(part) and (int(part.min()) < 0 or int(part.max()) >= len(self.pool)):

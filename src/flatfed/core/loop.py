@@ -144,8 +144,8 @@ class Federation:
 
     def _evaluate(self, row: Row) -> None:
         figures = self.engine.evaluate(self.evaluated, self.server.buffers)
-        row.update({name: _number(value) for name, value in figures.items()})
-        if not math.isfinite(figures.get("test_loss", 0.0)):
+        row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
+        if row.get("test_loss", 0.0) is None:
             self.status, self.reason = "diverged", f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
 
 

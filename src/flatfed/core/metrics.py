@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 Totals = Mapping[str, Tensor]
+Figure = float | list[float | None]
 
 
 class Metrics(Protocol):
@@ -21,24 +22,31 @@ class Metrics(Protocol):
         """Return sums over one batch."""
         ...
 
-    def summarise(self, totals: Totals) -> dict[str, float]:
-        """Return the figures for the history from the sums over all batches."""
+    def summarise(self, totals: Totals) -> dict[str, Figure]:
+        """Return the figures for the history from the sums over all batches; the test set's name is put before."""
         ...
 
 
 class Classification:
-    """Accuracy, where targets are classes; nothing otherwise (a regression has its loss)."""
+    """Accuracy, in all and by class, where targets are classes; nothing otherwise (a regression has its loss)."""
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
         """Return the number of correct predictions."""
         if not isinstance(outputs, Tensor) or targets.is_floating_point() or outputs.ndim != targets.ndim + 1:
             return {}
-        right = (outputs.argmax(dim=1) == targets).double()
-        return {"correct": right.sum(), "decided": torch.tensor(float(right.numel()), dtype=torch.float64)}
+        right, classes = outputs.argmax(dim=1) == targets, outputs.shape[1]
+        return {
+            "correct": torch.bincount(targets[right].flatten(), minlength=classes).double(),
+            "decided": torch.bincount(targets.flatten(), minlength=classes).double(),
+        }
 
-    def summarise(self, totals: Totals) -> dict[str, float]:
-        """Return `test_accuracy` between 0 and 1."""
-        return {"test_accuracy": float(totals["correct"] / totals["decided"])} if "correct" in totals else {}
+    def summarise(self, totals: Totals) -> dict[str, Figure]:
+        """Return `accuracy` between 0 and 1, and `class_accuracy`, None for a class without examples."""
+        if "correct" not in totals:
+            return {}
+        correct, decided = totals["correct"], totals["decided"]
+        shares = [float(c / d) if d else None for c, d in zip(correct, decided, strict=True)]
+        return {"accuracy": float(correct.sum() / decided.sum()), "class_accuracy": shares}
 
 
 def add_up(parts: Iterable[Totals]) -> dict[str, Tensor]:

@@ -40,13 +40,18 @@ class Oracle:
 
     def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
-        return self.prepared(inputs), targets.to(self.dtype) if targets.is_floating_point() else targets
+        return self.typed(self.task.prepare(inputs) if self.task.prepare is not None else inputs, targets)
 
     def prepared(self, inputs: Tensor) -> Tensor:
         """Return raw inputs as the model takes them."""
-        x = self.task.prepare(inputs) if self.task.prepare is not None else inputs
-        x = x.to(self.dtype) if x.is_floating_point() else x
-        return x.contiguous(memory_format=torch.channels_last) if self._channels_last and x.ndim == 4 else x
+        return self.batch(inputs, inputs.new_empty(0))[0]
+
+    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prepared examples in the training type, images channels-last."""
+        x = inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+        if self._channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x, targets.to(self.dtype) if targets.is_floating_point() else targets
 
     def gradient(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,9 @@ from flatfed.core.metrics import Classification, Metrics
 
 Loss = Callable[[Any, Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
+Joint = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+
+TEST = "test"
 
 
 @dataclass
@@ -31,7 +34,10 @@ class Task:
         loss: `loss(outputs, targets)` to a mean scalar.
         augment: `augment(inputs, generator)` to inputs, drawn once a step (both passes of SAM see the same pixels).
         prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
-        metrics: what the test measures besides the loss.
+        joint: `joint(inputs, targets, generator)` to both, on the prepared training batch: what changes targets too, or
+            acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn once a step.
+        tests: further test sets by name (`{"unseen": (x, y)}`); their figures are called `unseen_loss` and so on.
+        metrics: what a test measures besides the loss.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
     """
@@ -42,6 +48,8 @@ class Task:
     loss: Loss = F.cross_entropy
     augment: Augment | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
+    joint: Joint | None = None
+    tests: Mapping[str, Any] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Classification)
     local: Local | str = field(default_factory=Local)
     name: str = "task"
@@ -57,12 +65,23 @@ class Task:
             raise ConfigError("the task has no clients")
         if not isinstance(self.clients, Partition):
             self.clients = [as_examples(c, f"client {k}") for k, c in enumerate(self.clients)]
-        if self.test is not None:
-            self.test = as_examples(self.test, "test")
-            if len(self.test) == 0:
-                raise ConfigError("the test set is empty; pass test=None to go without")
+        self.test = self._as_test(self.test, TEST) if self.test is not None else None
+        self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
         if not any(len(self.examples(k)) for k in range(self.population)):
             raise ConfigError("no client has any data")
+
+    def _as_test(self, source: Any, name: str) -> Examples:
+        if not name.isidentifier() or (name == TEST and name in self.tests) or name in ("train", "model", "update"):
+            raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
+        examples = as_examples(source, name)
+        if len(examples) == 0:
+            raise ConfigError(f"the {name} set is empty; leave it out, or pass test=None to go without")
+        return examples
+
+    @property
+    def test_sets(self) -> dict[str, Examples]:
+        """Every test set by name: `test`, where there is one, and the further ones."""
+        return ({TEST: self.test} if self.test is not None else {}) | dict(self.tests)
 
     @property
     def population(self) -> int:

@@ -77,12 +77,12 @@ class Trainer:
             watch=client.watch,
         )
 
-    def measure(self, w: Tensor, buffers: Mapping[str, Tensor], first: int, count: int) -> Totals:
-        """Return test sums over `count` examples from `first`, with the model in inference mode."""
+    def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
+        """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
         self._show(w, buffers)
         indices = torch.arange(first, first + count)
-        torch.default_generator.manual_seed(key(self.settings.seed, "test", first))
-        inputs, targets = self.oracle.batch(*self.task.test.batch(indices))
+        torch.default_generator.manual_seed(key(self.settings.seed, test, first))
+        inputs, targets = self.oracle.batch(*self.task.test_sets[test].batch(indices))
         own = batch_statistics(self.oracle.model) if self.statistics == "batch-stats" else nullcontext()
         with torch.no_grad(), own:
             outputs = self.oracle.model(inputs)

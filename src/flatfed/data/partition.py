@@ -8,25 +8,37 @@ otherwise, and no sample goes to two of them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.config import Config, Count, Range, Registry
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.randomness import numpy_generator
 from flatfed.data.holdings import deal_classes, share
 from flatfed.data.mixtures import Mixtures, fill_by_draws, fill_by_quota, random_turns
 
 Ints = npt.NDArray[np.int64]
 
+CLIENTS = 100
+"""How many clients there are where nothing says otherwise."""
+
 
 class Partitioner(Config):
     """Family of partitions."""
 
     registry: ClassVar[Registry[Partitioner]] = Registry("partition")
+
+    def divide(
+        self, labels: npt.ArrayLike, groups: Mapping[str, npt.NDArray[Any]], clients: int | None, seed: int
+    ) -> list[Ints]:
+        """Return for each client the indices of its samples; `groups` are natural divisions (by user, say).
+
+        Without a number of clients there are 100, or as many as the rule itself says.
+        """
+        return self.split(labels, CLIENTS if clients is None else clients, seed)
 
     def split(self, labels: npt.ArrayLike, clients: int, seed: int) -> list[Ints]:
         """Return for each client the indices of its samples, in increasing order."""
@@ -110,6 +122,32 @@ class Pathological(Partitioner, id="pathological"):
                 f"{self.classes_per_client}: there are {len(sizes)} classes, and {size} samples per client"
             )
         return share(deal_classes(sizes, clients, self.classes_per_client, generator), sizes, size)
+
+
+class Natural(Partitioner, id="natural"):
+    """As the data came: a client for each writer, user, domain or sequence.
+
+    `by` names the division where a data set has several. With fewer clients than there are groups, so many are drawn.
+    """
+
+    by: str = ""
+
+    def divide(
+        self, labels: npt.ArrayLike, groups: Mapping[str, npt.NDArray[Any]], clients: int | None, seed: int
+    ) -> list[Ints]:
+        """Return the groups' samples."""
+        known = {name: numbers for name, numbers in groups.items() if name != "coarse"}
+        if not known:
+            raise ConfigError("natural: these data have no natural clients; take another partition, such as dirichlet")
+        name = self.by or next(iter(known))
+        if name not in known:
+            raise ConfigError(f"natural: {nearest(name, known, 'division')}")
+        chosen = np.unique(known[name])
+        if clients is not None and clients > len(chosen):
+            raise ConfigError(f"natural: {clients} clients, but there are {len(chosen)} by {name}; leave --clients out")
+        if clients is not None:
+            chosen = np.sort(numpy_generator(seed, "partition", self.id).permutation(chosen)[:clients])
+        return [np.flatnonzero(known[name] == group) for group in chosen]
 
 
 def partitions() -> dict[str, str]:

@@ -11,7 +11,7 @@ from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.evaluation import test_chunks
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Totals, add_up
+from flatfed.core.metrics import Figure, Totals, add_up
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
@@ -42,22 +42,24 @@ class InProcessEngine:
         except Exception as error:
             raise EngineError(f"client {job.client} failed: {type(error).__name__}: {error}") from error
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
         """Return the test figures of a model."""
         with single_thread(), preserved_global_state():
             trainer, chunks = self._trainer, test_chunks(self._trainer.task)
             if chunks:
                 buffers = trainer.calibrated(w, buffers)
-            parts = [trainer.measure(w, buffers, *chunk) for chunk in chunks]
+            parts = [(chunk[0], trainer.measure(w, buffers, *chunk)) for chunk in chunks]
         return summary(trainer.task, parts)
 
     def close(self) -> None:
         """Nothing was started."""
 
 
-def summary(task: Task, parts: Sequence[Totals]) -> dict[str, float]:
-    """Return the figures for the history from the sums over the test set's batches, in their order."""
-    if not parts:
-        return {}
-    totals = add_up(parts)
-    return {"test_loss": float(totals["loss"] / totals["count"]), **task.metrics.summarise(totals)}
+def summary(task: Task, parts: Sequence[tuple[str, Totals]]) -> dict[str, Figure]:
+    """Return the figures for the history from the sums over the test sets' batches, in their order."""
+    figures: dict[str, Figure] = {}
+    for name in task.test_sets:
+        totals = add_up(part for test, part in parts if test == name)
+        figures[f"{name}_loss"] = float(totals["loss"] / totals["count"])
+        figures |= {f"{name}_{figure}": value for figure, value in task.metrics.summarise(totals).items()}
+    return figures

@@ -30,6 +30,7 @@ from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError
 from flatfed.core.evaluation import Calibration, averaged, has_batch_norm, test_chunks
 from flatfed.core.messages import Message
+from flatfed.core.metrics import Figure
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
@@ -86,8 +87,8 @@ class ProcessEngine:
         common = self._common.write(message.vectors)
         yield from self._spread((TrainWork(common, message.scalars, job) for job in jobs), self._pulse)
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
-        """Return the test figures of a model; the workers share the test set's batches.
+    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
+        """Return the test figures of a model; the workers share the test sets' batches.
 
         Not interrupted: the round is over, and its row must reach the history.
         """
@@ -97,9 +98,9 @@ class ProcessEngine:
         if self._calibrates:
             buffers = self._calibrated(w, buffers)
         common = self._common.write({"w": w, **buffers})
-        works = [MeasureWork(common, first, count) for first, count in chunks]
+        works = [MeasureWork(common, *chunk) for chunk in chunks]
         parts = dict(self._spread(iter(works), lambda: None))
-        return summary(self._task, [parts[first] for first, _ in chunks])
+        return summary(self._task, [(test, parts[test, first]) for test, first, _ in chunks])
 
     def _calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the buffers with statistics of the calibration sample, whose batches the workers share."""

@@ -51,20 +51,20 @@ class TrainWork(Work[Reply]):
         return Reply(job.client, job.round, job.exchange, message, kept=State(group("kept", tensors)), **done.facts)
 
 
-class MeasureWork(Work[tuple[int, dict[str, Tensor]]]):
-    """One chunk of the test set."""
+class MeasureWork(Work[tuple[tuple[str, int], dict[str, Tensor]]]):
+    """One chunk of a test set."""
 
-    def __init__(self, common: Header, first: int, count: int) -> None:
-        self.common, self.first, self.count = common, first, count
-        self.label = f"evaluation from example {first}"
+    def __init__(self, common: Header, test: str, first: int, count: int) -> None:
+        self.common, self.test, self.first, self.count = common, test, first, count
+        self.label = f"evaluation of {test} from example {first}"
 
     def command(self, outbox: Outbox) -> Command:
         """Say which examples."""
-        return Measure(self.common, self.first, self.count)
+        return Measure(self.common, self.test, self.first, self.count)
 
-    def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
-        """Return the chunk's first example and its sums."""
-        return self.first, {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
+    def result(self, done: Done, inbox: Inbox) -> tuple[tuple[str, int], dict[str, Tensor]]:
+        """Return the chunk's test set and first example, and its sums."""
+        return (self.test, self.first), {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
 
 
 class CalibrateWork(Work[tuple[int, dict[str, Tensor]]]):

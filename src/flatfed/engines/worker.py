@@ -45,9 +45,10 @@ class Train:
 
 @dataclass(frozen=True)
 class Measure:
-    """Evaluate the model in `common` on one chunk of the test set."""
+    """Evaluate the model in `common` on one chunk of a test set."""
 
     common: Header
+    test: str
     first: int
     count: int
 
@@ -157,7 +158,7 @@ class Worker:
 
     def _measure(self, command: Measure) -> Done:
         model = self._common.read(command.common)
-        totals = self.trainer.measure(model["w"], model, command.first, command.count)
+        totals = self.trainer.measure(model["w"], model, command.test, command.first, command.count)
         return Done(self._out.write(totals), {}, {})
 
     def _calibrate(self, command: Calibrate) -> Done:

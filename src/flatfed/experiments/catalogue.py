@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.core.examples import Partition, TensorExamples
+from flatfed.core.examples import Partition
 from flatfed.core.layout import Local
 from flatfed.core.task import Task
 from flatfed.data.catalogue import load
@@ -23,30 +25,49 @@ class TaskRecipe:
     """What it takes to build a task again: `seed` keys the partition and the initial weights."""
 
     dataset: str
-    clients: int
+    clients: int | None = None
     partition: dict[str, Any] = field(default_factory=lambda: {"id": "dirichlet"})
     model: str | None = None
     augment: bool = True
     seed: int = 0
     local_parts: str | None = None
+    data_dir: str | None = None
+    data_options: dict[str, Any] = field(default_factory=dict)
+    model_options: dict[str, Any] = field(default_factory=dict)
+    weights: str | None = None
 
     def build(self) -> Task:
         """Load the data, divide it and initialise the model."""
-        pool = _pool(self.dataset)
-        partitioner = Partitioner.registry.from_dict(self.partition)
-        if self.clients < 1:
-            raise ConfigError(f"clients must be at least 1, not {self.clients}")
-        parts = partitioner.split(np.asarray(pool.train_targets), self.clients, self.seed)
+        pool = self.pool()
         name = self.model or pool.default_model
+        model = models.build(
+            name, pool.classes, seed=self.seed, options=self.model_options, weights=self.weights, **pool.facts
+        )
         return Task(
-            model=models.build(name, pool.classes, pool.in_channels, pool.image_size, self.seed),
-            clients=Partition(pool.train_inputs, pool.train_targets, parts),
-            test=TensorExamples(pool.test_inputs, pool.test_targets),
+            model=model,
+            clients=Partition.over(pool.train, self.parts()),
+            test=pool.test,
+            tests=pool.tests,
+            loss=pool.loss,
+            metrics=pool.metrics,
             augment=pool.augment if self.augment else None,
+            joint=pool.joint if self.augment else None,
             prepare=pool.prepare,
             local=self.local_parts or Local(),
             name=self.dataset,
         )
+
+    def pool(self) -> Pool:
+        """Return the data set."""
+        return _pool(self.dataset, self.data_dir, json.dumps(self.data_options, sort_keys=True))
+
+    def parts(self) -> list[Any]:
+        """Return for each client the indices of its training examples."""
+        if self.clients is not None and self.clients < 1:
+            raise ConfigError(f"clients must be at least 1, not {self.clients}")
+        pool, partitioner = self.pool(), Partitioner.registry.from_dict(self.partition)
+        groups = {name: np.asarray(numbers) for name, numbers in pool.groups.items()}
+        return partitioner.divide(np.asarray(pool.labels), groups, self.clients, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe, ready for JSON."""
@@ -56,11 +77,24 @@ class TaskRecipe:
     def from_dict(cls, data: dict[str, Any]) -> TaskRecipe:
         """Undo `to_dict`."""
         try:
-            return cls(**{name: value for name, value in data.items() if name != "kind"})
+            return cls(**{name: value for name, value in data.items() if name not in ("kind", FINGERPRINT)})
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
 
 
+FINGERPRINT = "partition_sha256"
+
+
+def fingerprint(task: Task) -> str:
+    """Return a hash of who holds which examples."""
+    digest = hashlib.sha256()
+    assert isinstance(task.clients, Partition)
+    for part in task.clients.parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
+
+
 @functools.lru_cache(maxsize=2)
-def _pool(dataset: str) -> Pool:
-    return load(dataset)
+def _pool(dataset: str, data_dir: str | None, options: str) -> Pool:
+    return load(dataset, data_dir, **json.loads(options))

@@ -117,11 +117,15 @@ def _readable(path: Path) -> bool:
 
 def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -> str:
     """Say in a line what was trained on: data, division, participation, rounds."""
-    rule = ", ".join(f"{name} {value:g}" for name, value in recipe.partition.items() if name != "id")
+    given = {name: value for name, value in recipe.partition.items() if name != "id" and value != ""}
+    rule = ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in given.items()
+    )
     division = f"{recipe.partition['id']} partition" + (f" with {rule}" if rule else "")
+    clients = f"{recipe.clients} clients" if recipe.clients is not None else f"{len(recipe.parts())} clients"
     cohort = sampler.to_dict()
     part = f"{cohort['count']} a round" if "count" in cohort else f"each with probability {cohort['p']:g} a round"
-    return f"{recipe.dataset}: {division}, {recipe.clients} clients, {part}, {settings.rounds} rounds"
+    return f"{recipe.dataset}: {division}, {clients}, {part}, {settings.rounds} rounds"
 
 
 def run_path(out: Path, spelling: str, seed: int) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.task import Task
 from flatfed.experiments.plan import Plan
 from flatfed.runs.directory import RunDirectory
@@ -28,7 +28,9 @@ def remember(path: Path, task: Task) -> None:
 def write_task(plan: Plan) -> tuple[dict[str, Any], Callable[[Path], None]]:
     """Return the task's recipe and a function that writes what the recipe needs into a run directory."""
     if plan.task_recipe is not None:
-        return plan.task_recipe, lambda path: None
+        from flatfed.experiments.catalogue import FINGERPRINT, fingerprint
+
+        return plan.task_recipe | {FINGERPRINT: fingerprint(plan.task)}, lambda path: None
     try:
         recipe, tensors = describe_task(plan.task)
     except CannotDescribe as error:
@@ -47,9 +49,12 @@ def task_of(directory: RunDirectory) -> Task:
         return known
     recipe = directory.config["task"]
     if recipe["kind"] == "catalogue":
-        from flatfed.experiments.catalogue import TaskRecipe
+        from flatfed.experiments.catalogue import FINGERPRINT, TaskRecipe, fingerprint
 
-        return TaskRecipe.from_dict(recipe).build()
+        task = TaskRecipe.from_dict(recipe).build()
+        if recipe.get(FINGERPRINT, fingerprint(task)) != fingerprint(task):
+            raise CheckpointError(f"{directory.path}: the data give another partition now than when the run was made")
+        return task
     if recipe["kind"] == "tensors":
         return rebuild_task(recipe, directory.path / TENSORS)
     raise ConfigError(

@@ -6,23 +6,30 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.randomness import key, preserved_global_state
+from flatfed.models.weights import load_weights
 
-Builder = Callable[[int, int, int], nn.Module]
+Builder = Callable[..., nn.Module]
+
+FACTS = ("classes", "in_channels", "image_size", "vocabulary", "length")
+"""What data tell a model: a builder that names one of them is given it. Its other parameters are options."""
 
 _builders: dict[str, Builder] = {}
 
 
 def model(id: str) -> Callable[[Builder], Builder]:
-    """Enter a function `(classes, in_channels, image_size) -> module` under `id`.
+    """Enter a function that returns a module under `id`.
 
-    The first line of its docstring describes the model; the module must be picklable.
+    Its parameters are facts of the data (`classes`, `in_channels`, `image_size`; `vocabulary`, `length` of texts) and,
+    with defaults, options. The first line of its docstring describes the model; the module must be picklable.
     """
 
     def enter(function: Builder) -> Builder:
@@ -40,21 +47,78 @@ def models() -> dict[str, str]:
     return {id: (inspect.getdoc(_builders[id]) or "").partition("\n")[0] for id in sorted(_builders)}
 
 
-def build(id: str, classes: int, in_channels: int, image_size: int, seed: int) -> nn.Module:
-    """Return the model `id` for square images, with PyTorch's default initialisation keyed by `seed`.
+def build(
+    id: str,
+    classes: int,
+    in_channels: int | None = None,
+    image_size: int | None = None,
+    seed: int = 0,
+    *,
+    vocabulary: int | None = None,
+    length: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    weights: str | Path | None = None,
+) -> nn.Module:
+    """Return the model `id`, or that of an import path `package.module:Class`, for data with these facts.
 
-    Equal arguments give equal weights; torch's global generator is left as it was.
+    Initialisation is PyTorch's, keyed by `seed`: equal arguments give equal weights, and torch's global generator is
+    left as it was. `weights` is a safetensors file to start from.
     """
-    _discover()
-    if id not in _builders:
-        raise ConfigError(nearest(id, _builders, "model"))
-    sizes = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
-    for name, value in sizes.items():
+    builder = _find(id)
+    facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
+    facts |= {"vocabulary": vocabulary, "length": length}
+    known = {name: value for name, value in facts.items() if value is not None}
+    for name, value in known.items():
         if value < 1:
             raise ConfigError(f"{id}: {name} must be at least 1, not {value}")
+    arguments = _arguments(id, builder, known, dict(options or {}))
     with preserved_global_state():
         torch.default_generator.manual_seed(key(seed, "init"))
-        return _builders[id](classes, in_channels, image_size)
+        made = builder(**arguments)
+    if not isinstance(made, nn.Module):
+        raise ConfigError(f"{id} makes a {type(made).__name__}, not a torch.nn.Module")
+    if weights is not None:
+        load_weights(made, Path(weights))
+    return made
+
+
+def _find(id: str) -> Builder:
+    """Return the builder of an id, or the class or function that an import path names."""
+    _discover()
+    if ":" not in id:
+        if id not in _builders:
+            raise ConfigError(nearest(id, _builders, "model"))
+        return _builders[id]
+    module, _, name = id.partition(":")
+    try:
+        found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"the model {id} cannot be imported: {error}") from None
+    if not callable(found):
+        raise ConfigError(f"the model {id} is a {type(found).__name__}, not a class or function")
+    return found  # type: ignore[no-any-return]
+
+
+def _arguments(id: str, builder: Builder, facts: dict[str, int], options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a builder is called with: the facts that it names and the options that were given."""
+    try:
+        named = inspect.signature(builder).parameters
+    except ValueError:
+        return options
+    takes = [name for name in named if name not in (*FACTS, "num_classes", "args", "kwargs")]
+    for name in options:
+        if name not in takes and not any(p.kind is p.VAR_KEYWORD for p in named.values()):
+            listed = ", ".join(takes) or "no options"
+            raise ConfigError(f"{id}: {nearest(name, takes, 'option of the model')} ({id} takes {listed})")
+    given = {name: facts[name] for name in named if name in facts}
+    if "num_classes" in named:
+        given["num_classes"] = facts["classes"]
+    missing = [n for n, p in named.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    missing = [name for name in missing if name not in given and name not in options]
+    if missing:
+        has = ", ".join(sorted(facts))
+        raise ConfigError(f"{id} needs {', '.join(missing)}, which these data have not (they have {has}); try another")
+    return given | options
 
 
 @functools.cache

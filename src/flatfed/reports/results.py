@@ -93,7 +93,18 @@ def _labels(directories: Sequence[RunDirectory]) -> list[str]:
 
 def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
     settings = {k: v for k, v in config["settings"].items() if k != "seed"}
-    identity = ("kind", "name", "dataset", "clients", "partition", "model", "augment", "local_parts")
+    identity = (
+        "kind",
+        "name",
+        "dataset",
+        "clients",
+        "partition",
+        "model",
+        "augment",
+        "local_parts",
+        "data_options",
+        "model_options",
+    )
     task = {k: v for k, v in config["task"].items() if k in identity}
     return {k: config[k] for k in ("algorithm", "average", "sampler")} | {"settings": settings, "task": task}
 

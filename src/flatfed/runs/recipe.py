@@ -44,6 +44,8 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "loss": _import_path(task.loss),
         "augment": _describe_callable(task.augment),
         "prepare": _describe_callable(task.prepare),
+        "joint": _describe_callable(task.joint),
+        "tests": {name: _describe_examples(test, f"tests/{name}", tensors) for name, test in task.tests.items()},
         "local": {"names": list(task.kept_local.names), "types": [_import_path(t) for t in task.kept_local.types]}
         | {"buffers_only": task.kept_local.buffers_only},
     }
@@ -73,6 +75,8 @@ def rebuild_task(recipe: dict[str, Any], path: Path) -> Task:
         loss=_imported(recipe["loss"]),
         augment=_rebuild_callable(recipe["augment"]),
         prepare=_rebuild_callable(recipe["prepare"]),
+        joint=_rebuild_callable(recipe.get("joint")),
+        tests={name: _rebuild_examples(f"tests/{name}", tensors) for name in recipe.get("tests", {})},
         local=Local(tuple(_imported(t) for t in local["types"]), tuple(local["names"]), local["buffers_only"]),
         name=recipe["name"],
     )

@@ -10,7 +10,7 @@ import torch
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key
 from flatfed.data.catalogue import source
-from flatfed.data.pool import Pool
+from flatfed.data.pool import Pool, image_pool
 from flatfed.data.transforms import Normalise, RandomShift
 
 CLASSES = 10
@@ -27,16 +27,14 @@ def digits() -> Pool:
     images = torch.from_numpy(bunch.images.astype(np.uint8)).unsqueeze(1)
     targets = torch.from_numpy(bunch.target.astype(np.int64))
     test = _test_mask(bunch.target)
-    return Pool(
-        name="digits",
-        train_inputs=images[~test],
-        train_targets=targets[~test],
-        test_inputs=images[test],
-        test_targets=targets[test],
-        classes=CLASSES,
+    return image_pool(
+        "digits",
+        (images[~test], targets[~test]),
+        (images[test], targets[test]),
+        CLASSES,
+        default_model="cnn-small",
         prepare=Normalise(MEAN, STD, scale=WHITE),
         augment=RandomShift(pixels=1),
-        default_model="cnn-small",
     )
 
 

@@ -1,0 +1,28 @@
+"""Where data sets lie on disk: `--data-dir`, else the environment's FLATFED_DATA, else `~/.cache/flatfed/data`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flatfed.core.errors import ConfigError
+
+VARIABLE = "FLATFED_DATA"
+
+
+class DataDirectory:
+    """A directory that holds data sets in their official layouts."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = Path(path or os.environ.get(VARIABLE) or Path.home() / ".cache" / "flatfed" / "data").expanduser()
+
+    def find(self, dataset: str, *places: str) -> Path:
+        """Return the first of the places (files or folders, relative) that is there, or say where to put one."""
+        for place in places:
+            if (self.path / place).exists():
+                return self.path / place
+        expected = " or ".join(str(self.path / place) for place in places)
+        raise ConfigError(
+            f"{dataset}: {expected} is missing; get it with `flatfed data get {dataset}`, or put the official files "
+            "there, or name the folder that holds them with --data-dir"
+        )
