@@ -1,5 +1,6 @@
 """Write the index of methods, counted from the registry, into docs/algorithms/README.md."""
 
+import sys
 from pathlib import Path
 
 from flatfed.experiments.index import markdown
@@ -15,4 +16,7 @@ def with_index(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_index(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    now = PAGE.read_text(encoding="utf-8")
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(0 if with_index(now) == now else "the index is out of date; run `make index`")
+    PAGE.write_text(with_index(now), encoding="utf-8")

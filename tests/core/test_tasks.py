@@ -68,7 +68,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "iterable": ({"clients": [Endless()]}, "client 0 must be a pair of tensors"),
     "number": ({"clients": [(X, Y), 7]}, "client 1 must be a pair of tensors"),
     "no-data": ({"clients": [(X[:0], Y[:0])]}, "no client has any data"),
-    "empty-test": ({"test": (X[:0], Y[:0])}, "the test set is empty; pass test=None"),
+    "empty-test": ({"test": (X[:0], Y[:0])}, "the test set is empty; leave it out, or pass test=None"),
     "bad-test": ({"test": "test.csv"}, "test must be a pair of tensors"),
 }
 
@@ -185,5 +185,5 @@ def test_metrics_of_the_users_own_are_summed_over_the_whole_test_set(workers):
     run = train(task(test=(x, y), metrics=Confusion()), workers=workers)
     right = (run.model()(x).argmax(1) == y).numpy()
     expected = np.mean([right[y.numpy() == c].mean() for c in range(CLASSES)])
-    assert run.history[-1]["recall"] == pytest.approx(expected)
+    assert run.history[-1]["test_recall"] == pytest.approx(expected)
     assert "test_accuracy" not in run.history[-1]

@@ -242,7 +242,7 @@ def test_describe() -> None:
 
 
 def test_partitions_are_listed_and_made_by_id() -> None:
-    assert list(partitions()) == ["dirichlet", "dirichlet-per-class", "iid", "pathological"]
+    assert list(partitions()) == ["dirichlet", "dirichlet-per-class", "iid", "natural", "pathological"]
     assert all(partitions().values())
     made = Partitioner.registry.from_dict({"id": "pathological", "classes_per_client": 2})
     assert made == Pathological(classes_per_client=2)

@@ -114,7 +114,7 @@ def test_a_pool_is_frozen_and_pickles(digits: Pool) -> None:
     again = pickle.loads(pickle.dumps(digits))
     assert again.prepare == digits.prepare
     assert again.augment == digits.augment
-    assert torch.equal(again.train_inputs, digits.train.inputs)
+    assert torch.equal(again.train.inputs, digits.train.inputs)
 
 
 def test_a_pool_checks_itself(digits: Pool) -> None:

@@ -45,7 +45,7 @@ from methods.wire import (
 ROUNDS = 3
 FEW = 4  # scalars of its own that a method may send per message
 ENVELOPE_DOWN = 2  # numbers that go with every message: round and learning rate
-ENVELOPE_UP = 4  # examples, steps, backprops and loss
+ENVELOPE_UP = 5  # examples, steps, backprops, loss and drift
 
 every_method = pytest.mark.parametrize("method", METHODS)
 every_task = pytest.mark.parametrize("task", TASKS)

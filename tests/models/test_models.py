@@ -124,14 +124,14 @@ def test_an_id_is_taken_once() -> None:
 
 def test_the_default_model_learns_the_digits() -> None:
     pool = load("digits")
-    model = build(pool.default_model, pool.classes, pool.in_channels, pool.image_size, seed=0)
+    model = build(pool.default_model, pool.classes, **pool.facts, seed=0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     generator = torch.Generator().manual_seed(0)
     for _ in range(5):
-        for batch in torch.randperm(len(pool.train_targets), generator=generator).split(50):
+        for batch in torch.randperm(len(pool.train.targets), generator=generator).split(50):
             optimiser.zero_grad()
-            inputs = pool.prepare(pool.train_inputs[batch])
-            F.cross_entropy(model(inputs), pool.train_targets[batch]).backward()
+            inputs = pool.prepare(pool.train.inputs[batch])
+            F.cross_entropy(model(inputs), pool.train.targets[batch]).backward()
             optimiser.step()
-    right = model(pool.prepare(pool.test_inputs)).argmax(dim=1) == pool.test_targets
+    right = model(pool.prepare(pool.test.inputs)).argmax(dim=1) == pool.test.targets
     assert float(right.float().mean()) > 0.9

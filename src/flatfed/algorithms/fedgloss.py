@@ -122,5 +122,6 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
         self.step(server, ask(Message(w=server.w + self.server_radius(server.round) * unit(ascent))))
 
     def finish(self, client: Client) -> Message:
-        """Leave the duals alone in the probe."""
-        return Message(w=client.w) if client.exchange == 0 else super().finish(client)
+        """Leave the duals, and local parts, alone in the probe."""
+        client.keeps_local_parts = client.exchange == 1
+        return super().finish(client) if client.keeps_local_parts else Message(w=client.w)

@@ -32,27 +32,34 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str 
     runs = list({run.resolve(): run for path in paths for run in runs_in(path)}.values())
     if not runs:
         raise ConfigError(f"{paths[0]} holds no run yet")
+    names = [name.strip() for name in plot.split(",")] if plot else []
+    _refuse_unknown(runs, names)
     print_results(runs, as_json)
     for path in paths:
         missing = runs_to_do(path)
         if missing:
             click.echo(f"{path}: {missing} of its runs have not begun", err=True)
     if figure is not None:
-        _draw(runs, figure, [name.strip() for name in plot.split(",")] if plot else [])
+        _draw(runs, figure, names)
     return 0
 
 
-def _draw(runs: list[Path], figure: Path, names: list[str]) -> None:
-    from flatfed.reports.curves import draw_curves, drawable
+def _refuse_unknown(runs: list[Path], names: list[str]) -> None:
+    from flatfed.reports.curves import drawable
     from flatfed.reports.results import collect
 
-    results = collect(runs)
-    known = drawable(results)
+    known = drawable(collect(runs)) if names else []
     for name in names:
         if name not in known:
             raise ConfigError(f"--plot: {nearest(name, known, 'number in these histories')}")
+
+
+def _draw(runs: list[Path], figure: Path, names: list[str]) -> None:
+    from flatfed.reports.curves import draw_curves
+    from flatfed.reports.results import collect
+
     try:
-        draw_curves(results, [figure], names=names)
+        draw_curves(collect(runs), [figure], names=names)
     except OSError as error:
         raise ConfigError(f"--figure {figure}: {error.strerror}") from None
     click.echo(f"figure: {figure}", err=True)

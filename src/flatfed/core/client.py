@@ -36,6 +36,7 @@ class Client:
         kept: what this client keeps between rounds, e.g. `kept.sigma`.
         memo: a place for values that live for this exchange only.
         watch: numbers that a method wants to see in the history, as the mean over the round's clients.
+        keeps_local_parts: set it to False in an exchange that is only a probe: local parts stay as they were before.
         is_weight: True on entries of tensors named `*weight*`.
     """
 
@@ -56,6 +57,7 @@ class Client:
         self.lr, self.momentum = lr, settings.momentum
         self.received, self.kept, self.memo = received, kept, SimpleNamespace()
         self.watch: dict[str, float] = {}
+        self.keeps_local_parts = True
         self.samples, self.epochs = len(examples), settings.local_epochs
         batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
         self.steps, self.step = settings.local_epochs * batches, 0

@@ -288,17 +288,23 @@ class Course(Config):
         match = _CALL.fullmatch(text.strip())
         if match is None:
             raise ConfigError(f"{text!r} is not a course such as ramp(0.001, 0.15, 2000)")
-        cls, parts = Course.registry.find(match["id"]), [part for part in match["values"].split(",") if part.strip()]
+        cls, parts = Course.registry.find(match["id"]), match["values"].split(",")
         try:
-            if any(":" in part for part in parts):
-                pairs = (part.split(":") for part in parts)
-                return build(cls, {"values": {int(step): float(value) for step, value in pairs}})
-            return build(cls, dict(zip(parameters(cls), map(float, parts), strict=True)))
+            return build(cls, cls.read(parts))
         except ConfigError:
             raise
         except ValueError:
-            names = ", ".join(parameters(cls))
-            raise ConfigError(f"{text!r} does not fit {cls.id}({names}), numbers with commas between them") from None
+            raise ConfigError(f"{text!r} does not fit {cls.pattern()}, numbers with commas between them") from None
+
+    @classmethod
+    def read(cls, parts: list[str]) -> dict[str, Any]:
+        """Return the parameters that are written between the brackets."""
+        return dict(zip(parameters(cls), map(float, parts), strict=True))
+
+    @classmethod
+    def pattern(cls) -> str:
+        """Return how the course is written."""
+        return f"{cls.id}({', '.join(parameters(cls))})"
 
 
 _CALL = re.compile(r"(?P<id>[a-z]+)\s*\((?P<values>[^()]*)\)")

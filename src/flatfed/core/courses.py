@@ -7,7 +7,7 @@ from 0. `Config.at(round)` puts the round's number in its place, so that formula
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 from flatfed.core.config import Count, Course, Range, checked
 from flatfed.core.errors import ConfigError
@@ -90,6 +90,20 @@ class Steps(Course, id="steps"):
         if min(numbers, default=-1) != 0:
             raise ConfigError(f"steps: the first step must be at round 0, as in steps(0:0.1, 100:0.01), not {self}")
         object.__setattr__(self, "values", dict(sorted(numbers.items())))
+
+    @classmethod
+    def read(cls, parts: list[str]) -> dict[str, Any]:
+        """Return the steps that are written between the brackets, each once."""
+        pairs = [part.split(":") for part in parts]
+        steps = {int(step): float(value) for step, value in pairs}
+        if len(steps) < len(pairs):
+            raise ValueError("a step is named twice")
+        return {"values": steps}
+
+    @classmethod
+    def pattern(cls) -> str:
+        """Return how the course is written."""
+        return "steps(round:value, ...), each round once"
 
     def value(self, round: int) -> float:
         """Return the number of the last step that has begun."""

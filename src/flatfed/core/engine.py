@@ -39,6 +39,8 @@ class Reply:
     loss: float | None
     kept: State | None = None
     watch: Mapping[str, float] = field(default_factory=dict)
+    drift: float = 0.0
+    """Distance of the client's model from the one it received, over the shared part."""
 
 
 class Engine(Protocol):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from flatfed.core.layout import COUNTERS, Layout
+from flatfed.core.layout import Layout
 from flatfed.core.randomness import torch_generator
 from flatfed.core.task import Task
 
@@ -94,9 +94,5 @@ def has_batch_norm(model: nn.Module) -> bool:
 
 
 def averaged(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the mean of the batches' statistics, in their order; counters are those of the first."""
-    first = parts[0]
-    return {
-        name: value if name == COUNTERS else torch.stack([part[name] for part in parts]).mean(dim=0)
-        for name, value in first.items()
-    }
+    """Return the mean of the batches' statistics, added in their order."""
+    return {name: torch.stack([part[name] for part in parts]).mean(dim=0) for name in parts[0]}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flatfed.core.loop import Federation
 
 ENVELOPE_DOWN = 2 * SCALAR_BYTES  # round, learning rate
-ENVELOPE_UP = 4 * SCALAR_BYTES  # examples, steps, backprops, loss
+ENVELOPE_UP = 5 * SCALAR_BYTES  # examples, steps, backprops, loss, drift
 
 
 class TooFewReplies(FlatfedError):
@@ -55,10 +55,12 @@ class Tally:
         return sum(loss * samples for loss, samples in told) / total if total else None
 
     def watch(self) -> dict[str, float]:
-        """Return the numbers that clients want to see: each the mean over those that told it."""
+        """Return how far clients went on average, and the numbers that they want to see: means over those that told."""
+        drifts = [reply.drift for reply in self.taken]
+        found = {"divergence": sum(drifts) / len(drifts)} if drifts else {}
         names = dict.fromkeys(name for reply in self.taken for name in reply.watch)
         told = {name: [reply.watch[name] for reply in self.taken if name in reply.watch] for name in names}
-        return {name: sum(values) / len(values) for name, values in told.items()}
+        return found | {name: sum(values) / len(values) for name, values in told.items()}
 
 
 class Courier:

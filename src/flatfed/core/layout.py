@@ -25,6 +25,9 @@ from flatfed.core.errors import ConfigError, nearest
 BUFFERS, COUNTERS = "buffers", "counters"
 """Names of the shared buffers in messages: real ones, which are averaged, and whole numbers, which are copied."""
 
+LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS = "local_parameters", "local_buffers", "local_counters"
+"""Names of the local parts in a client's state."""
+
 
 @dataclass(frozen=True)
 class Local:

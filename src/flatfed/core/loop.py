@@ -78,8 +78,6 @@ class Federation:
         except TooFewReplies as error:
             self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
             return self._row(tally, before, started)
-        if courier.replies is not None and "w" in courier.replies[0].message:
-            self.server.watch["divergence"] = courier.replies.divergence()
         for client in courier.cohort:
             if client in courier.kept:
                 self.clients.write(client, courier.kept[client])

@@ -31,13 +31,13 @@ class Classification:
     """Accuracy, in all and by class, where targets are classes; nothing otherwise (a regression has its loss)."""
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
-        """Return the number of correct predictions."""
+        """Return the numbers of correct and of all predictions by class; negative targets are to be ignored."""
         if not isinstance(outputs, Tensor) or targets.is_floating_point() or outputs.ndim != targets.ndim + 1:
             return {}
-        right, classes = outputs.argmax(dim=1) == targets, outputs.shape[1]
+        right, classes, counted = outputs.argmax(dim=1) == targets, outputs.shape[1], targets >= 0
         return {
-            "correct": torch.bincount(targets[right].flatten(), minlength=classes).double(),
-            "decided": torch.bincount(targets.flatten(), minlength=classes).double(),
+            "correct": torch.bincount(targets[right], minlength=classes).double(),
+            "decided": torch.bincount(targets[counted], minlength=classes).double(),
         }
 
     def summarise(self, totals: Totals) -> dict[str, Figure]:

@@ -17,7 +17,7 @@ from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import FlatfedError
 from flatfed.core.evaluation import Calibration, averaged, batch_statistics, default_statistics, has_batch_norm
-from flatfed.core.layout import BUFFERS, COUNTERS, Layout
+from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals
 from flatfed.core.oracle import Oracle
@@ -25,10 +25,6 @@ from flatfed.core.randomness import key
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
-
-LOCAL_PARAMETERS = "local_parameters"
-LOCAL_BUFFERS = "local_buffers"
-LOCAL_COUNTERS = "local_counters"
 
 
 class Trainer:
@@ -63,7 +59,8 @@ class Trainer:
         for name, vector in received.vectors.items():
             if vector._version != versions[name]:
                 raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
-        self._keep_local_parts(job.kept)
+        if client.keeps_local_parts:
+            self._keep_local_parts(job.kept)
         return Reply(
             client=job.client,
             round=job.round,
@@ -75,6 +72,7 @@ class Trainer:
             loss=client.train_loss,
             kept=job.kept,
             watch=client.watch,
+            drift=float(torch.dist(client.w[: self.layout.shared], client.start[: self.layout.shared])),
         )
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
@@ -90,20 +88,19 @@ class Trainer:
             return {"loss": loss, "count": torch.tensor(float(count)), **self.task.metrics.measure(outputs, targets)}
 
     def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
-        """Return every buffer of the model with the statistics of one batch of the calibration sample."""
+        """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
         self._show(w, buffers)
         torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
         inputs = self.oracle.prepared(self.calibration.inputs(number))
         with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
             self.oracle.model(inputs)
-        real, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
-        return {name: part for name, part in ((BUFFERS, real), (COUNTERS, counters)) if len(part)}
+        return {BUFFERS: self.layout.read_buffers(self.oracle.model, self.oracle.dtype)[0]}
 
     def calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the buffers to evaluate with: as given, or calibrated where that is the policy."""
         if self.statistics != "recalibrate" or not has_batch_norm(self.oracle.model):
             return buffers
-        return averaged([self.calibrate(w, buffers, number) for number in range(len(self.calibration))])
+        return {**buffers, **averaged([self.calibrate(w, buffers, n) for n in range(len(self.calibration))])}
 
     @functools.cached_property
     def calibration(self) -> Calibration:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from torch import Tensor
 
@@ -30,22 +31,14 @@ class InProcessEngine:
         """Run the jobs in order."""
         for job in jobs:
             self._pulse()
-            with single_thread(), preserved_global_state():
-                reply = self._run(message, job)
+            with single_thread(), preserved_global_state(), told(f"client {job.client}"):
+                reply = self._trainer.run(message, job, self._pulse)
             yield reply
-
-    def _run(self, message: Message, job: Job) -> Reply:
-        try:
-            return self._trainer.run(message, job, self._pulse)
-        except FlatfedError:
-            raise
-        except Exception as error:
-            raise EngineError(f"client {job.client} failed: {type(error).__name__}: {error}") from error
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
         """Return the test figures of a model."""
-        with single_thread(), preserved_global_state():
-            trainer, chunks = self._trainer, test_chunks(self._trainer.task)
+        trainer, chunks = self._trainer, test_chunks(self._trainer.task)
+        with single_thread(), preserved_global_state(), told("the evaluation"):
             if chunks:
                 buffers = trainer.calibrated(w, buffers)
             parts = [(chunk[0], trainer.measure(w, buffers, *chunk)) for chunk in chunks]
@@ -53,6 +46,17 @@ class InProcessEngine:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Let an error say what failed."""
+    try:
+        yield
+    except FlatfedError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
 def summary(task: Task, parts: Sequence[tuple[str, Totals]]) -> dict[str, Figure]:

@@ -106,7 +106,7 @@ class ProcessEngine:
         """Return the buffers with statistics of the calibration sample, whose batches the workers share."""
         common, batches = self._common.write({"w": w, **buffers}), range(len(self._calibration))
         found = dict(self._spread((CalibrateWork(common, number) for number in batches), lambda: None))
-        return averaged([found[number] for number in batches])
+        return {**buffers, **averaged([found[number] for number in batches])}
 
     def close(self) -> None:
         """End the workers and free the shared memory."""

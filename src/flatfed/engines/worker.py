@@ -153,7 +153,7 @@ class Worker:
         job = Job(command.client, command.round, command.exchange, command.lr, kept, personal)
         reply = self.trainer.run(message, job)
         tensors = prefixed("vector", reply.message.vectors) | prefixed("kept", kept.tensors())
-        facts = {name: getattr(reply, name) for name in ("samples", "steps", "backprops", "loss", "watch")}
+        facts = {name: getattr(reply, name) for name in ("samples", "steps", "backprops", "loss", "watch", "drift")}
         return Done(self._out.write(tensors), reply.message.scalars, facts)
 
     def _measure(self, command: Measure) -> Done:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import parameters
+from flatfed.core.config import is_course, parameters
 from flatfed.core.errors import ConfigError, nearest
 
 
@@ -144,7 +144,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """Return the number, truth value, null or text that is written."""
+    """Return the number, truth value, null, course or text that is written."""
+    if is_course(text):
+        return text
     try:
         return float(text) if any(c in text for c in ".eE") else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):

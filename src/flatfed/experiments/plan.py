@@ -13,7 +13,7 @@ from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.config import build
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.core.evaluation import default_statistics, has_local_statistics
+from flatfed.core.evaluation import default_statistics, has_batch_norm, has_local_statistics
 from flatfed.core.loop import Federation
 from flatfed.core.sampling import Sampler, Uniform
 from flatfed.core.server import Server
@@ -89,20 +89,32 @@ class Plan:
         """Refuse what cannot be played, and warn of what is only approximate."""
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
-        if settings.eval_stats == "running" and has_local_statistics(self.task.layout()):
-            raise ConfigError("eval_stats: the statistics stay on the clients; take batch-stats or recalibrate")
+        self._check_statistics()
         if isinstance(self.sampler, Uniform) and settings.min_replies > self.sampler.count:
             raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")
         if self.algorithm.assumes_plain_steps and min(self.lr(round) for round in range(settings.rounds)) == 0:
             raise ConfigError(f"{name} divides by the learning rate, which may not be 0 in any round")
-        for round in range(settings.rounds if self.algorithm.varying else 0):
+        for round in range(settings.rounds if self.algorithm.varying or settings.varying else 0):
             self.algorithm.at(round)
+            settings.at(round)
         if self.algorithm.assumes_plain_steps and any(settings.at(r).momentum > 0 for r in range(settings.rounds)):
             warnings.warn(
                 f"{name} divides updates by K * lr, which is exact only without client momentum; "
                 f"its formulas are used unchanged with momentum={settings.momentum}",
                 stacklevel=3,
             )
+
+    def _check_statistics(self) -> None:
+        """Refuse an evaluation for which there are no statistics."""
+        policy = self.settings.eval_stats
+        if policy == "running" and has_local_statistics(self.task.layout()):
+            raise ConfigError(
+                "the statistics stay on the clients, so there are no running ones to evaluate with; take batch-stats "
+                "or recalibrate (--eval-stats, eval_stats)"
+            )
+        single = [name for name, examples in self.task.test_sets.items() if len(examples) == 1]
+        if policy == "batch-stats" and single and has_batch_norm(self.task.model):
+            raise ConfigError(f"the {single[0]} set has one example, which has no batch statistics; take recalibrate")
 
     def lr(self, round: int) -> float:
         """Return the learning rate of a round."""

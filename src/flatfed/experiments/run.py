@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flatfed.core.layout import BUFFERS, COUNTERS
+from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.threads import single_thread
-from flatfed.core.trainer import LOCAL_PARAMETERS, Trainer
+from flatfed.core.trainer import Trainer
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
 

@@ -154,6 +154,28 @@ def test_the_first_step_of_fedsmoo_without_the_server_dual_is_fedsam(rho: float)
     assert_close(moved, (1 + len(COHORTS[0]) / setup.N) * update, rel=1e-11)
 
 
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+@given(w=coordinates, rho=st.floats(0.05, 1), beta=penalty)
+@fewer
+def test_fedsmoo_of_one_client_step_by_step(variant: str, w: Vector, rho: float, beta: float) -> None:
+    lr, K, curvature, centre = 0.1, 2, np.arange(1.0, 5.0), np.full(4, 3.0)
+    method = ff.make("fedsmoo", rho=rho, beta=beta, variant=variant)
+    run = train_point(method, Point(w), [bowl(centre, curvature)], rounds=3, lr=lr, local_epochs=K)
+    h, mu, s = np.zeros(4), np.zeros(4), np.zeros(4)
+    for _ in range(3):
+        v = w
+        for _ in range(K):
+            eps = rho * unit(curvature * (v - centre) - mu - s)
+            mu = mu + eps - s
+            v = v - lr * (curvature * (v + eps - centre) + (v - w + h) / beta)
+        h = h + v - w
+        w = v + h
+        s = rho * unit({"A": mu - eps, "B": mu, "C": -mu}[variant])
+    assert_close(run.vector, w, rel=1e-10)
+    assert_close(run.server_state["s"], s, rel=1e-9)
+    assert_close(run.client_state(0)["mu"], mu, rel=1e-9)
+
+
 # --- FedGMT -----------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,20 @@ def test_agreement_lowers_alpha_and_opposition_raises_it(second: float, target: 
     assert float(run.server_state["alpha"]) == pytest.approx((1 - lam) * after_one + lam * target, rel=1e-12)
 
 
+def test_alpha_follows_the_mean_over_the_clients_of_the_round() -> None:
+    gradients, alpha, lam = (np.array([3.0, -1.0]), np.array([-2.0, 3.0]), np.array([0.5, 0.5])), 0.5, 0.25
+    method = ff.make("fedwmsam", rho=0.0, alpha=alpha, lam=lam, control=False)
+    clients = [slope(g) for g in gradients]
+    run = train_point(method, Point(np.zeros(2)), clients, rounds=2, loss=linear, local_epochs=2)
+    momentum = alpha * (gradients[0] + gradients[1] + gradients[2]) / 3
+    after_one = (1 - lam) * alpha + lam * 0.1
+    steps = [after_one * g + (1 - after_one) * momentum for g in gradients]
+    similarity = np.mean([1 - unit(step) @ unit(momentum) for step in steps])
+    target = np.clip(similarity, 0.1, 0.9)
+    assert float(run.server_state["alpha"]) == pytest.approx((1 - lam) * after_one + lam * target, rel=1e-12)
+    assert 0.1 < similarity < 0.9
+
+
 def test_alpha_does_not_move_without_adaptation() -> None:
     run = train_id("fedwmsam", network_setup(), alpha=0.37, lam=0.0)
     assert float(run.server_state["alpha"]) == 0.37
