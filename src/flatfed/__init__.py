@@ -26,6 +26,7 @@ _HOME = {
     "Uniform": "flatfed.core.sampling",
     "Ramp": "flatfed.core.courses",
     "Cosine": "flatfed.core.courses",
+    "Poly": "flatfed.core.courses",
     "Decay": "flatfed.core.courses",
     "Cycle": "flatfed.core.courses",
     "Steps": "flatfed.core.courses",
@@ -36,6 +37,7 @@ _HOME = {
     "make": "flatfed.algorithms",
     "train": "flatfed.experiments.train",
     "resume": "flatfed.experiments.resume",
+    "load_run": "flatfed.experiments.loading",
     "Run": "flatfed.experiments.run",
     "RunInterrupted": "flatfed.experiments.interruption",
 }
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from flatfed.core.courses import Cosine as Cosine
     from flatfed.core.courses import Cycle as Cycle
     from flatfed.core.courses import Decay as Decay
+    from flatfed.core.courses import Poly as Poly
     from flatfed.core.courses import Ramp as Ramp
     from flatfed.core.courses import Steps as Steps
     from flatfed.core.errors import CheckpointError as CheckpointError
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from flatfed.core.sampling import Uniform as Uniform
     from flatfed.core.task import Task as Task
     from flatfed.experiments.interruption import RunInterrupted as RunInterrupted
+    from flatfed.experiments.loading import load_run as load_run
     from flatfed.experiments.resume import resume as resume
     from flatfed.experiments.run import Run as Run
     from flatfed.experiments.train import train as train

@@ -12,7 +12,7 @@ from cli.command import SMALL, Outcome, fingerprint, flatfed, refused
 COMMANDS = [
     (["rnu", "digits", "fedavg"], ["'rnu'", "'run'"]),
     (["compair"], ["'compair'", "'compare'"]),
-    (["nonsense"], ["'nonsense'", "compare, list, resume, run, show"]),
+    (["nonsense"], ["'nonsense'", "compare, data, evaluate, list, resume"]),
     (["-x"], ["-x"]),
     (["run"], ["DATASET"]),
     (["run", "digits"], ["ALGORITHM"]),

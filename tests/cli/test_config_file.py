@@ -60,7 +60,8 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
     assert (config["settings"]["rounds"], config["settings"]["weight_decay"]) == (1, 0.5)
     assert (config["settings"]["batch_size"], config["settings"]["lr"]) == (32, 0.05)
     assert config["task"]["augment"] is True
-    assert config["task"]["partition"] == {"id": "dirichlet", "alpha": 0.0}
+    assert config["task"]["partition"]["id"] == "dirichlet"
+    assert config["task"]["partition"]["alpha"] == 0.0
     algorithm = config["algorithm"]
     assert (algorithm["rho_server"], algorithm["beta"], algorithm["dual"]) == (0.3, 7.0, "official")
     assert algorithm["client_opt"]["rho"] == 0.0

@@ -17,14 +17,20 @@ OPTIONS = {
     "compare": [*COMMON, "--seeds"],
     "resume": ["--rounds", "--workers", "--json"],
     "show": ["--json", "--figure"],
+    "robustness": ["--figure", "--json"],
+    "evaluate": ["--data-dir", "--json"],
     "list": ["--json"],
+    "data": [],
 }
 ARGUMENTS = {
     "run": "DATASET ALGORITHM",
     "compare": "DATASET ALGORITHM...",
     "resume": "RUN",
     "show": "RUN...",
-    "list": "{algorithms|datasets|models|partitions}",
+    "robustness": "RUN",
+    "evaluate": "RUN",
+    "list": "KIND",
+    "data": "COMMAND [ARGS]...",
 }
 
 

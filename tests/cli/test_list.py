@@ -9,19 +9,21 @@ import pytest
 from cli.command import PROCESS, flatfed, on_terminal
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import parameters
+from flatfed.data.augment.catalogue import augmentations
 from flatfed.data.catalogue import datasets
 from flatfed.data.partition import Partitioner
 from flatfed.experiments.methods import parse_method, parse_value
 from flatfed.models import models
 
-KINDS = ("algorithms", "datasets", "models", "partitions")
+KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")
 
 
 def ids_of(kind: str) -> list[str]:
     if kind == "algorithms":
         suffixes = [*sorted(ClientOptimiser.registry), *sorted(Average.registry)]
         return [*sorted(Algorithm.registry), *(f"+{id}" for id in suffixes)]
-    return sorted({"datasets": datasets(), "models": models(), "partitions": Partitioner.registry}[kind])
+    known = {"datasets": datasets(), "models": models(), "partitions": Partitioner.registry}
+    return sorted((known | {"augmentations": augmentations()})[kind])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flatfed.data.holdings import deal_classes, share
+from flatfed.data.holdings import deal_by_size, deal_classes, share
 from flatfed.data.mixtures import Mixtures, apportion, fill_by_draws, random_turns
 
 
-def one_by_one(sizes: np.ndarray, mixes: np.ndarray, size: int, generator: np.random.Generator) -> np.ndarray:
+def one_by_one(sizes: np.ndarray, mixes: np.ndarray, wanted: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """A random client that is not full draws a class that is not exhausted, until all are full."""
     table, left = np.zeros(mixes.shape, dtype=np.int64), sizes.copy()
-    while (waiting := np.flatnonzero(table.sum(axis=1) < size)).size:
+    while (waiting := np.flatnonzero(table.sum(axis=1) < wanted)).size:
         client = generator.choice(waiting)
         weights = np.where(left > 0, mixes[client], 0.0)
         chosen = generator.choice(len(sizes), p=weights / weights.sum())
@@ -25,13 +25,14 @@ def one_by_one(sizes: np.ndarray, mixes: np.ndarray, size: int, generator: np.ra
     return table
 
 
-def test_filling_at_once_has_the_law_of_one_by_one() -> None:
-    sizes, size, runs = np.array([2, 5, 5]), 4, 3000
+@pytest.mark.parametrize("wanted", [[4, 4, 4], [1, 8, 3]], ids=["equal", "unequal"])
+def test_filling_at_once_has_the_law_of_one_by_one(wanted: list[int]) -> None:
+    sizes, turns, runs = np.array([2, 5, 5]), np.array(wanted), 3000
     mixes = np.array([[0.8, 0.1, 0.1], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])
-    mixtures = Mixtures(0.5 * np.log(mixes), concentration=0.5)
+    mixtures = Mixtures(0.5 * np.log(mixes), scale=0.5)
     generator = np.random.default_rng(0)
-    fast = [fill_by_draws(sizes, mixtures, random_turns(3, size, generator), generator) for _ in range(runs)]
-    slow = [one_by_one(sizes, mixes, size, generator) for _ in range(runs)]
+    fast = [fill_by_draws(sizes, mixtures, random_turns(turns, generator), generator) for _ in range(runs)]
+    slow = [one_by_one(sizes, mixes, turns, generator) for _ in range(runs)]
     for moment in (1, 2):
         difference = np.mean(np.power(fast, moment), axis=0) - np.mean(np.power(slow, moment), axis=0)
         noise = np.sqrt((np.power(fast, moment).var(axis=0) + np.power(slow, moment).var(axis=0)) / runs)
@@ -47,6 +48,15 @@ def test_mixtures_have_the_moments_of_the_dirichlet(concentration: float) -> Non
     assert np.allclose(q.sum(axis=1), 1.0)
     assert np.allclose(q.mean(axis=0), 1 / classes, atol=0.01)
     assert np.allclose(q.var(axis=0), variance, rtol=0.05)
+
+
+def test_mixtures_of_unequal_concentrations() -> None:
+    """Mean `a_c / A` and variance `a_c (A - a_c) / (A^2 (A + 1))` with `A` the sum of the concentrations."""
+    each = np.array([0.05, 0.5, 2.0, 0.2])
+    q = Mixtures.draw(20_000, 4, each, np.random.default_rng(0)).among(np.ones(4, dtype=np.bool_))
+    total = each.sum()
+    assert np.allclose(q.mean(axis=0), each / total, atol=0.01)
+    assert np.allclose(q.var(axis=0), each * (total - each) / total**2 / (total + 1), rtol=0.05)
 
 
 def test_a_mixture_outlives_its_only_class() -> None:
@@ -106,3 +116,13 @@ def test_a_chain_of_holders_makes_room() -> None:
     """Client 2 needs class 0: client 0 gives way and takes class 1, client 1 gives way and takes class 2."""
     table = share([[0, 1], [1, 2], [0]], np.array([5, 4, 3]), target=4)
     assert table.tolist() == [[1, 3, 0], [0, 1, 3], [4, 0, 0]]
+
+
+def test_targets_of_their_own() -> None:
+    table = share([[0], [0], [1]], np.array([9, 4]), target=np.array([2, 6, 9]))
+    assert table.tolist() == [[2, 0], [6, 0], [0, 4]]
+
+
+def test_classes_are_dealt_by_their_size() -> None:
+    dealt = deal_by_size(np.array([50, 30, 19, 1]), 10, np.random.default_rng(0))
+    assert np.bincount([c for [c] in dealt], minlength=4).tolist() == [5, 3, 2, 0]

@@ -15,10 +15,7 @@ import flatfed.models
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
 from flatfed.models import build, catalogue, models
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+from models.samples import OF_IMAGES, examples, facts, made, parameters
 
 
 @pytest.mark.parametrize(
@@ -35,7 +32,7 @@ def test_numbers_of_parameters(id: str, classes: int, in_channels: int, image_si
     assert parameters(build(id, classes, in_channels, image_size, seed=0)) == count
 
 
-@pytest.mark.parametrize("id", models())
+@pytest.mark.parametrize("id", OF_IMAGES)
 @pytest.mark.parametrize(("in_channels", "image_size"), [(1, 28), (3, 32), (2, 17)])
 def test_outputs_are_one_number_per_class(id: str, in_channels: int, image_size: int) -> None:
     model = build(id, 7, in_channels, image_size, seed=0)
@@ -47,21 +44,20 @@ def test_outputs_are_one_number_per_class(id: str, in_channels: int, image_size:
 @pytest.mark.parametrize("id", models())
 def test_the_seed_alone_decides_the_weights(id: str) -> None:
     torch.manual_seed(1)
-    first = build(id, 10, 1, 16, seed=5).state_dict()
+    first = build(id, 10, seed=5, **facts(id, 1)).state_dict()
     torch.manual_seed(2)
     before = torch.get_rng_state()
-    again, other = build(id, 10, 1, 16, seed=5).state_dict(), build(id, 10, 1, 16, seed=6).state_dict()
+    again, other = (build(id, 10, seed=seed, **facts(id, 1)).state_dict() for seed in (5, 6))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[name], again[name]) for name in first)
-    drawn = [name for name in first if "norm" not in name]  # BatchNorm starts from ones and zeros
+    drawn = [name for name in first if "norm" not in name]  # normalisation starts from ones and zeros
     assert not any(torch.equal(first[name], other[name]) for name in drawn)
 
 
 @pytest.mark.parametrize("id", models())
 def test_models_travel_to_workers(id: str) -> None:
-    model = build(id, 10, 1, 16, seed=0)
-    images = torch.randn(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(pickle.loads(pickle.dumps(model))(images), model(images))
+    model, inputs = made(id).eval(), examples(id, 3)[0]
+    assert torch.equal(pickle.loads(pickle.dumps(model))(inputs), model(inputs))
 
 
 def papers_cnn(model: nn.Module, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -51,10 +51,11 @@ class FedGMT(Algorithm, id="fedgmt"):
         """Return the gradient of the loss with distillation; the teacher runs forward only."""
         if self.gamma == 0:
             return client.gradient()
-        teacher = F.log_softmax(client.outputs(at=client.complete(client.received.teacher)) / self.tau, dim=1)
+        outputs = client.outputs(at=client.complete(client.received.teacher))
+        teacher = F.log_softmax(_main(outputs) / self.tau, dim=1)
 
-        def distillation(outputs: Tensor) -> Tensor:
-            student = F.log_softmax(outputs / self.tau, dim=1)
+        def distillation(outputs: Any) -> Tensor:
+            student = F.log_softmax(_main(outputs) / self.tau, dim=1)
             kl = F.kl_div(student, teacher, reduction="batchmean", log_target=True)
             return self.gamma * self.tau**2 * kl
 
@@ -77,3 +78,9 @@ class FedGMT(Algorithm, id="fedgmt"):
             server.w = server.w + server.kept.H
             server.watch["dual_norm"] = norm(server.kept.H)
         server.kept.teacher = self.alpha * server.kept.teacher + (1 - self.alpha) * server.w
+
+
+def _main(outputs: Any) -> Tensor:
+    """Return the main output of a model that has auxiliary ones too."""
+    main: Tensor = outputs[0] if isinstance(outputs, tuple | list) else outputs
+    return main

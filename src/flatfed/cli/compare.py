@@ -41,16 +41,17 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
 
     spellings = expand(algorithms)
     given = gather_settings(ctx, options["settings"], spellings)
+    recipe, methods = make_recipe(dataset, options, given, seeds[0]), parse_methods(spellings, given.methods)
+    settings = make_settings(options, seeds[0])
     comparison = Comparison(
-        make_recipe(dataset, options, given, seeds[0]),
-        parse_methods(spellings, given.methods),
+        recipe,
+        methods,
         seeds,
-        make_settings(options, seeds[0]),
-        make_sampler(ctx, options),
+        settings,
+        make_sampler(ctx, options, recipe.build().population),
         options["workers"],
         command_line(),
     )
-    comparison.recipe.build()
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
     return run_and_report(comparison, out, options["as_json"])
 

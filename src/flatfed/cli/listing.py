@@ -13,24 +13,26 @@ import click
 from flatfed.core.errors import ConfigError
 
 COLUMNS = "{:<9}{:<24}{:<11}"
-KINDS = ("algorithms", "datasets", "models", "partitions")
+KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")
 
 
-@click.command(name="list", short_help="List algorithms, datasets, models or partitions.")
-@click.argument("kind", type=click.Choice(KINDS), required=False, metavar=f"{{{'|'.join(KINDS)}}}")
+@click.command(name="list", short_help="List algorithms, datasets, models, partitions or augmentations.")
+@click.argument("kind", type=click.Choice(KINDS), required=False, metavar="KIND")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the algorithms as the table of the documentation.")
 def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
-    """List algorithms (with client optimisers and averages, marked +), datasets, models or partitions.
+    """List what there is of a KIND: algorithms, datasets, models, partitions or augmentations.
 
     With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
-    whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run.
+    whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run. Client
+    optimisers and averages follow, marked +.
     """
     if kind is None:
         raise ConfigError(f"say what to list: {', '.join(KINDS)}")
     if as_markdown:
         return _markdown(kind)
-    entries = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "partitions": _partitions}[kind]()
+    lists = {"algorithms": _algorithms, "datasets": _datasets, "models": _models}
+    entries = (lists | {"partitions": _partitions, "augmentations": _augmentations})[kind]()
     if as_json:
         click.echo(json.dumps(entries, indent=1))
         return 0
@@ -89,10 +91,17 @@ def _datasets() -> list[dict[str, Any]]:
     return [{"id": id, "about": about} for id, about in datasets().items()]
 
 
+def _augmentations() -> list[dict[str, Any]]:
+    from flatfed.data.augment.catalogue import augmentations
+
+    return [{"id": id, "about": f"{about[0].upper()}{about[1:]}."} for id, about in augmentations().items()]
+
+
 def _models() -> list[dict[str, Any]]:
     from flatfed.models import models
+    from flatfed.models.catalogue import options_of
 
-    return [{"id": id, "about": about} for id, about in models().items()]
+    return [{"id": id, "about": about, "parameters": options_of(id)} for id, about in models().items()]
 
 
 def _shown(value: Any) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -18,7 +19,10 @@ COMMANDS = {
     "compare": "flatfed.cli.compare:compare",
     "resume": "flatfed.cli.resume:resume",
     "show": "flatfed.cli.show:show",
+    "robustness": "flatfed.cli.robustness:robustness",
+    "evaluate": "flatfed.cli.evaluate:evaluate",
     "list": "flatfed.cli.listing:listing",
+    "data": "flatfed.cli.data:data",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -70,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # One thread a process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # so that --model my_module:Net finds what lies here
     try:
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

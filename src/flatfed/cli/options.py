@@ -27,6 +27,8 @@ SETTINGS = (
     *("every", "last", "eval_stats"),
 )
 Command = Callable[..., Any]
+PER_ROUND = 5
+"""Clients a round where nothing says otherwise."""
 
 
 class Number(click.ParamType[float | str]):
@@ -73,6 +75,20 @@ class Whole(click.ParamType[int | str]):
             either = f"neither {self.word!r} nor" if self.word else "not"
             self.fail(f"{value!r} is {either} a whole number of at least {self.least}", param, ctx)
         return number
+
+
+class Augmentation(click.ParamType[bool | str]):
+    """The data set's own augmentation (True), none (False), or names; a file may hold a truth value."""
+
+    name = "NAME,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
+        """Return which it is."""
+        if isinstance(value, bool) or value in ("default", "none"):
+            return value is True or value == "default"
+        if not isinstance(value, str) or not value.strip():
+            self.fail(f"{value!r} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
+        return value
 
 
 class Seeds(click.ParamType[list[int]]):
@@ -142,7 +158,11 @@ OPTIONS: list[Callable[[Command], Command]] = [
     ),
     _option("--rounds", "Communication rounds.", Whole(1), 100),
     _option("--clients", "Clients in total.  [default: 100, or the data's natural clients]", Whole(1)),
-    _option("--per-round", "Clients sampled a round, uniform without replacement.", Whole(1), 5),
+    _option(
+        "--per-round",
+        "Clients sampled a round, uniform without replacement.  [default: 5, or all where there are fewer]",
+        Whole(1),
+    ),
     _option("--bernoulli", "Instead of --per-round: each client joins with this probability.", Number()),
     _option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str),
     _option("--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str),
@@ -154,7 +174,15 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "BatchNorm parts that stay on the clients: the statistics (SiLoBN) or all (FedBN).  [default: none]",
         click.Choice(["bn-stats", "bn"]),
     ),
-    _option("--augment/--no-augment", "The data set's augmentation.", None, True),
+    _option(
+        "--augment",
+        "Augmentation: the data set's, `none`, or by name, such as crop-flip,cutout(8): flatfed list augmentations.",
+        Augmentation(),
+        "default",
+        is_flag=False,
+        flag_value="default",
+    ),
+    click.option("--no-augment", "no_augment", is_flag=True, help="The same as --augment none."),
     _option("--lr", "Client learning rate, or a course such as cosine(0.1,0.001,500).", Number(True), 0.1),
     _option("--lr-decay", "Factor on the learning rate after every round.", Number(), 1.0),
     _option("--batch-size", "Examples a step, or `full`.", Whole(1, "full"), 64),
@@ -184,7 +212,7 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "(average.cycle=5), of the partition (partition.beta=0.3), the model (model.stem=cifar) or the data "
         "(data.NAME=X). METHOD:NAME=VALUE for one of several methods. "
         "A real number may follow a course over the rounds: ramp(START,END,ROUNDS), cosine(START,END,ROUNDS), "
-        "decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), steps(0:X,100:Y).",
+        "poly(START,END,ROUNDS,POWER), decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), steps(0:X,100:Y).",
         multiple=True,
         metavar="NAME=VALUE",
     ),
@@ -245,14 +273,24 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
         made = build(cls, given.partition_in_file | typed | given.partition_here)
     names = ("clients", "model", "augment", "local_parts", "data_dir", "weights")
     given_by_name = {name: options[name] for name in names}
+    if options["no_augment"]:
+        given_by_name["augment"] = False
+    data_options = given.data | ({"path": _absolute(given.data["path"])} if "path" in given.data else {})
+    for name in ("data_dir", "weights"):
+        given_by_name[name] = _absolute(given_by_name[name])
     return TaskRecipe(
         dataset,
         partition=made.to_dict(),
         seed=seed,
-        data_options=given.data,
+        data_options=data_options,
         model_options=given.model,
         **given_by_name,
     )
+
+
+def _absolute(path: str | None) -> str | None:
+    """Return a path that holds from any folder."""
+    return None if path is None else str(Path(path).expanduser().absolute())
 
 
 def make_settings(options: dict[str, Any], seed: int) -> Settings:
@@ -265,17 +303,17 @@ def make_settings(options: dict[str, Any], seed: int) -> Settings:
         return Settings(seed=seed, batch_size=None if size == "full" else size, **values)
 
 
-def make_sampler(ctx: click.Context, options: dict[str, Any]) -> Sampler:
+def make_sampler(ctx: click.Context, options: dict[str, Any], population: int) -> Sampler:
     """Return the sampler, checked against the number of clients."""
     from flatfed.core.sampling import Bernoulli, Uniform
 
     p = options["bernoulli"]
     with named_as_typed("bernoulli: p", "--bernoulli"):
-        sampler = Uniform(options["per_round"]) if p is None else Bernoulli(p)
-    if p is not None and ctx.get_parameter_source("per_round") == ctx.get_parameter_source("bernoulli"):
+        sampler = Uniform(options["per_round"] or min(PER_ROUND, population)) if p is None else Bernoulli(p)
+    sources = ctx.get_parameter_source("per_round"), ctx.get_parameter_source("bernoulli")
+    if p is not None and options["per_round"] is not None and sources[0] == sources[1]:
         raise ConfigError("--bernoulli and --per-round are two ways to sample; give one of them")
-    if options["clients"] is not None:
-        sampler.check(options["clients"], options["rounds"])
+    sampler.check(population, options["rounds"])
     return sampler
 
 

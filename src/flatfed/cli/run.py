@@ -46,10 +46,11 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     given = gather_settings(ctx, options["settings"], [algorithm])
     [method] = parse_methods([algorithm], given.methods)
     recipe = make_recipe(dataset, options, given, seed)
-    settings, sampler = make_settings(options, seed), make_sampler(ctx, options)
+    settings = make_settings(options, seed)
     out: Path = options["out"] or free_directory(f"{dataset}-{algorithm}")
     refuse_taken(out)
     task, average, workers = recipe.build(), method.average, options["workers"]
+    sampler = make_sampler(ctx, options, task.population)
     plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=recipe.to_dict())
     plan.check()
     title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from flatfed.core.config import Count, Course, Range, checked
+from flatfed.core.config import Count, Course, Positive, Range, checked
 from flatfed.core.errors import ConfigError
 
 
@@ -39,6 +39,24 @@ class Cosine(Course, id="cosine"):
     def value(self, round: int) -> float:
         """Return `end + (start - end) * (1 + cos(pi * min(t, rounds)/rounds))/2`."""
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * min(round, self.rounds) / self.rounds)) / 2
+
+    def bounds(self) -> tuple[float, ...]:
+        """Return both ends."""
+        return self.start, self.end
+
+
+class Poly(Course, id="poly"):
+    """From `start` to `end` within `rounds` rounds along a power of the share that is left, then constant."""
+
+    start: float
+    end: float
+    rounds: Count
+    power: Positive
+
+    def value(self, round: int) -> float:
+        """Return `end + (start - end) * (1 - min(t, rounds)/rounds)^power`."""
+        left = math.pow(1 - min(round, self.rounds) / self.rounds, self.power)
+        return self.end + (self.start - self.end) * left
 
     def bounds(self) -> tuple[float, ...]:
         """Return both ends."""

@@ -21,7 +21,6 @@ from flatfed.core.task import Task
 
 Statistics = Literal["running", "batch-stats", "recalibrate"]
 
-BATCH = 512
 CALIBRATION = 10_000
 """Training examples that statistics are estimated on, at most; drawn once a run."""
 
@@ -38,12 +37,13 @@ def has_local_statistics(layout: Layout) -> bool:
 
 def test_chunks(task: Task) -> list[tuple[str, int, int]]:
     """Return the fixed division of the test sets: (name, first, count) of each batch, whoever evaluates it."""
-    return [(name, *chunk) for name, examples in task.test_sets.items() for chunk in even_chunks(len(examples))]
+    size, tests = task.test_batch, task.test_sets.items()
+    return [(name, *chunk) for name, examples in tests for chunk in even_chunks(len(examples), size)]
 
 
-def even_chunks(total: int) -> list[tuple[int, int]]:
-    """Divide so many examples into as few batches as possible, of sizes that differ by at most one."""
-    batches = -(-total // BATCH)
+def even_chunks(total: int, size: int) -> list[tuple[int, int]]:
+    """Divide so many examples into as few batches of at most `size` as possible, that differ by at most one."""
+    batches = -(-total // size)
     ends = [total * number // max(batches, 1) for number in range(batches + 1)]
     return [(first, end - first) for first, end in itertools.pairwise(ends)]
 
@@ -59,11 +59,11 @@ class Calibration:
         self._sample = order[:CALIBRATION]
 
     def __len__(self) -> int:
-        return len(even_chunks(len(self._sample)))
+        return len(even_chunks(len(self._sample), self.task.test_batch))
 
     def inputs(self, number: int) -> Tensor:
         """Return the raw inputs of one batch."""
-        first, count = even_chunks(len(self._sample))[number]
+        first, count = even_chunks(len(self._sample), self.task.test_batch)[number]
         chosen = self._sample[first : first + count].sort().values
         clients = torch.searchsorted(self._ends, chosen, right=True)
         parts = []

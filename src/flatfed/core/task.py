@@ -38,6 +38,7 @@ class Task:
             acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn once a step.
         tests: further test sets by name (`{"unseen": (x, y)}`); their figures are called `unseen_loss` and so on.
         metrics: what a test measures besides the loss.
+        test_batch: examples that are evaluated at a time, at most.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
     """
@@ -53,10 +54,13 @@ class Task:
     metrics: Metrics = field(default_factory=Classification)
     local: Local | str = field(default_factory=Local)
     name: str = "task"
+    test_batch: int = 512
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
+        if self.test_batch < 1:
+            raise ConfigError(f"test_batch must be at least 1, not {self.test_batch}")
         if isinstance(self.local, str):
             self.local = Local.named(self.local, self.model)
         if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):

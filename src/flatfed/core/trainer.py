@@ -16,10 +16,19 @@ from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import FlatfedError
-from flatfed.core.evaluation import Calibration, averaged, batch_statistics, default_statistics, has_batch_norm
+from flatfed.core.evaluation import (
+    Calibration,
+    Statistics,
+    averaged,
+    batch_statistics,
+    default_statistics,
+    even_chunks,
+    has_batch_norm,
+)
+from flatfed.core.examples import Examples
 from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Totals
+from flatfed.core.metrics import Totals, add_up
 from flatfed.core.oracle import Oracle
 from flatfed.core.randomness import key
 from flatfed.core.settings import Settings
@@ -77,11 +86,23 @@ class Trainer:
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
         """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
-        self._show(w, buffers)
-        indices = torch.arange(first, first + count)
+        self._show(w, buffers, State({}))
         torch.default_generator.manual_seed(key(self.settings.seed, test, first))
-        inputs, targets = self.oracle.batch(*self.task.test_sets[test].batch(indices))
-        own = batch_statistics(self.oracle.model) if self.statistics == "batch-stats" else nullcontext()
+        return self._totals(self.task.test_sets[test], first, count, self.statistics)
+
+    def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
+        """Return sums over all of a client's own examples, the model having the client's own local parts."""
+        examples, parts = self.task.examples(client), []
+        policy: Statistics = "running" if LOCAL_BUFFERS in kept else self.statistics
+        for first, count in even_chunks(len(examples), self.task.test_batch):
+            self._show(w, buffers, kept)
+            torch.default_generator.manual_seed(key(self.settings.seed, "own examples", client, first))
+            parts.append(self._totals(examples, first, count, policy))
+        return add_up(parts)
+
+    def _totals(self, examples: Examples, first: int, count: int, policy: Statistics) -> Totals:
+        inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
+        own = batch_statistics(self.oracle.model) if policy == "batch-stats" else nullcontext()
         with torch.no_grad(), own:
             outputs = self.oracle.model(inputs)
             loss = self.task.loss(outputs, targets).double() * count
@@ -89,7 +110,7 @@ class Trainer:
 
     def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
         """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
-        self._show(w, buffers)
+        self._show(w, buffers, State({}))
         torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
         inputs = self.oracle.prepared(self.calibration.inputs(number))
         with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
@@ -107,11 +128,15 @@ class Trainer:
         """The sample that statistics are estimated on."""
         return Calibration(self.task, self.settings.seed)
 
-    def _show(self, w: Tensor, buffers: Mapping[str, Tensor]) -> None:
-        """Put the model into inference mode, with these parameters and buffers and the initial local parts."""
+    def _show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State) -> None:
+        """Put the model into inference mode, with these parameters and buffers and the local parts that are kept.
+
+        Where none are kept, local parts are the initial ones.
+        """
         self.oracle.w[: self.layout.shared] = w
-        self.oracle.w[self.layout.shared :] = self._own_start
-        self._write_buffers(buffers, State({}))
+        own = getattr(kept, LOCAL_PARAMETERS) if LOCAL_PARAMETERS in kept else self._own_start
+        self.oracle.w[self.layout.shared :] = own
+        self._write_buffers(buffers, kept)
         self.oracle.model.eval()
 
     def _load(self, message: Message, kept: State) -> None:

@@ -7,8 +7,13 @@ which of its samples.
 from flatfed.data.catalogue import datasets, load, source
 from flatfed.data.partition import (
     IID,
+    PAM,
+    ByLabelShards,
     Dirichlet,
     DirichletPerClass,
+    FromFile,
+    LongTail,
+    Natural,
     Partitioner,
     Pathological,
     check_partition,
@@ -20,8 +25,13 @@ from flatfed.data.transforms import Normalise, RandomShift
 
 __all__ = [
     "IID",
+    "PAM",
+    "ByLabelShards",
     "Dirichlet",
     "DirichletPerClass",
+    "FromFile",
+    "LongTail",
+    "Natural",
     "Normalise",
     "Partitioner",
     "Pathological",

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from flatfed.data.mixtures import apportion
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -27,18 +29,25 @@ def deal_classes(sizes: Ints, clients: int, per_client: int, generator: np.rando
     return dealt
 
 
-def share(dealt: Sequence[Sequence[int]], sizes: Ints, target: int) -> Ints:
-    """Return how many samples of each class each client gets, up to `target` in all.
+def deal_by_size(sizes: Ints, clients: int, generator: np.random.Generator) -> list[list[int]]:
+    """Return one class for each client: a class has clients in proportion to its size, a very small one none."""
+    holders = apportion(sizes / sizes.sum(), clients)
+    return [[int(c)] for c in generator.permutation(np.repeat(np.arange(len(sizes)), holders))]
 
-    In `target` turns each client takes one more sample, of the class of which it has the fewest. A client
+
+def share(dealt: Sequence[Sequence[int]], sizes: Ints, target: int | Ints) -> Ints:
+    """Return how many samples of each class each client gets, up to its `target` in all.
+
+    In turns each client below its target takes one more sample, of the class of which it has the fewest. A client
     whose classes have all run out gets one from a holder who can take another of its own classes instead, if
     need be through a chain of holders. These are augmenting paths of a bipartite flow, tried turn by turn, so
     the smallest client is as large as it can be, then the second smallest, and so on.
     """
     shares = _Shares(dealt, sizes)
+    targets = np.broadcast_to(target, len(dealt)).tolist()
     waiting = list(range(len(dealt)))
-    for _ in range(target):
-        waiting = [client for client in waiting if shares.give(client)]
+    for turn in range(max(targets)):
+        waiting = [client for client in waiting if turn < targets[client] and shares.give(client)]
     return shares.table()
 
 

@@ -14,40 +14,41 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Mixtures:
-    """Class mixes `q_k ~ Dirichlet(a, ..., a)`, one row each, as `a log(q_k)` up to a constant per row.
+    """Class mixes `q_k ~ Dirichlet(a_1, ..., a_C)`, one row each, as `s log(q_k)` up to a constant per row.
 
-    Logarithms, and scaled by `a`: with a small concentration all but one entry of q underflow, yet once that
-    class has run out, the others must still be told apart. The gamma variables behind the Dirichlet come from
+    Logarithms, and scaled by the smallest concentration `s`: with a small one all but one entry of q underflow, yet
+    once that class has run out, the others must still be told apart. The gamma variables behind the Dirichlet come from
     `log G(a) = log G(a + 1) + log(U) / a` (Marsaglia and Tsang 2000, section 6).
     """
 
     scaled_logs: Floats
-    concentration: float
+    scale: float
 
     @classmethod
-    def draw(cls, rows: int, classes: int, concentration: float, generator: np.random.Generator) -> Mixtures:
-        """Draw a mix for every row; `concentration` is that of each class."""
-        concentration = max(concentration, float(np.finfo(np.float64).tiny))
-        logs = concentration * np.log(generator.standard_gamma(concentration + 1, (rows, classes)))
-        return cls(logs - generator.standard_exponential((rows, classes)), concentration)
+    def draw(cls, rows: int, classes: int, concentration: float | Floats, generator: np.random.Generator) -> Mixtures:
+        """Draw a mix for every row; `concentration` is that of each class, one number or one for every class."""
+        each = np.maximum(concentration, np.finfo(np.float64).tiny)
+        scale = float(np.min(each))
+        logs = scale * np.log(generator.standard_gamma(each + 1, (rows, classes)))
+        return cls(logs - scale / each * generator.standard_exponential((rows, classes)), scale)
 
     def among(self, left: Bools) -> Floats:
         """Return the mixes renormalised over the classes that are `left`."""
         logs = np.where(left, self.scaled_logs, -np.inf)
         with np.errstate(over="ignore"):
-            weights = np.exp((logs - logs.max(axis=1, keepdims=True)) / self.concentration)
+            weights = np.exp((logs - logs.max(axis=1, keepdims=True)) / self.scale)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def fill_by_quota(sizes: Ints, clients: int, size: int, concentration: float, generator: np.random.Generator) -> Ints:
+def fill_by_quota(sizes: Ints, wanted: Ints, concentration: float | Floats, generator: np.random.Generator) -> Ints:
     """Return clients x classes when each client in turn gets its mix of what is left, to the nearest sample.
 
-    A client draws q ~ Dirichlet and takes `size * q` samples. Where a class has fewer left, it takes these,
+    Client k draws q ~ Dirichlet and takes `wanted[k] * q` samples. Where a class has fewer left, it takes these,
     and for the rest draws a new mix over the classes that remain.
     """
     left = sizes.copy()
-    table = np.zeros((clients, len(sizes)), dtype=np.int64)
-    for row in table:
+    table = np.zeros((len(wanted), len(sizes)), dtype=np.int64)
+    for row, size in zip(table, wanted.tolist(), strict=True):
         while missing := size - int(row.sum()):
             mixture = Mixtures.draw(1, len(sizes), concentration, generator).among(left > 0)[0]
             taken = np.minimum(apportion(mixture, missing), left)
@@ -92,10 +93,11 @@ def _draw_classes(mixes: Floats, owners: Ints, generator: np.random.Generator) -
     return np.asarray(np.searchsorted(steps, points, side="right") - owners * classes)
 
 
-def random_turns(clients: int, size: int, generator: np.random.Generator) -> Ints:
-    """Return the owners of slots when each goes to a client drawn uniformly from those not yet full.
+def random_turns(wanted: Ints, generator: np.random.Generator) -> Ints:
+    """Return the owners of slots when each goes to a client drawn uniformly from those that have fewer than `wanted`.
 
     Clients as Poisson clocks of equal rate: whichever ticks next is uniform among those that still tick.
     """
-    ticks = generator.standard_exponential((clients, size)).cumsum(axis=1)
-    return np.asarray(np.argsort(ticks, axis=None, kind="stable") // size)
+    gaps = np.split(generator.standard_exponential(int(wanted.sum())), np.cumsum(wanted)[:-1])
+    ticks = np.concatenate([own.cumsum() for own in gaps])
+    return np.repeat(np.arange(len(wanted)), wanted)[np.argsort(ticks, kind="stable")]

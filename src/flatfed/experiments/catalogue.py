@@ -14,8 +14,10 @@ from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.examples import Partition
 from flatfed.core.layout import Local
-from flatfed.core.task import Task
+from flatfed.core.task import Augment, Joint, Task
+from flatfed.data.augment.catalogue import named
 from flatfed.data.catalogue import load
+from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.pool import Pool
 
@@ -28,7 +30,7 @@ class TaskRecipe:
     clients: int | None = None
     partition: dict[str, Any] = field(default_factory=lambda: {"id": "dirichlet"})
     model: str | None = None
-    augment: bool = True
+    augment: bool | str = True
     seed: int = 0
     local_parts: str | None = None
     data_dir: str | None = None
@@ -43,6 +45,7 @@ class TaskRecipe:
         model = models.build(
             name, pool.classes, seed=self.seed, options=self.model_options, weights=self.weights, **pool.facts
         )
+        augment, joint = self._augmentation(pool)
         return Task(
             model=model,
             clients=Partition.over(pool.train, self.parts()),
@@ -50,12 +53,19 @@ class TaskRecipe:
             tests=pool.tests,
             loss=pool.loss,
             metrics=pool.metrics,
-            augment=pool.augment if self.augment else None,
-            joint=pool.joint if self.augment else None,
+            augment=augment,
+            joint=joint,
             prepare=pool.prepare,
             local=self.local_parts or Local(),
             name=self.dataset,
+            test_batch=getattr(pool.test, "evaluation_batch", 512),
         )
+
+    def _augmentation(self, pool: Pool) -> tuple[Augment | None, Joint | None]:
+        """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
+        if isinstance(self.augment, str):
+            return named(self.augment, {"classes": pool.classes, **pool.facts})
+        return (pool.augment, pool.joint) if self.augment else (None, None)
 
     def pool(self) -> Pool:
         """Return the data set."""
@@ -67,6 +77,7 @@ class TaskRecipe:
             raise ConfigError(f"clients must be at least 1, not {self.clients}")
         pool, partitioner = self.pool(), Partitioner.registry.from_dict(self.partition)
         groups = {name: np.asarray(numbers) for name, numbers in pool.groups.items()}
+        partitioner = partitioner.within(DataDirectory(self.data_dir))
         return partitioner.divide(np.asarray(pool.labels), groups, self.clients, self.seed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from flatfed.core.loop import Federation
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import Trainer
+from flatfed.engines.in_process import InProcessEngine
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
 
@@ -84,6 +85,32 @@ class Run:
             vector[: len(shared)] = shared
         self._layout.write_buffers(*vectors, model)
         return model
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the evaluated model on every test set."""
+        federation = self._federation
+        engine = InProcessEngine(federation.task, federation.algorithm, federation.settings)
+        return dict(engine.evaluate(federation.evaluated, federation.server.buffers))
+
+    def client_figures(self) -> list[dict[str, Any]]:
+        """Return loss and accuracy of the evaluated model on each client's own examples.
+
+        Where parts of the model stay on the clients, each is measured with its own.
+        """
+        federation = self._federation
+        trainer = Trainer(federation.task, federation.algorithm, federation.settings)
+        found: list[dict[str, Any]] = []
+        with single_thread(), preserved_global_state():
+            buffers = trainer.calibrated(federation.evaluated, federation.server.buffers)
+            for client in range(federation.task.population):
+                kept, samples = federation.clients.read(client), len(federation.task.examples(client))
+                if samples:
+                    totals = trainer.measure_client(federation.evaluated, buffers, kept, client)
+                    figures = {"loss": float(totals["loss"] / totals["count"])} | federation.task.metrics.summarise(
+                        totals
+                    )
+                    found.append({"client": client, "samples": samples, **figures})
+        return found
 
     def _statistics(self) -> Mapping[str, Tensor]:
         """Return the buffers that go with the evaluated model: the server's, or calibrated ones."""

@@ -41,6 +41,12 @@ def model(id: str) -> Callable[[Builder], Builder]:
     return enter
 
 
+def options_of(id: str) -> dict[str, Any]:
+    """Return the options of a model with their defaults."""
+    named = inspect.signature(_find(id)).parameters
+    return {name: p.default for name, p in named.items() if name not in FACTS}
+
+
 def models() -> dict[str, str]:
     """Return the id and a one-line description of every model."""
     _discover()
@@ -61,8 +67,8 @@ def build(
 ) -> nn.Module:
     """Return the model `id`, or that of an import path `package.module:Class`, for data with these facts.
 
-    Initialisation is PyTorch's, keyed by `seed`: equal arguments give equal weights, and torch's global generator is
-    left as it was. `weights` is a safetensors file to start from.
+    Initialisation is PyTorch's unless the model says otherwise, keyed by `seed`: equal arguments give equal weights,
+    and torch's global generator is left as it was. `weights` is a safetensors file to start from.
     """
     builder = _find(id)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
@@ -74,7 +80,13 @@ def build(
     arguments = _arguments(id, builder, known, dict(options or {}))
     with preserved_global_state():
         torch.default_generator.manual_seed(key(seed, "init"))
-        made = builder(**arguments)
+        try:
+            made = builder(**arguments)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            raise ConfigError(f"{id}({told}) cannot be made: {error}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{id} makes a {type(made).__name__}, not a torch.nn.Module")
     if weights is not None:

@@ -1,0 +1,35 @@
+"""One augmentation after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from flatfed.core.task import Augment, Joint
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Augmentations of raw inputs, the first one first; all draw from the one generator."""
+
+    steps: tuple[Augment, ...]
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """Return the inputs after every step."""
+        for step in self.steps:
+            inputs = step(inputs, generator)
+        return inputs
+
+
+@dataclass(frozen=True)
+class JointChain:
+    """Augmentations of prepared inputs with their targets, the first one first."""
+
+    steps: tuple[Joint, ...]
+
+    def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets after every step."""
+        for step in self.steps:
+            inputs, targets = step(inputs, targets, generator)
+        return inputs, targets

@@ -1,0 +1,23 @@
+"""What augmentations refuse, in a sentence."""
+
+from __future__ import annotations
+
+from flatfed.core.errors import ConfigError
+
+
+def probability(name: str, value: float) -> None:
+    """Refuse what is no probability."""
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(f"{name} must lie between 0 and 1, not {value!r}")
+
+
+def whole(name: str, value: int, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def interval(name: str, value: tuple[float, float]) -> None:
+    """Refuse what is not a pair of positive numbers in order."""
+    if len(value) != 2 or not 0.0 < value[0] <= value[1]:
+        raise ConfigError(f"{name} must be two positive numbers, the smaller first, not {value!r}")

@@ -1,0 +1,71 @@
+"""What is known of the official data sets: counts, classes, and the moments of their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EXACT, QUOTED = 2e-11, 1e-8
+"""How far moments may be off: less than one pixel changes them by, or as far as they are quoted."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation per channel, white being 1."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    tolerance: float = EXACT
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a data set must be like: examples of each part and class, natural clients, moments."""
+
+    train: int
+    test: int
+    classes: int
+    per_class: tuple[int, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict)
+    train_moments: Moments | None = None
+    test_moments: Moments | None = None
+
+
+_DIGITS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+_MNIST = Moments((0.1306604762738429,), (0.3081078038564627,)), Moments((0.13251460584233693,), (0.3104802479305351,))
+
+KNOWN: dict[str, Known] = {
+    "cifar10": Known(
+        50_000,
+        10_000,
+        10,
+        (5_000,) * 10,
+        train_moments=Moments(
+            (0.49139967861519607, 0.48215840839460783, 0.44653091444546567),
+            (0.2470322324632821, 0.2434851280000555, 0.26158784172796445),
+        ),
+        test_moments=Moments(
+            (0.4942142800245098, 0.4851313890165441, 0.4504090927542892),
+            (0.24665251509497996, 0.2428922634600537, 0.26159237802202345),
+        ),
+    ),
+    "cifar100": Known(
+        50_000,
+        10_000,
+        100,
+        (500,) * 100,
+        {"coarse": 20},
+        Moments((0.50707516, 0.48654887, 0.44091784), (0.26733429, 0.25643846, 0.27615047), QUOTED),
+    ),
+    "mnist": Known(60_000, 10_000, 10, _DIGITS, {}, *_MNIST),
+    "fashion-mnist": Known(
+        60_000,
+        10_000,
+        10,
+        (6_000,) * 10,
+        train_moments=Moments((0.2860405969887955,), (0.3530242445149226,)),
+        test_moments=Moments((0.28684928071228494,), (0.35244415324744005,)),
+    ),
+    "mnist-writers": Known(60_000, 10_000, 10, _DIGITS, {"writer": 539}, *_MNIST),
+}
+"""By data set."""

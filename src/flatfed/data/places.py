@@ -1,0 +1,67 @@
+"""Which data sets are in place, found out without loading them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import ConfigError, nearest
+from flatfed.data.catalogue import Source
+from flatfed.data.directory import DataDirectory
+from flatfed.data.official import Official
+from flatfed.data.pool import Pool
+
+IN_PLACE, BUILT_IN, INCOMPLETE, MISSING, OWN = "in place", "built in", "incomplete", "missing", "needs options"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whether a data set is there, and what is lacking if not."""
+
+    state: str
+    lacking: str = ""
+
+
+def place(source: Source, directory: DataDirectory, official: Official | None) -> Place:
+    """Return whether a data set is in place: all official files where they are known, else what it looks for first."""
+    if not source.on_disk:
+        return Place(BUILT_IN)
+    try:
+        probe(source, directory, {})
+    except ConfigError as error:
+        return Place(MISSING if " is missing" in str(error) else OWN, str(error))
+    lacking = official.missing(directory) if official is not None else []
+    return Place(INCOMPLETE, f"{lacking[0]} is missing") if lacking else Place(IN_PLACE)
+
+
+def probe(source: Source, directory: DataDirectory, options: Mapping[str, Any]) -> Pool | None:
+    """Let a source load until it has found the first file or folder that it looks for.
+
+    One that is missing, or a wrong option, is the source's error. A source that looks for nothing loads, and the data
+    set is returned.
+    """
+    for name in options:
+        if name not in source.options:
+            raise ConfigError(f"{source.id}: {nearest(name, source.options, 'option')}")
+    for name, default in source.options.items():
+        if default is inspect.Parameter.empty and name not in options:
+            raise ConfigError(f"{source.id} needs data.{name}")
+    try:
+        return source.load(**({"directory": _Stopping(directory.path)} if source.on_disk else {}), **options)
+    except _Found:
+        return None
+
+
+class _Found(Exception):
+    """Ends a load at the first thing that was looked for and found."""
+
+
+class _Stopping(DataDirectory):
+    """A data directory in which nothing is read."""
+
+    def find(self, dataset: str, *places: str) -> Path:
+        """Stop at what is found."""
+        raise _Found(str(super().find(dataset, *places)))

@@ -1,0 +1,61 @@
+"""Any classification of images that lies in a folder for each class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.errors import ConfigError
+from flatfed.data.catalogue import source
+from flatfed.data.checked_options import check_options
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.image_folders import Listing, class_names, list_classes
+from flatfed.data.formats.images import Decoding
+from flatfed.data.held_out import Share, file_keys, held_out
+from flatfed.data.image_files import TEST, TRAIN, file_pool, own_path
+from flatfed.data.pool import Pool
+
+NAME = "image-folder"
+TEST_FOLDERS = ("test", "val", "valid", "validation")
+
+
+@source(NAME)
+@check_options
+def image_folder(
+    directory: DataDirectory,
+    path: str = "",
+    test_share: Share = 0.1,
+    size: Count = 64,
+    crop: Index = 0,
+    fit: Literal["crop", "stretch"] = "crop",
+    channels: Literal[1, 3] = 3,
+    augment: str = "none",
+    memory: NonNegative = 1.0,
+    verify: bool = False,
+) -> Pool:
+    """Images of your own: a folder for each class (data.path), or train/ and test/ with such folders.
+
+    `path` is absolute or lies in the data directory, or else here. Without a test folder, `test_share` of each class is
+    kept for the test, the same in every run. Images are decoded to `size` x `size` pixels, of which a model takes the
+    middle `crop` x `crop` (0: all). `augment` names augmentations: `crop-flip`, or `resized-crop,flip` for photographs.
+    """
+    folder = own_path(NAME, directory, path)
+    decoding = Decoding(size, crop, fit, channels, memory, verify)
+    train, test, classes = _parts(folder, test_share)
+    return file_pool(NAME, {TRAIN: train, TEST: test}, len(classes), decoding, "cnn", augment)
+
+
+def _parts(folder: Path, share: float) -> tuple[Listing, Listing, list[str]]:
+    """Return the training and test images and the names of the classes."""
+    given = (folder / TRAIN).is_dir()
+    root = folder / TRAIN if given else folder
+    tests = [folder / name for name in TEST_FOLDERS if given and (folder / name).is_dir()]
+    classes = class_names(root)
+    if len(classes) < 2:
+        raise ConfigError(f"{root} has one class, {classes[0]!r}; a classification needs two or more")
+    train = list_classes(root, classes)
+    if tests:
+        return train, list_classes(tests[0], classes, complete=False), classes
+    held = held_out(file_keys(train.files, f"{NAME} test", root), train.labels, share)
+    return train.where(~held), train.where(held), classes

@@ -1,0 +1,52 @@
+"""MNIST and Fashion-MNIST, from their idx files."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.data.catalogue import source
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.idx import read_idx
+from flatfed.data.pool import Pool, image_pool
+from flatfed.data.transforms import Normalise
+
+CLASSES = 10
+MNIST = Normalise(mean=(0.1307,), std=(0.3081,))
+FASHION_MNIST = Normalise(mean=(0.2860,), std=(0.3530,))
+
+
+@source("mnist")
+def mnist(directory: DataDirectory) -> Pool:
+    """Handwritten digits, 28x28 grey, 10 classes, 60,000 train and 10,000 test (MNIST)."""
+    return _pool("mnist", directory, "MNIST/raw", MNIST)
+
+
+@source("fashion-mnist")
+def fashion_mnist(directory: DataDirectory) -> Pool:
+    """Pictures of clothes, 28x28 grey, 10 classes, 60,000 train and 10,000 test (Fashion-MNIST)."""
+    return _pool("fashion-mnist", directory, "FashionMNIST/raw", FASHION_MNIST)
+
+
+def _pool(name: str, directory: DataDirectory, folder: str, prepare: Normalise) -> Pool:
+    train, test = (_part(name, directory, f"{folder}/{part}") for part in ("train", "t10k"))
+    return image_pool(name, train, test, CLASSES, default_model="cnn", prepare=prepare)
+
+
+def _part(name: str, directory: DataDirectory, stem: str) -> tuple[Tensor, Tensor]:
+    """Return the images and labels of the train or test part; the files may be gzipped."""
+    paths = [
+        directory.find(name, f"{stem}-{file}", f"{stem}-{file}.gz")
+        for file in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    ]
+    images, labels = read_idx(paths[0], axes=3), read_idx(paths[1], axes=1)
+    for path, array in zip(paths, (images, labels), strict=True):
+        if array.dtype != np.uint8:
+            raise ConfigError(f"{path} holds {array.dtype} numbers, not bytes; is it under the wrong name?")
+    if len(images) != len(labels) or len(images) == 0:
+        raise ConfigError(f"{paths[0]} holds {len(images):,} images, but {paths[1]} {len(labels):,} labels")
+    if labels.max() >= CLASSES:
+        raise ConfigError(f"{paths[1]} is damaged: it has labels outside 0..{CLASSES - 1}; get it again")
+    return torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels.astype(np.int64))

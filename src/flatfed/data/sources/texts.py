@@ -1,0 +1,174 @@
+"""Any classification of texts that lies in a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from flatfed.core.config import Count, Range
+from flatfed.core.errors import ConfigError, nearest
+from flatfed.data.catalogue import source
+from flatfed.data.checked_options import check_options
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.texts import Row, read_rows
+from flatfed.data.pool import Pool
+from flatfed.data.text import Corpus, Ints, Script, Size, keyed_choice, text_pool
+
+NAME = "texts"
+Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
+Mask = npt.NDArray[np.bool_]
+
+
+@source(NAME)
+@check_options
+def texts(
+    directory: DataDirectory,
+    path: str = "",
+    test: str = "",
+    label: object = 0,
+    text: object = 1,
+    client: object = "",
+    header: bool = False,
+    delimiter: str = ",",
+    test_share: Share = 0.1,
+    vocabulary: Size = 30_000,
+    length: Count = 128,
+    script: Script = "ascii",
+) -> Pool:
+    """Texts of your own: a CSV file of labels and texts (data.path, data.label, data.text).
+
+    `path` and `test` are absolute, or lie in the data directory, or here. Without a test file, `test_share` of each
+    class is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row (`header`
+    says that it holds names although all columns are numbers); `text` may join several, `title+body`. Labels are any
+    words. `client` is a column that says whose text it is, for the partition by nature. `script` is ascii, which drops
+    other letters, or unicode.
+    """
+    layout = Layout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), script)
+    train = Table(_file(directory, "path", path), layout)
+    given = train.column(layout.label)
+    names = sorted(set(given), key=_order)
+    if len(names) < 2:
+        raise ConfigError(f"{train.path}: every row has the label {names[0]!r}; there must be two or more")
+    labels = _numbered(given, names)
+    held = np.zeros(len(labels), dtype=bool) if test else _held_out(labels, test_share)
+    unseen = (
+        _other(Table(_file(directory, "test", test), layout), names) if test else (train.corpus(held), labels[held])
+    )
+    seen = train.corpus(~held), labels[~held]
+    groups = {"client": _by_client(train, layout.client)[~held]} if layout.client else {}
+    return text_pool(NAME, seen, unseen, len(names), vocabulary, length, groups)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns a file has and how it is written."""
+
+    label: str
+    text: tuple[str, ...]
+    client: str
+    header: bool
+    delimiter: str
+    script: Script
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the first row holds the columns' names."""
+        return self.header or not all(c.isdecimal() for c in (self.label, *self.text, self.client) if c)
+
+
+class Table:
+    """A file with its columns found."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+        self._first = next(read_rows(path, delimiter=layout.delimiter))
+
+    def column(self, name: str) -> list[str]:
+        """Return a column; no field may be empty."""
+        place = (self._place(name),)
+        return [row.text(place) for row in self._rows()]
+
+    def corpus(self, wanted: Mask | None = None) -> Corpus:
+        """Return the texts, or those that are wanted."""
+        columns = tuple(self._place(name) for name in self.layout.text)
+
+        def chosen() -> Iterator[str]:
+            for number, row in enumerate(self._rows()):
+                if wanted is None or wanted[number]:
+                    yield row.text(columns)
+
+        return Corpus.read(chosen(), self.layout.script)
+
+    def where(self, number: int) -> Row:
+        """Return row `number`, to speak of it."""
+        return next(row for place, row in enumerate(self._rows()) if place == number)
+
+    def _rows(self) -> Iterator[Row]:
+        rows = read_rows(self.path, delimiter=self.layout.delimiter)
+        if self.layout.has_names:
+            next(rows)
+        return rows
+
+    def _place(self, name: str) -> int:
+        fields = [field.strip() for field in self._first.fields]
+        if self.layout.has_names and name in fields:
+            return fields.index(name)
+        if not name.isdecimal():
+            raise ConfigError(f"{self.path}: {nearest(name, fields, 'column')}")
+        if int(name) >= len(fields):
+            raise ConfigError(f"{self.path} has {len(fields)} columns, 0 to {len(fields) - 1}; there is no {name}")
+        return int(name)
+
+
+def _other(table: Table, names: Sequence[str]) -> tuple[Corpus, Ints]:
+    """Return the texts and classes of the test file; its labels must be those of the training file."""
+    given = table.column(table.layout.label)
+    for number, label in enumerate(given):
+        if label not in names:
+            raise table.where(number).wrong(f"no training text has the label {label[:40]!r}")
+    return table.corpus(), _numbered(given, names)
+
+
+def _numbered(values: Sequence[str], names: Sequence[str]) -> Ints:
+    number = {name: place for place, name in enumerate(names)}
+    return np.array([number[value] for value in values], np.int64)
+
+
+def _by_client(table: Table, column: str) -> Ints:
+    who = table.column(column)
+    return _numbered(who, sorted(set(who), key=_order))
+
+
+def _held_out(labels: Ints, share: float) -> Mask:
+    """Return which rows are for the test: `share` of each class, to the nearest, but neither none nor all."""
+    sizes = enumerate(np.bincount(labels).tolist())
+    counts = {label: min(max(1, round(share * size)), size - 1) for label, size in sizes}
+    return keyed_choice(labels, counts, f"{NAME} test")
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    """Sort whole numbers by size, before words."""
+    return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)
+
+
+def _file(directory: DataDirectory, option: str, name: str) -> Path:
+    if not name:
+        raise ConfigError(f"{NAME}: name the CSV file of labels and texts: --set data.{option}=FILE")
+    given = Path(name).expanduser()
+    places = dict.fromkeys([directory.path / given, given])
+    for place in places:
+        if place.is_file():
+            return place
+    raise ConfigError(f"{NAME}: data.{option}: there is no file {' or '.join(map(str, places))}")
+
+
+def _delimiter(given: str) -> str:
+    text = {"tab": "\t", "\\t": "\t"}.get(given, given)
+    if len(text) != 1 or text in '"\r\n':
+        raise ConfigError(f"{NAME}: delimiter must be one character, or tab, not {given!r}")
+    return text

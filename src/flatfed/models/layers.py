@@ -1,0 +1,82 @@
+"""Pieces that several networks are made of, and checks of the options that they share."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+
+from flatfed.core.errors import ConfigError, nearest
+
+Norm = Callable[[int], nn.Module]
+"""Makes the normalisation of so many channels."""
+
+INITS = ("default", "kaiming")
+
+
+def convolution(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+    """Return a convolution without bias, padded so that stride 1 keeps the size."""
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+
+
+def unit(
+    inputs: int,
+    outputs: int,
+    norm: Norm,
+    kernel: int = 3,
+    stride: int = 1,
+    groups: int = 1,
+    activation: nn.Module | None = None,
+) -> nn.Sequential:
+    """Return a convolution with its normalisation and, where one is given, an activation."""
+    layers = OrderedDict[str, nn.Module](conv=convolution(inputs, outputs, kernel, stride, groups), norm=norm(outputs))
+    if activation is not None:
+        layers["activation"] = activation
+    return nn.Sequential(layers)
+
+
+def no_norm(channels: int) -> nn.Module:
+    """Stand in for the normalisation of a network that has none."""
+    return nn.Identity()
+
+
+def group_norm(id: str, groups: Any) -> Norm:
+    """Return a maker of GroupNorm with so many groups; they must divide the channels."""
+    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+        raise ConfigError(f"{id}: groups must be a whole number of at least 1, not {groups!r}")
+
+    def make(channels: int) -> nn.Module:
+        if channels % groups:
+            raise ConfigError(f"{id}: groups must divide the {channels} channels of a layer, which {groups} does not")
+        return nn.GroupNorm(groups, channels)
+
+    return make
+
+
+def check_choice(id: str, name: str, value: Any, known: Sequence[str]) -> None:
+    """Refuse a word that is not one of those known."""
+    if value not in known:
+        raise ConfigError(f"{id}: {nearest(str(value), known, name)}")
+
+
+def check_dropout(id: str, value: Any) -> float:
+    """Return the share of units that dropout silences."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+        raise ConfigError(f"{id}: dropout must be at least 0 and less than 1, not {value!r}")
+    return float(value)
+
+
+def initialise(id: str, network: nn.Module, init: Any) -> nn.Module:
+    """Return the network, initialised by PyTorch (`default`) or with convolutions after He et al. (`kaiming`).
+
+    The latter draws them from a normal distribution of variance 2 / (outputs x kernel area / groups), as torchvision's
+    networks do.
+    """
+    check_choice(id, "init", init, INITS)
+    if init == "kaiming":
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return network

@@ -1,0 +1,261 @@
+"""Checks of data sets: what is right, what is noted, what is wrong; and which data sets are in place."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.web import idx, md5, mnist_files, write_mnist
+from flatfed.core.errors import ConfigError
+from flatfed.data import Pool, catalogue, load
+from flatfed.data.checks import NOTE, OK, WRONG, Finding, check, moments
+from flatfed.data.directory import DataDirectory
+from flatfed.data.known import KNOWN, Known, Moments
+from flatfed.data.official import OFFICIAL, Official
+from flatfed.data.places import place
+
+FOLDER = "MNIST/raw"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let MNIST be a small one, of which as much is known as of the real one."""
+    files = mnist_files()
+    layout = {f"{FOLDER}/{name}": md5(content) for name, content in files.items()}
+    monkeypatch.setitem(OFFICIAL, "mnist", replace(OFFICIAL["mnist"], layouts=(layout,)))
+    images = [
+        np.frombuffer(files[f"{part}-images-idx3-ubyte"], np.uint8, offset=16) / 255 for part in ("train", "t10k")
+    ]
+    known = [Moments((float(part.mean()),), (float(part.std()),), 1e-9) for part in images]
+    monkeypatch.setitem(KNOWN, "mnist", Known(40, 20, 10, (4,) * 10, {}, *known))
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    assert len({finding.what for finding in findings}) == len(findings)
+    return {finding.what: finding for finding in findings}
+
+
+def states(findings: list[Finding]) -> dict[str, str]:
+    """Return what is not as it should be."""
+    return {finding.what: finding.state for finding in findings if finding.state != OK}
+
+
+# --- what is known of a data set ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_what_is_right(zipped: bool, tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER, zipped)
+    findings = check("mnist", tmp_path)
+    assert states(findings) == {}
+    found = by_name(findings)
+    assert found["checksums"] == Finding("checksums", "4 official", "4 official")
+    assert found["train examples"] == Finding("train examples", "40", "40")
+    assert found["test examples"] == Finding("test examples", "20", "20")
+    assert found["classes"] == Finding("classes", "10", "10")
+    assert found["train examples a class"] == Finding("train examples a class", "4", "4")
+    assert found["train inputs"].found == "1x28x28 uint8, 0 to 255"
+    assert {"train mean", "train std", "test mean", "test std"} <= set(found)
+
+
+def change(root: Path, file: str, index: int) -> None:
+    path = root / FOLDER / file
+    content = bytearray(path.read_bytes())
+    content[index] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_pixel_that_is_one_off_is_found(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER)
+    change(tmp_path, "train-images-idx3-ubyte", 5000)
+    findings = check("mnist", tmp_path)
+    assert states(findings) == {"checksums": NOTE, "train mean": WRONG, "train std": WRONG}
+    assert by_name(findings)["checksums"].found == "3 official, not train-images-idx3-ubyte"
+    assert "off by" in by_name(findings)["train mean"].found
+
+
+def test_a_wrong_label_is_found(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER)
+    change(tmp_path, "train-labels-idx1-ubyte", 9)
+    assert states(check("mnist", tmp_path)) == {"checksums": NOTE, "train examples a class": WRONG}
+
+
+def test_another_order_is_noted_only(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER)
+    for file, width in (("t10k-images-idx3-ubyte", 784), ("t10k-labels-idx1-ubyte", 1)):
+        path = tmp_path / FOLDER / file
+        header, content = path.read_bytes()[: -20 * width], path.read_bytes()[-20 * width :]
+        path.write_bytes(header + np.frombuffer(content, np.uint8).reshape(20, width)[::-1].tobytes())
+    findings = check("mnist", tmp_path)
+    assert states(findings) == {"checksums": NOTE}
+    assert by_name(findings)["checksums"].expected == "4 official"
+
+
+def test_other_counts_are_found(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER, train=41, test=19)
+    wrong = states(check("mnist", tmp_path))
+    assert {"train examples", "test examples", "train examples a class", "train mean"} <= set(wrong)
+    assert by_name(check("mnist", tmp_path))["train examples"] == Finding("train examples", "41", "40", WRONG)
+
+
+def test_a_class_too_few_is_found(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER)
+    (tmp_path / FOLDER / "train-labels-idx1-ubyte").write_bytes(idx((np.arange(40) % 9).astype(np.uint8)))
+    assert by_name(check("mnist", tmp_path))["classes"] == Finding("classes", "9", "10", WRONG)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_damage_is_a_check_that_failed(zipped: bool, tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER, zipped)
+    path = tmp_path / FOLDER / f"t10k-images-idx3-ubyte{'.gz' if zipped else ''}"
+    path.write_bytes(path.read_bytes()[:-50])
+    found = by_name(check("mnist", tmp_path))
+    assert found["reading it"].state == WRONG
+    assert f"{path} is truncated" in found["reading it"].found
+    assert found["checksums"].found == "3 official, not t10k-images-idx3-ubyte"
+
+
+def test_a_missing_file_is_a_check_that_failed(tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER)
+    (tmp_path / FOLDER / "t10k-labels-idx1-ubyte").unlink()
+    found = by_name(check("mnist", tmp_path))
+    assert found["files"] == Finding("files", f"{FOLDER}/t10k-labels-idx1-ubyte missing", "4", WRONG)
+    assert found["reading it"].state == WRONG
+
+
+def test_a_data_set_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is missing; get it with `flatfed data get mnist`"):
+        check("mnist", tmp_path)
+    with pytest.raises(ConfigError, match="unknown data set 'mnits'; did you mean 'mnist'"):
+        check("mnits", tmp_path)
+
+
+# --- any data set ---------------------------------------------------------------------------------------------
+
+
+def test_a_data_set_of_which_nothing_is_known() -> None:
+    findings = check("digits")
+    assert states(findings) == {}
+    assert by_name(findings)["train examples"] == Finding("train examples", "1,437")
+    assert by_name(findings)["train examples a class"].found == "138 to 147, median 144"
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Enter a data set whose parts a test may change."""
+    changes: dict[str, Any] = {}
+
+    def load_toy(directory: DataDirectory, scale: int = 1) -> Pool:
+        """Digits, changed."""
+        directory.find("toy", "toy.txt")
+        return replace(load("digits"), name="toy", **changes)
+
+    catalogue.datasets()
+    monkeypatch.setattr(catalogue, "_sources", dict(catalogue._sources))
+    catalogue.source("toy")(load_toy)
+    return changes
+
+
+def test_natural_clients_and_further_tests_are_told(toy: dict[str, Any], tmp_path: Path) -> None:
+    digits = load("digits")
+    toy |= {"groups": {"writer": torch.arange(1437) // 500}, "tests": {"unseen": digits.test}}
+    (tmp_path / "toy.txt").touch()
+    findings = check("toy", tmp_path)
+    assert states(findings) == {}
+    found = by_name(findings)
+    assert found["groups by writer"].found == "3"
+    assert found["train examples a group by writer"].found == "437 to 500, median 500"
+    assert found["unseen examples"].found == "360"
+    assert found["unseen inputs"].found == "1x8x8 uint8, 0 to 16"
+
+
+def test_groups_that_should_be_there(toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN, "toy", Known(1437, 360, 10, groups={"writer": 4}))
+    (tmp_path / "toy.txt").touch()
+    assert by_name(check("toy", tmp_path))["groups by writer"] == Finding("groups by writer", "none", "4", WRONG)
+    toy["groups"] = {"writer": torch.arange(1437) // 500}
+    assert by_name(check("toy", tmp_path))["groups by writer"] == Finding("groups by writer", "3", "4", WRONG)
+
+
+def test_values_that_are_no_numbers_are_found(toy: dict[str, Any], tmp_path: Path) -> None:
+    toy["prepare"] = lambda inputs: inputs.to(torch.float32) / 0
+    (tmp_path / "toy.txt").touch()
+    assert states(check("toy", tmp_path)) == {"train inputs": WRONG, "test inputs": WRONG}
+
+
+def test_a_class_without_examples_is_noted(toy: dict[str, Any], tmp_path: Path) -> None:
+    toy["classes"] = 11
+    (tmp_path / "toy.txt").touch()
+    assert states(check("toy", tmp_path)) == {"classes": NOTE}
+
+
+def test_options_are_checked(toy: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "toy.txt").touch()
+    assert states(check("toy", tmp_path, {"scale": 2})) == {}
+    with pytest.raises(ConfigError, match="unknown option 'sacle'; did you mean 'scale'"):
+        check("toy", tmp_path, {"sacle": 2})
+
+
+@pytest.mark.parametrize("shape", [(7, 1, 5, 5), (2500, 3, 4, 6)])
+def test_moments_lose_nothing(shape: tuple[int, ...]) -> None:
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    mean, std = moments(images)
+    numbers = images.numpy().astype(np.float64) / 255
+    np.testing.assert_allclose(mean, numbers.mean((0, 2, 3)), rtol=1e-13)
+    np.testing.assert_allclose(std, numbers.std((0, 2, 3)), rtol=1e-12)
+
+
+# --- which are in place ---------------------------------------------------------------------------------------
+
+
+def state(name: str, root: Path, official: Official | None = None) -> tuple[str, str]:
+    found = place(catalogue.find(name), DataDirectory(root), official)
+    return found.state, found.lacking
+
+
+def test_whether_a_data_set_is_in_place(toy: dict[str, Any], tmp_path: Path) -> None:
+    assert state("digits", tmp_path) == ("built in", "")
+    assert state("mnist", tmp_path, OFFICIAL["mnist"])[0] == "missing"
+    assert "toy.txt is missing" in state("toy", tmp_path)[1]
+    (tmp_path / "toy.txt").touch()
+    assert state("toy", tmp_path) == ("in place", "")
+    write_mnist(tmp_path / FOLDER)
+    assert state("mnist", tmp_path, OFFICIAL["mnist"]) == ("in place", "")
+    (tmp_path / FOLDER / "t10k-labels-idx1-ubyte").unlink()
+    assert state("mnist", tmp_path, OFFICIAL["mnist"]) == (
+        "incomplete",
+        f"{FOLDER}/t10k-labels-idx1-ubyte is missing",
+    )
+    (tmp_path / FOLDER / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b""))
+    assert state("mnist", tmp_path, OFFICIAL["mnist"])[0] == "in place"
+
+
+def test_nothing_is_read_to_find_that_out(toy: dict[str, Any], tmp_path: Path) -> None:
+    toy["no such field"] = 1
+    (tmp_path / "toy.txt").touch()
+    assert state("toy", tmp_path) == ("in place", "")
+
+
+def test_every_data_set_can_tell(tmp_path: Path) -> None:
+    for name in catalogue.datasets():
+        found, lacking = state(name, tmp_path, OFFICIAL.get(name))
+        assert found in ("built in", "missing", "needs options"), name
+        assert bool(lacking) == (found != "built in")
+
+
+# --- the real files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "fashion-mnist", "mnist-writers"])
+def test_the_real_files(name: str) -> None:
+    if place(catalogue.find(name), DataDirectory(), OFFICIAL.get(name)).state != "in place":
+        pytest.skip(f"{name} is not in {DataDirectory().path}")
+    findings = check(name)
+    assert WRONG not in states(findings).values()
+    assert set(states(findings)) <= {"checksums"}

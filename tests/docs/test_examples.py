@@ -1,0 +1,60 @@
+"""The example with a data set of one's own runs, and the page about own data tells of every option."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import flatfed as ff
+from data.pictures import write_picture
+from flatfed.data.catalogue import find
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+OWN = ("image-folder", "client-csv", "hugging-face")
+PUBLISHED = ("landmarks-user-160k", "officehome", "pacs")
+
+
+def test_the_example_with_an_own_data_set_learns() -> None:
+    script = ROOT / "examples" / "own_data_set.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert float(done.stdout.split()[1]) > 0.9
+    assert done.stderr == ""
+
+
+def test_the_sketch_of_files_decoded_when_needed_trains(tmp_path: Path) -> None:
+    block = next(part for part in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "LazyImages" in part)
+    names: dict[str, Any] = {
+        "ff": ff,
+        "net": nn.Sequential(nn.Flatten(), nn.Linear(3 * 96 * 96, 3)),
+        "paths": [str(write_picture(tmp_path / f"{number}.png", number)) for number in range(12)],
+        "labels": torch.arange(12) % 3,
+        "parts": [range(6), range(6, 12)],
+        "test": None,
+    }
+    exec(block, names)
+    run = ff.train(names["task"], ff.make("fedavg"), rounds=2, sampling=2, lr=0.01, workers=0)
+    assert run.summary["status"] == "finished"
+    assert names["pool"].bytes_kept == 12 * (3 * 96 * 96 + 8)
+
+
+@pytest.mark.parametrize("id", [*OWN, *PUBLISHED])
+def test_every_option_is_explained(id: str) -> None:
+    for option in find(id).options:
+        assert f"`{option}`" in PAGE, f"{id}: {option} is not explained"
+
+
+@pytest.mark.parametrize("id", [*OWN, *PUBLISHED])
+def test_the_options_in_its_commands_are_there(id: str) -> None:
+    commands = re.findall(rf"flatfed run {id} .*", PAGE)
+    assert commands, f"no command runs {id}"
+    for command in commands:
+        for option in re.findall(r"--set data\.(\w+)=", command):
+            assert option in find(id).options, command
