@@ -256,7 +256,7 @@ MALFORMED = {
     "ramp(a,b,c)": ["ramp(a,b,c)", "numbers"],
     "rmp(1,2,3)": ["'rmp'", "'ramp'"],
     "cosinus(1,2,3)": ["'cosinus'", "'cosine'"],
-    "zzz(1)": ["'zzz'", "cosine, cycle, decay, ramp, steps"],
+    "zzz(1)": ["'zzz'", "cosine, cycle, decay, poly, ramp, steps"],
     "ramp(1,2,2.5)": ["rounds", "whole number", "2.5"],
     "ramp(1,2,0)": ["rounds", "at least 1"],
     "ramp(1,2,nan)": ["rounds", "nan"],
