@@ -56,7 +56,8 @@ class FedGMT(Algorithm, id="fedgmt"):
 
         def distillation(outputs: Any) -> Tensor:
             student = F.log_softmax(_main(outputs) / self.tau, dim=1)
-            kl = F.kl_div(student, teacher, reduction="batchmean", log_target=True)
+            decisions = student.numel() // student.shape[1]  # examples, or pixels of all examples
+            kl = F.kl_div(student, teacher, reduction="sum", log_target=True) / decisions
             return self.gamma * self.tau**2 * kl
 
         return client.gradient(plus=distillation)
