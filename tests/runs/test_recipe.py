@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, TensorDataset
 import flatfed as ff
 from engines.bench import exact
 from flatfed.experiments.catalogue import TaskRecipe
-from flatfed.runs.recipe import CannotDescribe, describe_task, rebuild_task, save_tensors
+from flatfed.runs.recipe import CannotDescribe, _rebuild_callable, describe_task, rebuild_task, save_tensors
 from runs.bench import (
     POPULATION,
     Buffered,
@@ -256,3 +256,15 @@ def test_a_class_or_function_of_a_script_is_asked_for(tmp_path: Path) -> None:
         task = small_task(model=seeded(lambda: nn.Linear(4, 3))) if name == "model" else small_task()
         expected = digest(small_run(None, task, **(SETTINGS | {"rounds": 3})))
         assert digest(ff.resume(tmp_path / name, 3, task=task)) == expected
+
+
+def test_chains_of_augmentations_are_described() -> None:
+    from flatfed.data.augment.chains import Chain, JointChain
+    from flatfed.data.augment.crops import Crop
+    from flatfed.data.augment.flips import Flip
+    from flatfed.data.augment.mixing import Cutout
+
+    augment, joint = Chain((Crop(2), Flip(0.25))), JointChain((Cutout(3),))
+    recipe, _ = describe_task(small_task(augment=augment, joint=joint))
+    again = json.loads(json.dumps(recipe))
+    assert (_rebuild_callable(again["augment"]), _rebuild_callable(again["joint"])) == (augment, joint)

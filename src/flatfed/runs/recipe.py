@@ -198,6 +198,8 @@ def _plain(value: Any, where: str) -> Any:
         return {"tuple": [_plain(v, where) for v in value]}
     if isinstance(value, list):
         return [_plain(v, where) for v in value]
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return _describe_callable(value)
     if callable(value) and not isinstance(value, nn.Module):
         return {"import": _import_path(value)}
     raise CannotDescribe(f"{where} is a {type(value).__name__}")
@@ -206,6 +208,8 @@ def _plain(value: Any, where: str) -> Any:
 def _unplain(value: Any) -> Any:
     if isinstance(value, list):
         return [_unplain(v) for v in value]
+    if isinstance(value, dict) and "class" in value:
+        return _rebuild_callable(value)
     if isinstance(value, dict):
         return tuple(_unplain(v) for v in value["tuple"]) if "tuple" in value else _imported(value["import"])
     return value
