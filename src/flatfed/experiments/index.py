@@ -10,16 +10,7 @@ from flatfed.core.config import Config, parameters
 from flatfed.experiments.costs import Costs, costs, optimiser_backprops
 
 NONE = "–"
-HEADINGS = (
-    "id",
-    "purpose",
-    "down / up",
-    "client keeps",
-    "server keeps",
-    "backprops per step",
-    "client optimiser",
-    "mean",
-)
+HEADINGS = ("id", "purpose", "down / up", "client keeps", "backprops per step", "optimiser", "mean")
 
 
 def entries() -> list[dict[str, Any]]:
@@ -65,7 +56,6 @@ def _cells(entry: dict[str, Any]) -> list[str]:
         entry["about"].rstrip("."),
         f"{entry['down']} / {entry['up']}{exchanges}",
         ", ".join(f"`{name}`" for name in entry["client_state"]) or NONE,
-        ", ".join(f"`{name}`" for name in entry["server_state"]) or NONE,
         entry["backprops"],
         entry["client_optimiser"],
         entry["mean"],
