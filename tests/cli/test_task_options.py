@@ -287,7 +287,7 @@ def test_the_data_directory_is_recorded_for_any_folder(tmp_path: Path) -> None:
 
 def test_the_path_of_own_data_is_recorded_for_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{'ab'[n % 2]},word{n % 7} {'good' if n % 2 else 'bad'} text" for n in range(40)]
-    Path("texts.csv").write_text("\n".join(["label,text", *lines]) + "\n")
+    Path("texts.csv").write_text("\n".join(lines) + "\n")
     options = ("--rounds", "1", "--clients", "3", "--workers", "0", "--set", "data.path=texts.csv", "--out", "out")
     outcome = flatfed("run", "texts", "fedavg", *options, "--data-dir", tmp_path / "data", "--set", "data.length=8")
     assert outcome.code == 0, outcome.err

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
+from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from core.bench import (
@@ -213,6 +214,21 @@ def test_the_same_key_gives_the_same_draw() -> None:
     # Client 2 in round 1 draws what it draws there, whoever else takes part and whatever came before.
     before, own = 2 * sum(STEPS) + 2 * (STEPS[0] + STEPS[1]), 2 * STEPS[2]
     assert draws(cohorts=[[0], [2]])[2 * STEPS[0] :] == first[before : before + own]
+
+
+class Noisy(TensorDataset):
+    """A data set with a transform that draws from the global generator."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        x, y = super().__getitem__(index)
+        return x + torch.rand(x.shape), y
+
+
+def test_its_draws_do_not_depend_on_those_of_the_data() -> None:
+    witness = Witness()
+    problem = task(clients=[Noisy(*pair) for pair in pairs()], joint=witness, test=None)
+    train(problem, cohorts=[ALL, ALL], batch_size=3, local_epochs=2)
+    assert witness.draws == draws()
 
 
 def test_its_draws_are_not_those_of_the_augmentation() -> None:

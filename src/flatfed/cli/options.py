@@ -275,7 +275,9 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
         given_by_name["augment"] = False
-    data_options = given.data | ({"path": _absolute(given.data["path"])} if "path" in given.data else {})
+    path = given.data.get("path")  # may lie in the data directory, or be a name
+    here = isinstance(path, str) and Path(path).expanduser().exists()
+    data_options = given.data | ({"path": _absolute(path)} if here else {})
     for name in ("data_dir", "weights"):
         given_by_name[name] = _absolute(given_by_name[name])
     return TaskRecipe(
