@@ -20,7 +20,7 @@ PERCENT = {"test_accuracy"}
 LABELS = {
     "test_accuracy": "test accuracy (%)",
     "train_loss": "training loss",
-    "divergence": "mean distance of clients from the model sent",
+    "divergence": "client divergence",
     "lr": "learning rate",
 }
 
