@@ -73,7 +73,7 @@ def test_axes_are_named_and_one_method_may_have_no_curve(two: Path, monkeypatch:
     alone, both = (Path(name).read_text() for name in ("c.svg", "both.svg"))
     assert ">fedgf<" in alone and ">fedavg<" not in alone
     assert ">fedgf<" in both and ">fedavg<" in both
-    assert ">c<" in alone and "mean distance of clients" in both
+    assert ">c<" in alone and "client divergence" in both
 
 
 def test_names_do_not_change_the_table_or_the_runs(two: Path) -> None:
