@@ -126,3 +126,23 @@ def test_data_that_give_another_partition_are_refused(run: Path) -> None:
     found = read_json(run / "config.json")["task"]["partition_sha256"]
     (run / "config.json").write_text(text.replace(found, "0" * 64))
     refused(flatfed("evaluate", run), str(run), "another partition")
+
+
+# --- numbers that are not finite --------------------------------------------------------------------------
+
+
+def test_what_is_not_finite_is_null_in_json_and_said_in_words(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ff.Run.client_figures
+
+    def broken(self: ff.Run) -> list[dict[str, Any]]:
+        first, second, *others = real(self)
+        return [first | {"loss": float("nan")}, second | {"loss": float("inf")}, *others]
+
+    monkeypatch.setattr(ff.Run, "client_figures", broken)
+    clients = measured(run)["clients"]
+    assert [entry["loss"] is None for entry in clients] == [True, True, False, False, False]
+    shown = lines(flatfed("evaluate", run))
+    assert "loss of 3 clients" in shown
+    assert "not a finite number for 2 of the clients" in shown[""]
+    losses = [entry["loss"] for entry in clients[2:]]
+    assert f"median {statistics.median(losses):.4f}" in shown["loss of 3 clients"]

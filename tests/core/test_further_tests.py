@@ -198,7 +198,7 @@ def test_sets_that_cannot_be(given: Any, reason: str) -> None:
 
 def test_one_example_has_no_batch_statistics() -> None:
     one = (UNSEEN[0][:1], UNSEEN[1][:1])
-    with pytest.raises(ff.ConfigError, match="the unseen set has one example"):
+    with pytest.raises(ff.ConfigError, match="the unseen set: a batch of one example"):
         train(task(normed(), tests={"unseen": one}), eval_stats="batch-stats")
 
 
@@ -242,7 +242,7 @@ def test_with_batch_statistics_it_says_which_examples_go_together() -> None:
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_test_batch_has_an_example(size: int) -> None:
-    with pytest.raises(ff.ConfigError, match=f"test_batch must be at least 1, not {size}"):
+    with pytest.raises(ff.ConfigError, match=f"test_batch must be a whole number of at least 1, not {size}"):
         task(test_batch=size)
 
 

@@ -180,3 +180,24 @@ def test_refused_weights_leave_nothing_half_loaded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         load_weights(model, saved(tmp_path / "w.safetensors", build("mlp", 5, 1, 4, seed=1)))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        (
+            "broken_making",
+            "def net(classes):\n    raise RuntimeError('no room')\n",
+            r"cannot be made: no room \(.*line 2\)",
+        ),
+        ("broken_import", "x = 1\nx / 0\n", r"cannot be imported: division by zero \(.*line 2\)"),
+        ("broken_syntax", "def net(:\n", "cannot be imported: invalid syntax"),
+    ],
+)
+def test_errors_in_a_users_file_name_the_place(
+    name: str, body: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{name}.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        build(f"{name}:net", 10, 1, 8)

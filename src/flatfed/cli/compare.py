@@ -15,6 +15,7 @@ from flatfed.cli.options import (
     make_recipe,
     make_sampler,
     make_settings,
+    refuse_contradictions,
 )
 from flatfed.core.errors import ConfigError
 
@@ -39,6 +40,7 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
     from flatfed.experiments.compare import Comparison
     from flatfed.experiments.methods import parse_methods
 
+    refuse_contradictions(ctx, options)
     spellings = expand(algorithms)
     given = gather_settings(ctx, options["settings"], spellings)
     recipe, methods = make_recipe(dataset, options, given, seeds[0]), parse_methods(spellings, given.methods)

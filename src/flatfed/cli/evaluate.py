@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +25,29 @@ def evaluate(path: Path, data_dir: str | None, as_json: bool) -> int:
     run = load_run(path, data_dir=data_dir, say=lambda text: click.echo(text, err=True))
     figures, clients = run.figures(), run.client_figures()
     if as_json:
-        click.echo(json.dumps({"tests": figures, "clients": clients}, indent=1))
+        click.echo(json.dumps(_finite({"tests": figures, "clients": clients}), indent=1, allow_nan=False))
         return 0
     for name, value in figures.items():
         click.echo(f"{name:<24}{_shown(value)}")
     for name in ("accuracy", "loss"):
-        values = sorted(entry[name] for entry in clients if entry.get(name) is not None)
+        values = [entry[name] for entry in clients if math.isfinite(entry.get(name, math.nan))]
         if values:
-            low, middle, high = values[0], values[len(values) // 2], values[-1]
-            mean = sum(values) / len(values)
-            text = f"mean {mean:.4f}, lowest {low:.4f}, median {middle:.4f}, highest {high:.4f}"
+            mean, middle = statistics.fmean(values), statistics.median(values)
+            text = f"mean {mean:.4f}, lowest {min(values):.4f}, median {middle:.4f}, highest {max(values):.4f}"
             click.echo(f"{f'{name} of {len(values)} clients':<24}{text}")
+        missing = sum(name in entry for entry in clients) - len(values)
+        if missing:
+            click.echo(f"{'':<24}not a finite number for {missing} of the clients")
     return 0
+
+
+def _finite(value: Any) -> Any:
+    """Return what JSON can hold: null for a number that is not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(value: Any) -> str:

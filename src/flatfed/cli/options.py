@@ -275,19 +275,38 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
         given_by_name["augment"] = False
-    path = given.data.get("path")  # may lie in the data directory, or be a name
-    here = isinstance(path, str) and Path(path).expanduser().exists()
-    data_options = given.data | ({"path": _absolute(path)} if here else {})
     for name in ("data_dir", "weights"):
         given_by_name[name] = _absolute(given_by_name[name])
     return TaskRecipe(
         dataset,
-        partition=made.to_dict(),
+        partition=_found_here(made.to_dict(), "path"),
         seed=seed,
-        data_options=data_options,
+        data_options=_found_here(given.data, "path", "images", "test"),
         model_options=given.model,
         **given_by_name,
     )
+
+
+def refuse_contradictions(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Refuse options that are empty, or that say two things at once."""
+    for name in ("partition", "model", "data_dir", "weights"):
+        if isinstance(options[name], str) and not options[name].strip():
+            raise ConfigError(f"--{name.replace('_', '-')} is empty; leave it out, or name one")
+    sources = ctx.get_parameter_source("augment"), ctx.get_parameter_source("no_augment")
+    if options["no_augment"] and options["augment"] is not False and sources[0] == sources[1]:
+        raise ConfigError("--augment and --no-augment contradict each other; give one of them")
+
+
+def _found_here(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the settings with paths that hold from any folder.
+
+    What is not there as seen from here may lie in the data directory, or be a name: it is left alone.
+    """
+    paths = {name: settings[name] for name in names if isinstance(settings.get(name), str) and settings[name]}
+    found = {name: path for name, path in paths.items() if name == "path" and Path(path).expanduser().exists()}
+    found |= {name: path for name, path in paths.items() if name == "images" and Path(path).expanduser().is_dir()}
+    found |= {name: path for name, path in paths.items() if name == "test" and Path(path).expanduser().is_file()}
+    return settings | {name: _absolute(path) for name, path in found.items()}
 
 
 def _absolute(path: str | None) -> str | None:

@@ -15,6 +15,7 @@ from flatfed.cli.options import (
     make_recipe,
     make_sampler,
     make_settings,
+    refuse_contradictions,
 )
 from flatfed.core.errors import ConfigError
 
@@ -43,6 +44,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     from flatfed.experiments.play import play
     from flatfed.runs.directory import refuse_taken
 
+    refuse_contradictions(ctx, options)
     given = gather_settings(ctx, options["settings"], [algorithm])
     [method] = parse_methods([algorithm], given.methods)
     recipe = make_recipe(dataset, options, given, seed)

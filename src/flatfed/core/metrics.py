@@ -19,7 +19,7 @@ class Metrics(Protocol):
     """How outputs become figures; segmentation, say, sums a confusion matrix and reports mIoU."""
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
-        """Return sums over one batch."""
+        """Return sums over one batch; `counted`, if given, is how many targets the mean loss was taken over."""
         ...
 
     def summarise(self, totals: Totals) -> dict[str, Figure]:
@@ -38,11 +38,12 @@ class Classification:
         return {
             "correct": torch.bincount(targets[right], minlength=classes).double(),
             "decided": torch.bincount(targets[counted], minlength=classes).double(),
+            "counted": counted.sum().double(),
         }
 
     def summarise(self, totals: Totals) -> dict[str, Figure]:
         """Return `accuracy` between 0 and 1, and `class_accuracy`, None for a class without examples."""
-        if "correct" not in totals:
+        if "correct" not in totals or not bool(totals["decided"].any()):
             return {}
         correct, decided = totals["correct"], totals["decided"]
         shares = [float(c / d) if d else None for c, d in zip(correct, decided, strict=True)]
@@ -56,3 +57,9 @@ def add_up(parts: Iterable[Totals]) -> dict[str, Tensor]:
         for name, value in part.items():
             total[name] = total[name] + value if name in total else value
     return total
+
+
+def figures(metrics: Metrics, totals: Totals) -> dict[str, Figure]:
+    """Return the mean loss, unless no target counted, and the other figures from the sums over all batches."""
+    loss: dict[str, Figure] = {"loss": float(totals["loss"] / totals["counted"])} if totals["counted"] > 0 else {}
+    return loss | metrics.summarise(totals)

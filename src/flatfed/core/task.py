@@ -59,8 +59,10 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
-        if self.test_batch < 1:
-            raise ConfigError(f"test_batch must be at least 1, not {self.test_batch}")
+        if isinstance(self.test_batch, bool) or not isinstance(self.test_batch, int) or self.test_batch < 1:
+            raise ConfigError(f"test_batch must be a whole number of at least 1, not {self.test_batch!r}")
+        if not isinstance(self.tests, Mapping):
+            raise ConfigError(f"tests must be test sets by name, {{'unseen': ...}}, not a {type(self.tests).__name__}")
         if isinstance(self.local, str):
             self.local = Local.named(self.local, self.model)
         if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):
@@ -75,8 +77,16 @@ class Task:
             raise ConfigError("no client has any data")
 
     def _as_test(self, source: Any, name: str) -> Examples:
-        if not name.isidentifier() or (name == TEST and name in self.tests) or name in ("train", "model", "update"):
+        if (
+            not isinstance(name, str)
+            or not name.isidentifier()
+            or (name == TEST and name in self.tests)
+            or name in ("train", "model", "update")
+        ):
             raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
+        for other in {TEST, *self.tests} - {name}:
+            if name.startswith(f"{other}_"):
+                raise ConfigError(f"a test set called {name!r} would mix up with {other!r} in the history; rename it")
         examples = as_examples(source, name)
         if len(examples) == 0:
             raise ConfigError(f"the {name} set is empty; leave it out, or pass test=None to go without")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.core.evaluation import (
     Calibration,
     Statistics,
@@ -34,6 +35,10 @@ from flatfed.core.randomness import key
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
+
+
+class NoStatistics(ConfigError):
+    """A batch is too small for BatchNorm to take its statistics from."""
 
 
 class Trainer:
@@ -104,9 +109,23 @@ class Trainer:
         inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
         own = batch_statistics(self.oracle.model) if policy == "batch-stats" else nullcontext()
         with torch.no_grad(), own:
-            outputs = self.oracle.model(inputs)
-            loss = self.task.loss(outputs, targets).double() * count
-            return {"loss": loss, "count": torch.tensor(float(count)), **self.task.metrics.measure(outputs, targets)}
+            outputs = self._inferred(inputs)
+            sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
+            sums |= self.task.metrics.measure(outputs, targets)
+            mean = self.task.loss(outputs, targets).double()
+            return sums | {"loss": mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)}
+
+    def _inferred(self, inputs: Tensor) -> Any:
+        """Return the outputs, with an error of our own where a batch is too small to have statistics."""
+        try:
+            return self.oracle.model(inputs)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise NoStatistics(
+                "a batch of one example has no statistics of its own to evaluate with; take recalibrate, or another "
+                "test_batch"
+            ) from None
 
     def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
         """Return the real buffers of the model with the statistics of one batch of the calibration sample."""

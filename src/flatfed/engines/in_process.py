@@ -12,7 +12,7 @@ from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.evaluation import test_chunks
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Figure, Totals, add_up
+from flatfed.core.metrics import Figure, Totals, add_up, figures
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
@@ -61,9 +61,8 @@ def told(what: str) -> Iterator[None]:
 
 def summary(task: Task, parts: Sequence[tuple[str, Totals]]) -> dict[str, Figure]:
     """Return the figures for the history from the sums over the test sets' batches, in their order."""
-    figures: dict[str, Figure] = {}
+    found: dict[str, Figure] = {}
     for name in task.test_sets:
         totals = add_up(part for test, part in parts if test == name)
-        figures[f"{name}_loss"] = float(totals["loss"] / totals["count"])
-        figures |= {f"{name}_{figure}": value for figure, value in task.metrics.summarise(totals).items()}
-    return figures
+        found |= {f"{name}_{figure}": value for figure, value in figures(task.metrics, totals).items()}
+    return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
@@ -64,7 +65,9 @@ class TaskRecipe:
     def _augmentation(self, pool: Pool) -> tuple[Augment | None, Joint | None]:
         """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
         if isinstance(self.augment, str):
-            return named(self.augment, {"classes": pool.classes, **pool.facts})
+            made = named(self.augment, {"classes": pool.classes, **pool.facts})
+            _try_out(self.augment, pool, *made)
+            return made
         return (pool.augment, pool.joint) if self.augment else (None, None)
 
     def pool(self) -> Pool:
@@ -91,6 +94,20 @@ class TaskRecipe:
             return cls(**{name: value for name, value in data.items() if name not in ("kind", FINGERPRINT)})
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
+
+
+def _try_out(names: str, pool: Pool, augment: Augment | None, joint: Joint | None) -> None:
+    """Refuse an augmentation that does not suit the data, on a batch of two: better now than in the first client."""
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = pool.train.batch(torch.arange(min(2, len(pool.train))))
+    try:
+        inputs = augment(inputs, generator) if augment else inputs
+        inputs = pool.prepare(inputs) if pool.prepare else inputs
+        if joint:
+            joint(inputs, targets, generator)
+    except Exception as error:
+        shape = " x ".join(str(n) for n in inputs.shape[1:])
+        raise ConfigError(f"--augment {names} does not suit {pool.name} (examples of {shape}): {error}") from error
 
 
 FINGERPRINT = "partition_sha256"

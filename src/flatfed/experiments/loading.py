@@ -46,7 +46,9 @@ def restored(
     say: Say = lambda text: None,
 ) -> tuple[Plan, Federation]:
     """Return a run's plan and its federation as the newest good checkpoint has it."""
-    plan = Plan.from_config(directory.config, task or task_of(_with_data(directory, data_dir)), rounds=None)
+    plan = Plan.from_config(
+        directory.config, task or task_of(_with_data(directory, data_dir), remembered=data_dir is None), rounds=None
+    )
     loaded = directory.checkpoints.load_newest(say)
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
     restore(federation, loaded.round, loaded.tensors, loaded.states)

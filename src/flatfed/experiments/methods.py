@@ -12,6 +12,9 @@ from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import is_course, parameters
 from flatfed.core.errors import ConfigError, nearest
 
+OWNERS = ("client_opt", "average", "partition", "model", "data")
+"""What settings may belong to besides the method; the last three describe the task and never reach a method."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -156,12 +159,19 @@ def parse_value(text: str) -> Any:
             return text
 
 
+def _not_an_owner(name: str, owner: str) -> str:
+    if owner in OWNERS:
+        return f"--set {name}: the {owner} is the same for all methods; leave the method's name out"
+    spellings = ", ".join(f"{known}.name" for known in OWNERS)
+    return f"--set {name}: there is nothing called {owner!r} to set; write name, or one of {spellings}"
+
+
 def _sorted(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Divide settings into the algorithm's own, its client optimiser's and the average's."""
     found: dict[str, dict[str, Any]] = {"": {}, "client_opt": {}, "average": {}}
     for name, value in settings.items():
         owner, _, bare = name.rpartition(".")
         if owner not in found:
-            raise ConfigError(f"{name!r}: settings are written name, client_opt.name or average.name")
+            raise ConfigError(_not_an_owner(name, owner))
         found[owner][bare] = value
     return found

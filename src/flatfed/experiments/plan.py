@@ -13,15 +13,17 @@ from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.config import build
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.core.evaluation import default_statistics, has_batch_norm, has_local_statistics
+from flatfed.core.evaluation import default_statistics, has_batch_norm, has_local_statistics, test_chunks
 from flatfed.core.loop import Federation
+from flatfed.core.randomness import preserved_global_state
 from flatfed.core.sampling import Sampler, Uniform
 from flatfed.core.server import Server
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
-from flatfed.core.trainer import fresh_client_state, shared_buffers
+from flatfed.core.threads import single_thread
+from flatfed.core.trainer import NoStatistics, Trainer, fresh_client_state, shared_buffers
 from flatfed.experiments.methods import spelling_of
 from flatfed.runs.spilling import SpillingStore
 
@@ -112,9 +114,18 @@ class Plan:
                 "the statistics stay on the clients, so there are no running ones to evaluate with; take batch-stats "
                 "or recalibrate (--eval-stats, eval_stats)"
             )
-        single = [name for name, examples in self.task.test_sets.items() if len(examples) == 1]
+        single = [chunk for chunk in test_chunks(self.task) if chunk[2] == 1]
         if policy == "batch-stats" and single and has_batch_norm(self.task.model):
-            raise ConfigError(f"the {single[0]} set has one example, which has no batch statistics; take recalibrate")
+            self._try_evaluation(*single[0])
+
+    def _try_evaluation(self, test: str, first: int, count: int) -> None:
+        """Refuse a test set that leaves batches too small to have statistics (a whole picture may be enough)."""
+        trainer = Trainer(self.task, self.algorithm, self.settings)
+        try:
+            with single_thread(), preserved_global_state():
+                trainer.measure(trainer.oracle.w[: trainer.layout.shared].clone(), {}, test, first, count)
+        except NoStatistics as error:
+            raise ConfigError(f"the {test} set: {error}") from None
 
     def lr(self, round: int) -> float:
         """Return the learning rate of a round."""

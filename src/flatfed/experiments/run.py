@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
+from flatfed.core.metrics import figures
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.threads import single_thread
-from flatfed.core.trainer import Trainer
+from flatfed.core.trainer import NoStatistics, Trainer
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
@@ -95,7 +97,8 @@ class Run:
     def client_figures(self) -> list[dict[str, Any]]:
         """Return loss and accuracy of the evaluated model on each client's own examples.
 
-        Where parts of the model stay on the clients, each is measured with its own.
+        Where parts of the model stay on the clients, each is measured with its own. A client with a single example has
+        no figures where BatchNorm would need its batch's statistics.
         """
         federation = self._federation
         trainer = Trainer(federation.task, federation.algorithm, federation.settings)
@@ -105,11 +108,10 @@ class Run:
             for client in range(federation.task.population):
                 kept, samples = federation.clients.read(client), len(federation.task.examples(client))
                 if samples:
-                    totals = trainer.measure_client(federation.evaluated, buffers, kept, client)
-                    figures = {"loss": float(totals["loss"] / totals["count"])} | federation.task.metrics.summarise(
-                        totals
-                    )
-                    found.append({"client": client, "samples": samples, **figures})
+                    found.append({"client": client, "samples": samples})
+                    with suppress(NoStatistics):
+                        totals = trainer.measure_client(federation.evaluated, buffers, kept, client)
+                        found[-1] |= figures(federation.task.metrics, totals)
         return found
 
     def _statistics(self) -> Mapping[str, Tensor]:

@@ -42,10 +42,10 @@ def _writer(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
     return lambda path: save_tensors(path / TENSORS, tensors)
 
 
-def task_of(directory: RunDirectory) -> Task:
-    """Return the task of a run directory."""
+def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
+    """Return the task of a run directory; one still in memory serves, unless it is to be built anew."""
     known = _IN_MEMORY.get(directory.path.resolve())
-    if known is not None:
+    if known is not None and remembered:
         return known
     recipe = directory.config["task"]
     if recipe["kind"] == "catalogue":

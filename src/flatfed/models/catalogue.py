@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,11 +83,11 @@ def build(
         torch.default_generator.manual_seed(key(seed, "init"))
         try:
             made = builder(**arguments)
-        except (TypeError, ValueError, ZeroDivisionError) as error:
-            if isinstance(error, ConfigError):
-                raise
+        except ConfigError:
+            raise
+        except Exception as error:
             told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            raise ConfigError(f"{id}({told}) cannot be made: {error}") from error
+            raise ConfigError(f"{id}({told}) cannot be made: {_explained(error)}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{id} makes a {type(made).__name__}, not a torch.nn.Module")
     if weights is not None:
@@ -104,11 +105,18 @@ def _find(id: str) -> Builder:
     module, _, name = id.partition(":")
     try:
         found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"the model {id} cannot be imported: {error}") from None
+    except Exception as error:
+        raise ConfigError(f"the model {id} cannot be imported: {_explained(error)}") from error
     if not callable(found):
         raise ConfigError(f"the model {id} is a {type(found).__name__}, not a class or function")
     return found  # type: ignore[no-any-return]
+
+
+def _explained(error: Exception) -> str:
+    """Return what went wrong and, where it was in the user's own file, where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    own = not any(part in place.filename for part in ("importlib", "site-packages", "flatfed/models"))
+    return f"{error or type(error).__name__}" + (f" ({place.filename}, line {place.lineno})" if own else "")
 
 
 def _arguments(id: str, builder: Builder, facts: dict[str, int], options: dict[str, Any]) -> dict[str, Any]:
