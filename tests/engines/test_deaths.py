@@ -41,7 +41,7 @@ def job(federation: Federation, client: int) -> Job:
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    return {"rounds": 5, "sampling": ff.Schedule(COHORTS), "lr": 0.1, "batch_size": 3, **changes}
+    return {"rounds": 5, "sampling": ff.Schedule(COHORTS), "lr": 0.1, "batch_size": 3, "batched": False, **changes}
 
 
 def undisturbed() -> dict[str, Any]:

@@ -42,7 +42,7 @@ from flatfed.experiments.run import Run
 SIZES = (3, 5, 6, 8, 5)
 COHORTS = ((0, 2, 3), (1, 3), (0, 2, 3), (1, 3), (0, 2))  # some come back with a state; client 4 is never asked
 POPULATION = len(SIZES)
-SETTINGS = {"lr": 0.1, "batch_size": 3, "lr_decay": 0.9, "seed": 7, "every": 1}
+SETTINGS = {"lr": 0.1, "batch_size": 3, "lr_decay": 0.9, "seed": 7, "every": 1, "batched": False}
 
 
 def jittered(inputs: Tensor, generator: torch.Generator) -> Tensor:

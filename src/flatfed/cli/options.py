@@ -24,7 +24,7 @@ FILE_SETTINGS = "flatfed.file-settings"
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SETTINGS = (
     *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
-    *("every", "last", "eval_stats"),
+    *("every", "last", "eval_stats", "batched"),
 )
 Command = Callable[..., Any]
 PER_ROUND = 5
@@ -204,6 +204,12 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "BatchNorm statistics in evaluation: averaged running ones, the test batch's own, or re-estimated on training "
         "examples.  [default: running; batch-stats where statistics stay on the clients]",
         click.Choice(["running", "batch-stats", "recalibrate"]),
+    ),
+    click.option(
+        "--batched/--no-batched",
+        default=None,
+        help="Train clients in lockstep, many at a time; the same to rounding.  [default: where it wins, by a rule on "
+        "the task alone]",
     ),
     _option("--workers", "Worker processes; 0: in this one. Results do not depend on it.", Whole(0, "auto"), "auto"),
     _option(

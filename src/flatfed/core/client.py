@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Direction, Gradient
 from flatfed.core.examples import Examples, epoch_batches
+from flatfed.core.lockstep import Seat
 from flatfed.core.messages import Message
 from flatfed.core.oracle import Oracle
 from flatfed.core.randomness import key, torch_generator
@@ -49,7 +50,7 @@ class Client:
         received: Message,
         kept: State,
         examples: Examples,
-        oracle: Oracle,
+        oracle: Oracle | Seat,
         settings: Settings,
         pulse: Callable[[], None],
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,10 +43,22 @@ class Reply:
     """Distance of the client's model from the one it received, over the shared part."""
 
 
+class Jobs(Protocol):
+    """The jobs of an exchange: how many there are is known, each is made when it is asked for."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def __iter__(self) -> Iterator[Job]:
+        """Yield them in the cohort's order."""
+        ...
+
+
 class Engine(Protocol):
     """Runs clients and evaluations; replies may come back in any order."""
 
-    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Give `message` (and each job's own part) to the clients and yield their replies as they arrive.
 
         A job is taken when it can be run: the states of clients still to come need not be in memory.

@@ -43,7 +43,7 @@ class TensorExamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples."""
-        return self.inputs[indices], self.targets[indices]
+        return self.inputs.index_select(0, indices), self.targets.index_select(0, indices)
 
 
 class PartExamples:

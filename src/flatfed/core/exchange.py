@@ -97,14 +97,13 @@ class Courier:
         overflowed = bool(refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in refused)
         return TooFewReplies(text + (f" ({reasons})" if reasons else ""), overflowed and not good)
 
-    def _jobs(self, fresh: Message) -> Iterator[Job]:
-        """Make each client's job when the engine asks for it, and count what goes down with it."""
+    def job(self, client: int, fresh: Message) -> Job:
+        """Make a client's job, and count what goes down with it."""
         fed = self.federation
-        for client in self.cohort:
-            kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
-            personal = fed.method.personal(fed.server, client)
-            self.tally.sent(fresh, personal)
-            yield Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
+        kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
+        personal = fed.method.personal(fed.server, client)
+        self.tally.sent(fresh, personal)
+        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
 
     def _collect(self, message: Message, fresh: Message, names: tuple[str, ...]) -> list[Reply]:
         fed = self.federation
@@ -121,7 +120,7 @@ class Courier:
             numbers,
         )
         good: dict[int, Reply] = {}
-        for reply in fed.engine.exchange(message, self._jobs(fresh)):
+        for reply in fed.engine.exchange(message, CohortJobs(self, fresh)):
             self.tally.received(reply)
             fault = expected.fault(reply, message, set(good))
             if fault is None:
@@ -129,3 +128,16 @@ class Courier:
             else:
                 self.tally.refused.append({"client": reply.client, "reason": fault})
         return [good[client] for client in sorted(good)]
+
+
+class CohortJobs:
+    """The jobs of a cohort, each made when the engine asks for it: states of clients still to come stay on disk."""
+
+    def __init__(self, courier: Courier, fresh: Message) -> None:
+        self._courier, self._fresh = courier, fresh
+
+    def __len__(self) -> int:
+        return len(self._courier.cohort)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self._courier.job(client, self._fresh) for client in list(self._courier.cohort))

@@ -38,6 +38,7 @@ class Settings(Config):
         max_update_norm: a reply that lies further than this from the model sent is refused.
         eval_stats: where BatchNorm's statistics come from in evaluation; None is `running`, or `batch-stats` where
             statistics stay on the clients.
+        batched: train clients in lockstep, many at a time; None does so where it can and wins, by a rule on the task.
     """
 
     courses: ClassVar[bool | frozenset[str]] = frozenset({"lr", "weight_decay", "momentum", "clip"})
@@ -59,6 +60,7 @@ class Settings(Config):
     retries: Index = 2
     max_update_norm: Positive | None = None
     eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = None
+    batched: bool | None = None
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -6,7 +6,7 @@ Every engine, in this process or another, runs clients through a `Trainer`; each
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
 from flatfed.core.engine import Job, Reply
-from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.core.errors import ConfigError, EngineError, FlatfedError
 from flatfed.core.evaluation import (
     Calibration,
     Statistics,
@@ -28,6 +28,7 @@ from flatfed.core.evaluation import (
 )
 from flatfed.core.examples import Examples
 from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
+from flatfed.core.lockstep import Lockstep, Seat
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Totals, add_up
 from flatfed.core.oracle import Oracle
@@ -53,9 +54,38 @@ class Trainer:
 
     def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
+        self._write_buffers((message | job.personal).vectors, job.kept)
+        self.oracle.model.train()
+        return self._work(self.oracle, message, job, pulse)
+
+    def run_together(
+        self, message: Message, jobs: Sequence[Job], pulse: Callable[[], None] = lambda: None
+    ) -> list[Reply]:
+        """Do several jobs, in lockstep where the settings say so, and return their replies."""
+        if not self.settings.batched or len(jobs) == 1:
+            return [self.run(message, job, pulse) for job in jobs]
+        self.oracle.model.train()
+        return self.lockstep.run([functools.partial(self._named_work, message, job, pulse) for job in jobs])
+
+    @functools.cached_property
+    def lockstep(self) -> Lockstep:
+        """What several clients are trained on at once."""
+        return Lockstep(self.oracle)
+
+    def _named_work(self, message: Message, job: Job, pulse: Callable[[], None], seat: Seat) -> Reply:
+        """Do one of several jobs; an error says whose it was."""
+        try:
+            return self._work(seat, message, job, pulse)
+        except FlatfedError:
+            raise
+        except Exception as error:
+            raise EngineError(f"client {job.client} failed: {type(error).__name__}: {error}") from error
+
+    def _work(self, desk: Oracle | Seat, message: Message, job: Job, pulse: Callable[[], None]) -> Reply:
+        """Let the method do a job on an oracle, alone or among others."""
         received, algorithm = message | job.personal, self.algorithm.at(job.round)
-        self._load(received, job.kept)
-        before = self.oracle.backprops
+        self._load(desk.w, received, job.kept)
+        before = desk.backprops
         versions = {name: vector._version for name, vector in received.vectors.items()}
         client = Client(
             job.client,
@@ -65,7 +95,7 @@ class Trainer:
             self._padded(received),
             job.kept,
             self.task.examples(job.client),
-            self.oracle,
+            desk,
             self.settings.at(job.round),
             pulse,
         )
@@ -74,7 +104,7 @@ class Trainer:
             if vector._version != versions[name]:
                 raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
         if client.keeps_local_parts:
-            self._keep_local_parts(job.kept)
+            self._keep_local_parts(desk.w, job.kept)
         return Reply(
             client=job.client,
             round=job.round,
@@ -82,7 +112,7 @@ class Trainer:
             message=self._outgoing(answer),
             samples=client.samples,
             steps=client.steps,
-            backprops=self.oracle.backprops - before,
+            backprops=desk.backprops - before,
             loss=client.train_loss,
             kept=job.kept,
             watch=client.watch,
@@ -158,14 +188,12 @@ class Trainer:
         self._write_buffers(buffers, kept)
         self.oracle.model.eval()
 
-    def _load(self, message: Message, kept: State) -> None:
-        """Put the model where the client starts: what was received, and what the client keeps for itself."""
+    def _load(self, w: Tensor, message: Message, kept: State) -> None:
+        """Let the parameters be where the client starts: as received, and what the client keeps for itself."""
         shared = self.layout.shared
-        self.oracle.w[:shared] = message.w
+        w[:shared] = message.w
         if shared < self.layout.size:
-            self.oracle.w[shared:] = getattr(kept, LOCAL_PARAMETERS)
-        self._write_buffers(message.vectors, kept)
-        self.oracle.model.train()
+            w[shared:] = getattr(kept, LOCAL_PARAMETERS)
 
     def _write_buffers(self, received: Mapping[str, Tensor], kept: State) -> None:
         """Give every buffer its value: received, kept by the client, or as in the initial model."""
@@ -200,9 +228,9 @@ class Trainer:
             vectors[COUNTERS] = counters[: self.layout.shared_counters]
         return Message.of(vectors, answer.scalars)
 
-    def _keep_local_parts(self, kept: State) -> None:
+    def _keep_local_parts(self, w: Tensor, kept: State) -> None:
         if LOCAL_PARAMETERS in kept:
-            kept.local_parameters = self.oracle.w[self.layout.shared :]
+            kept.local_parameters = w[self.layout.shared :]
         buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
         if LOCAL_BUFFERS in kept:
             kept.local_buffers = buffers[self.layout.shared_buffers :]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Job, Reply
+from flatfed.core.engine import Job, Jobs, Reply
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.evaluation import test_chunks
+from flatfed.core.lockstep import group_sizes
 from flatfed.core.messages import Message
 from flatfed.core.metrics import Figure, Totals, add_up, figures
 from flatfed.core.randomness import preserved_global_state
@@ -27,13 +29,13 @@ class InProcessEngine:
         self._trainer = Trainer(task, algorithm, settings)
         self._pulse = pulse
 
-    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
-        """Run the jobs in order."""
-        for job in jobs:
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
+        """Run the jobs in order, one at a time or group by group in lockstep."""
+        for group in grouped(jobs, self._trainer.settings):
             self._pulse()
-            with single_thread(), preserved_global_state(), told(f"client {job.client}"):
-                reply = self._trainer.run(message, job, self._pulse)
-            yield reply
+            with single_thread(), preserved_global_state(), told(f"client {group[0].client}"):
+                replies = self._trainer.run_together(message, group, self._pulse)
+            yield from replies
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
         """Return the test figures of a model."""
@@ -46,6 +48,13 @@ class InProcessEngine:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+def grouped(jobs: Jobs, settings: Settings) -> Iterator[list[Job]]:
+    """Yield the jobs that are done together: one at a time, or as many as go in lockstep."""
+    sizes, left = group_sizes(len(jobs)) if settings.batched else [1] * len(jobs), iter(jobs)
+    for size in sizes:
+        yield list(itertools.islice(left, size))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import sys
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Job, Reply
+from flatfed.core.engine import Jobs, Reply
 from flatfed.core.errors import EngineError
 from flatfed.core.evaluation import Calibration, averaged, has_batch_norm, test_chunks
 from flatfed.core.messages import Message
@@ -34,7 +34,7 @@ from flatfed.core.metrics import Figure
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
-from flatfed.engines.in_process import summary
+from flatfed.engines.in_process import grouped, summary
 from flatfed.engines.work import CalibrateWork, MeasureWork, TrainWork, Work, done_or_error
 from flatfed.engines.worker import Answer, serve
 
@@ -82,10 +82,12 @@ class ProcessEngine:
     def _calibration(self) -> Calibration:
         return Calibration(self._task, self._settings.seed)
 
-    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Give the jobs to free workers and yield replies as they arrive."""
-        common = self._common.write(message.vectors)
-        yield from self._spread((TrainWork(common, message.scalars, job) for job in jobs), self._pulse)
+        common, groups = self._common.write(message.vectors), grouped(jobs, self._settings)
+        works = (TrainWork(common, message.scalars, group) for group in groups)
+        for replies in self._spread(works, self._pulse):
+            yield from replies
 
     def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
         """Return the test figures of a model; the workers share the test sets' batches.

@@ -30,25 +30,34 @@ class Work(Generic[T]):
         raise NotImplementedError
 
 
-class TrainWork(Work[Reply]):
-    """One client of an exchange."""
+class TrainWork(Work[list[Reply]]):
+    """Clients of an exchange that are trained together: one, or a group in lockstep."""
 
-    def __init__(self, common: Header, scalars: dict[str, float], job: Job) -> None:
-        self.common, self.scalars, self.job = common, scalars, job
-        self.label = f"client {job.client}"
+    def __init__(self, common: Header, scalars: dict[str, float], jobs: list[Job]) -> None:
+        self.common, self.scalars, self.jobs = common, scalars, jobs
+        names = ", ".join(str(job.client) for job in jobs)
+        self.label = f"client {names}" if len(jobs) == 1 else f"one of the clients {names}"
 
     def command(self, outbox: Outbox) -> Command:
-        """Write the client's own part: its personal message and its state."""
-        job = self.job
-        own = outbox.write(prefixed("personal", job.personal.vectors) | prefixed("kept", job.kept.tensors()))
-        common, scalars = self.common, self.scalars
-        return Train(job.client, job.round, job.exchange, job.lr, common, scalars, own, job.personal.scalars)
+        """Write the clients' own parts: their personal messages and their states."""
+        first, own = self.jobs[0], dict[str, Tensor]()
+        for place, job in enumerate(self.jobs):
+            own |= prefixed(f"{place}/personal", job.personal.vectors)
+            own |= prefixed(f"{place}/kept", job.kept.tensors())
+        clients = tuple(job.client for job in self.jobs)
+        own_scalars = tuple(job.personal.scalars for job in self.jobs)
+        header, common = outbox.write(own), self.common
+        return Train(clients, first.round, first.exchange, first.lr, common, self.scalars, header, own_scalars)
 
-    def result(self, done: Done, inbox: Inbox) -> Reply:
-        """Return the client's reply and new state."""
+    def result(self, done: Done, inbox: Inbox) -> list[Reply]:
+        """Return the clients' replies and new states."""
         tensors = {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
-        message, job = Message.of(group("vector", tensors), done.scalars), self.job
-        return Reply(job.client, job.round, job.exchange, message, kept=State(group("kept", tensors)), **done.facts)
+        replies = []
+        for place, (job, told) in enumerate(zip(self.jobs, done.told, strict=True)):
+            message = Message.of(group(f"{place}/vector", tensors), told.scalars)
+            kept = State(group(f"{place}/kept", tensors))
+            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, **told.facts))
+        return replies
 
 
 class MeasureWork(Work[tuple[tuple[str, int], dict[str, Tensor]]]):
@@ -86,7 +95,7 @@ class CalibrateWork(Work[tuple[int, dict[str, Tensor]]]):
 def done_or_error(answer: Answer, work: Work[Any]) -> Done:
     """Return a good answer; a failure becomes an error that names the work and carries the worker's traceback."""
     if isinstance(answer, Failed):
-        error = EngineError(f"{work.label} failed: {answer.error}")
+        error = EngineError(answer.error if answer.says_who else f"{work.label} failed: {answer.error}")
         error.add_note(answer.trace)
         raise error
     return answer

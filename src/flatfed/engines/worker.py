@@ -15,32 +15,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Job
+from flatfed.core.errors import EngineError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
 from flatfed.core.trainer import Trainer
+from flatfed.engines.allocator import keep_freed_memory
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0
+FACTS = ("samples", "steps", "backprops", "loss", "watch", "drift")
 
 
 @dataclass(frozen=True)
 class Train:
-    """Run one client: `common` is everyone's message, `own` its personal part and kept state."""
+    """Run clients: `common` is everyone's message, `own` holds their personal parts and kept states by place."""
 
-    client: int
+    clients: tuple[int, ...]
     round: int
     exchange: int
     lr: float
     common: Header
     common_scalars: Scalars
     own: Header
-    own_scalars: Scalars
+    own_scalars: tuple[Scalars, ...]
 
 
 @dataclass(frozen=True)
@@ -62,20 +66,28 @@ class Calibrate:
 
 
 @dataclass(frozen=True)
-class Done:
-    """An answer; `tensors` finds its vectors, `facts` and `scalars` are numbers."""
+class Told:
+    """The numbers of one client's reply."""
 
-    tensors: Header
     scalars: Scalars
     facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Done:
+    """An answer; `tensors` finds its vectors, `told` has the numbers of each client that was trained."""
+
+    tensors: Header
+    told: tuple[Told, ...] = ()
+
+
+@dataclass(frozen=True)
 class Failed:
-    """The work raised an error."""
+    """The work raised an error, which may say itself what failed."""
 
     error: str
     trace: str
+    says_who: bool = False
 
 
 Command = Train | Measure | Calibrate
@@ -98,6 +110,7 @@ def serve(
     for end in inherited:
         end.close()
     torch.set_num_threads(1)
+    keep_freed_memory()
     worker = Worker(Path(directory), name, lambda: Trainer(task, algorithm, settings))
     try:
         while True:
@@ -142,25 +155,29 @@ class Worker:
                     return self._measure(command)
                 case Calibrate():
                     return self._calibrate(command)
+        except EngineError as error:
+            return Failed(str(error), traceback.format_exc(), says_who=True)
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _train(self, command: Train) -> Done:
         message = Message.of(self._common.read(command.common), command.common_scalars)
-        own = self._own.read(command.own)
-        personal = Message.of(group("personal", own), command.own_scalars)
-        kept = State({name: tensor.clone() for name, tensor in group("kept", own).items()})
-        job = Job(command.client, command.round, command.exchange, command.lr, kept, personal)
-        reply = self.trainer.run(message, job)
-        tensors = prefixed("vector", reply.message.vectors) | prefixed("kept", kept.tensors())
-        facts = {name: getattr(reply, name) for name in ("samples", "steps", "backprops", "loss", "watch", "drift")}
-        return Done(self._out.write(tensors), reply.message.scalars, facts)
+        own, jobs, tensors, told = self._own.read(command.own), [], dict[str, Tensor](), []
+        for place, (client, scalars) in enumerate(zip(command.clients, command.own_scalars, strict=True)):
+            personal = Message.of(group(f"{place}/personal", own), scalars)
+            kept = State({name: tensor.clone() for name, tensor in group(f"{place}/kept", own).items()})
+            jobs.append(Job(client, command.round, command.exchange, command.lr, kept, personal))
+        for place, reply in enumerate(self.trainer.run_together(message, jobs)):
+            tensors |= prefixed(f"{place}/vector", reply.message.vectors)
+            tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
+            told.append(Told(reply.message.scalars, {name: getattr(reply, name) for name in FACTS}))
+        return Done(self._out.write(tensors), tuple(told))
 
     def _measure(self, command: Measure) -> Done:
         model = self._common.read(command.common)
         totals = self.trainer.measure(model["w"], model, command.test, command.first, command.count)
-        return Done(self._out.write(totals), {}, {})
+        return Done(self._out.write(totals))
 
     def _calibrate(self, command: Calibrate) -> Done:
         model = self._common.read(command.common)
-        return Done(self._out.write(self.trainer.calibrate(model["w"], model, command.number)), {}, {})
+        return Done(self._out.write(self.trainer.calibrate(model["w"], model, command.number)))

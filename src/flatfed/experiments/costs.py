@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from flatfed.core.algorithm import Algorithm, ClientOptimiser
 from flatfed.core.config import parameters
-from flatfed.core.engine import Job, Reply
+from flatfed.core.engine import Jobs, Reply
 from flatfed.core.exchange import ENVELOPE_DOWN, ENVELOPE_UP
 from flatfed.core.messages import Message
 from flatfed.core.sampling import Uniform
@@ -106,7 +106,7 @@ class _CountingEngine(InProcessEngine):
 
     exchanges = 0
 
-    def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Count and run."""
         self.exchanges += 1
         return super().exchange(message, jobs)

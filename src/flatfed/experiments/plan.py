@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flatfed import __version__
 from flatfed.core.algorithm import Algorithm, Average
+from flatfed.core.batching import check_batched, wins_batched
 from flatfed.core.config import build
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
@@ -44,10 +45,13 @@ class Plan:
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        if self.settings.eval_stats is None:  # so that the record says what was used
+    def __post_init__(self) -> None:  # so that the record says what was used
+        if self.settings.eval_stats is None:
             statistics = default_statistics(self.task.layout())
             object.__setattr__(self, "settings", self.settings.replace(eval_stats=statistics))
+        if self.settings.batched is None:
+            batched = wins_batched(self.task, self.settings)
+            object.__setattr__(self, "settings", self.settings.replace(batched=batched))
 
     def to_config(self) -> dict[str, Any]:
         """Return the resolved configuration, without the task."""
@@ -66,7 +70,7 @@ class Plan:
     def from_config(cls, config: dict[str, Any], task: Task, rounds: int | None) -> Plan:
         """Undo `to_config`, perhaps with more rounds."""
         try:
-            settings = build(Settings, config["settings"])
+            settings = build(Settings, {"batched": False} | config["settings"])  # older runs went client by client
             if rounds is not None:
                 settings = settings.replace(rounds=rounds)
             average = config["average"]
@@ -92,6 +96,7 @@ class Plan:
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
         self._check_statistics()
+        check_batched(self.task, settings)
         if isinstance(self.sampler, Uniform) and settings.min_replies > self.sampler.count:
             raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")
         if self.algorithm.assumes_plain_steps and min(self.lr(round) for round in range(settings.rounds)) == 0:

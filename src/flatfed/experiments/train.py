@@ -47,6 +47,7 @@ def train(
     retries: int = 2,
     max_update_norm: float | None = None,
     eval_stats: Statistics | None = None,
+    batched: bool | None = None,
     checkpoint_every: int | None = None,
     on_round: Callable[[Row], None] | None = None,
 ) -> Run:
@@ -79,6 +80,8 @@ def train(
         eval_stats: where BatchNorm's statistics come from in evaluation: `"running"`, `"batch-stats"` (each test
             batch's own) or `"recalibrate"` (estimated anew on training examples); by default running, or batch-stats
             where statistics stay on the clients.
+        batched: train clients in lockstep, many at a time; by default where it can and wins, by a rule on the task
+            alone. The results agree to rounding.
         checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
         on_round: called with each history row.
     """
@@ -106,6 +109,7 @@ def train(
         "retries": retries,
         "max_update_norm": max_update_norm,
         "eval_stats": eval_stats,
+        "batched": batched,
     }
     settings = build(Settings, given)
     if out is not None and not algorithm.id:

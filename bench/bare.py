@@ -1,0 +1,117 @@
+"""The limit: a plain loop with the same arithmetic and nothing else."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from problems import LR, WEIGHT_DECAY, Problem
+from torch import Tensor, nn
+
+
+class Bare:
+    """The clients of a round one after another in this process: copy the model in, step in place, add up."""
+
+    def __init__(self, problem: Problem, name: str = "bare loop", sam: bool = False) -> None:
+        self.name, self.problem, self.sam = name, problem, sam
+        self.inputs, self.targets = problem.data()
+        self.model = problem.fresh_model().to(memory_format=torch.channels_last)
+        self.parameters = list(self.model.parameters())
+
+    def round(self) -> float:
+        started = time.perf_counter()
+        start = [p.detach().clone() for p in self.parameters]
+        total = [torch.zeros_like(p) for p in self.parameters]
+        for client in range(self.problem.per_round):
+            with torch.no_grad():
+                for p, s in zip(self.parameters, start, strict=True):
+                    p.copy_(s)
+            self.client(client)
+            with torch.no_grad():
+                for t, p in zip(total, self.parameters, strict=True):
+                    t.add_(p, alpha=1 / self.problem.per_round)
+        with torch.no_grad():
+            for p, t in zip(self.parameters, total, strict=True):
+                p.copy_(t)
+        return time.perf_counter() - started
+
+    def client(self, client: int) -> None:
+        first = client * self.problem.samples
+        for indices in torch.randperm(self.problem.samples).split(self.problem.batch_size):
+            self.step(self.inputs.index_select(0, first + indices), self.targets[first + indices])
+
+    def step(self, x: Tensor, y: Tensor) -> None:
+        x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+        for p in self.parameters:
+            p.grad = None
+        F.cross_entropy(self.model(x), y).backward()
+        with torch.no_grad():
+            for p in self.parameters:
+                p.mul_(1 - LR * WEIGHT_DECAY).add_(p.grad, alpha=-LR)
+
+    def close(self) -> None:
+        pass
+
+
+class BareProcesses:
+    """The steps of a round divided evenly among processes, as no real federation of five clients could be.
+
+    With `keep_memory` the processes keep freed memory, as flatfed's workers do.
+    """
+
+    def __init__(self, problem: Problem, processes: int, keep_memory: bool = False) -> None:
+        self.name = f"bare loop, {processes} processes" + (", memory kept" if keep_memory else "")
+        context = multiprocessing.get_context("fork")
+        self.pipes, self.children = [], []
+        steps = problem.per_round * problem.steps
+        for number in range(processes):
+            here, there = context.Pipe()
+            share = steps * (number + 1) // processes - steps * number // processes
+            child = context.Process(target=_serve, args=(there, problem, share, keep_memory), daemon=True)
+            child.start()
+            self.pipes.append(here)
+            self.children.append(child)
+
+    def round(self) -> float:
+        started = time.perf_counter()
+        for pipe in self.pipes:
+            pipe.send(True)
+        for pipe in self.pipes:
+            pipe.recv()
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        for pipe, child in zip(self.pipes, self.children, strict=True):
+            pipe.send(False)
+            child.join()
+
+
+def _serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> None:
+    torch.set_num_threads(1)
+    if keep_memory:
+        from flatfed.engines.allocator import keep_freed_memory
+
+        keep_freed_memory()
+    loop = Bare(problem)
+    while pipe.recv():
+        order = torch.randperm(problem.samples)
+        batches = order.split(problem.batch_size)
+        for step in range(steps):
+            indices = batches[step % len(batches)]
+            loop.step(loop.inputs.index_select(0, indices), loop.targets[indices])
+        pipe.send(None)
+
+
+def bare_evaluation(model: nn.Module, inputs: Tensor, targets: Tensor, size: int) -> Any:
+    """Return loss and accuracy of a model over a test set."""
+    loss, right = 0.0, 0
+    with torch.no_grad():
+        for x, y in zip(inputs.split(size), targets.split(size), strict=True):
+            outputs = model(x.contiguous(memory_format=torch.channels_last))
+            loss += float(F.cross_entropy(outputs, y, reduction="sum"))
+            right += int((outputs.argmax(1) == y).sum())
+    return loss / len(inputs), right / len(inputs)

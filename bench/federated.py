@@ -1,0 +1,72 @@
+"""flatfed doing a workload one round at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from problems import LR, WEIGHT_DECAY, Problem
+
+import flatfed as ff
+from flatfed.core.examples import Partition
+from flatfed.core.loop import Federation
+from flatfed.core.sampling import Uniform
+from flatfed.core.settings import Settings
+from flatfed.experiments.methods import parse_method
+from flatfed.experiments.plan import Plan
+from flatfed.experiments.play import make_engine
+
+ENDLESS = 1_000_000
+
+
+def task_of(problem: Problem, test: Any = None) -> ff.Task:
+    inputs, targets = problem.data()
+    numbers = torch.arange(len(inputs)).split(problem.samples)
+    return ff.Task(problem.fresh_model(), Partition(inputs, targets, numbers), test=test)
+
+
+class Rounds:
+    """A method on a problem; evaluation off."""
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        method: str = "fedavg",
+        workers: int = 0,
+        batched: bool | None = None,
+        task: ff.Task | None = None,
+        per_round: int | None = None,
+    ) -> None:
+        self.name = name
+        settings = Settings(
+            rounds=ENDLESS,
+            lr=LR,
+            weight_decay=WEIGHT_DECAY,
+            batch_size=problem.batch_size,
+            every=ENDLESS,
+            last=0,
+            batched=batched,
+        )
+        chosen = parse_method(method)
+        self.plan = Plan(
+            task or task_of(problem),
+            chosen.algorithm,
+            settings,
+            Uniform(per_round or problem.per_round),
+            chosen.average,
+            workers,
+        )
+        self.engine = make_engine(self.plan, lambda: None)
+        self.federation: Federation = self.plan.federation(self.engine)
+        self._rows: Iterator[dict[str, Any]] = self.federation.rounds()
+
+    def round(self) -> float:
+        started = time.perf_counter()
+        next(self._rows)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        self.engine.close()

@@ -1,0 +1,342 @@
+"""The workloads: which cases take turns, and what their ratios should be."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from bare import Bare, BareProcesses, bare_evaluation
+from federated import Rounds, task_of
+from harness import Case, Result, Target, take_turns
+from problems import CONV, TINY, Problem
+from torch import nn
+
+import flatfed as ff
+from flatfed.experiments.plan import stores_of, tensors_of
+from flatfed.runs.checkpoint import Checkpoints
+
+Maker = Callable[[], Case]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Cases, targets, and how often each case has its turn."""
+
+    name: str
+    about: str
+    run: Callable[[int], dict[str, Result]]
+    targets: list[Target] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+# conv and tiny: the whole round against a bare loop.
+
+
+def conv(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(Bare, CONV),
+        partial(BareProcesses, CONV, 2),
+        partial(BareProcesses, CONV, 2, keep_memory=True),
+        partial(Rounds, "fedavg, in process", CONV),
+        partial(Rounds, "fedavg, 2 workers", CONV, workers=2),
+    ]
+    return take_turns("conv", makers, repeats)
+
+
+def tiny(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(Bare, TINY),
+        partial(Rounds, "fedavg, client by client, in process", TINY, batched=False),
+        partial(Rounds, "fedavg, client by client, 2 workers", TINY, batched=False, workers=2),
+        partial(Rounds, "fedavg, batched, in process", TINY, batched=True),
+        partial(Rounds, "fedavg, batched, 2 workers", TINY, batched=True, workers=2),
+    ]
+    return take_turns("tiny", makers, 4 * repeats)
+
+
+# sam: methods against fedavg on the same engine.
+
+TWO_BACKPROPS = ("fedsam", "fedasam", "fedgloss+sam", "fedwmsam", "fedsmoo", "fedvssam")
+ONE_BACKPROP = ("fedgloss", "fedlesam")
+
+
+def sam(repeats: int) -> dict[str, Result]:
+    small = Problem("sam", CONV.model, CONV.shape, 10, 128, 2, 64)
+    task = task_of(small)
+    makers: list[Maker] = [
+        partial(Rounds, name, small, method=name, task=task) for name in ("fedavg", *TWO_BACKPROPS, *ONE_BACKPROP)
+    ]
+    return take_turns("sam", makers, 2 * repeats)
+
+
+# clients: the size of the population.
+
+POPULATIONS = (100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+def clients(repeats: int) -> dict[str, Result]:
+    """Each population in a process of its own, so that its memory can be told; they take turns a few rounds each."""
+    return _in_processes(
+        "clients", [f"{n:,} clients" for n in POPULATIONS], [["clients", str(n)] for n in POPULATIONS], repeats
+    )
+
+
+def clients_child(population: int) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(5000, 64, generator=generator), torch.randint(0, 10, (5000,), generator=generator)
+    task = ff.Task(nn.Linear(64, 10), SharedExamples(inputs, targets, population))
+    problem = Problem("clients", lambda: nn.Linear(64, 10), (64,), population, 50, 50, 10)
+    return Rounds("", problem, method="scaffold", task=task)
+
+
+class SharedExamples(ff.Partition):
+    """A population in which client k holds the examples k, k+1, ... of a small pool."""
+
+    def __init__(self, inputs: torch.Tensor, targets: torch.Tensor, population: int) -> None:
+        super().__init__(inputs, targets, [torch.arange(k, k + 50) for k in range(0, 5000, 50)])
+        self._population = population
+
+    def __len__(self) -> int:
+        return self._population
+
+    def __getitem__(self, client: Any) -> Any:
+        return super().__getitem__(client % 100)
+
+
+# state: a stateful method whose states outgrow the memory that they may take.
+
+
+def state(repeats: int) -> dict[str, Result]:
+    names = ["in memory", "1 GB in memory, the rest on disk"]
+    return _in_processes("state", names, [["state", "memory"], ["state", "budget"]], repeats)
+
+
+def state_child(where: str) -> Any:
+    from flatfed.experiments import plan as plans
+
+    if where == "memory":
+        plans.STATE_BUDGET = 2**40
+    problem = Problem("state", lambda: nn.Linear(1000, 1000), (1000,), 1000, 20, 50, 20)
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(2000, 1000, generator=generator), torch.randint(0, 10, (2000,), generator=generator)
+    task = ff.Task(
+        problem.fresh_model(), ff.Partition(inputs, targets, [torch.arange(k, k + 20) % 2000 for k in range(1000)])
+    )
+    rounds = Rounds("", problem, method="scaffold", task=task)
+    for client in range(1000):  # everyone has taken part once
+        rounds.federation.clients.write(client, rounds.federation.clients.read(client))
+    return rounds
+
+
+def _in_processes(workload: str, names: list[str], arguments: list[list[str]], repeats: int) -> dict[str, Result]:
+    children = [Child(name, given) for name, given in zip(names, arguments, strict=True)]
+    found = take_turns(workload, [lambda child=child: child for child in children], 3 * repeats)
+    for child in children:
+        found[child.name].facts["resident_mb"] = child.resident
+    return found
+
+
+class Child:
+    """A case in a process of its own, one round when asked."""
+
+    def __init__(self, name: str, arguments: list[str]) -> None:
+        self.name, self.resident = name, 0.0
+        command = [sys.executable, str(Path(__file__).with_name("child.py")), *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def round(self) -> float:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write("round\n")
+        self.process.stdin.flush()
+        seconds, resident = self.process.stdout.readline().split()
+        self.resident = float(resident)
+        return float(seconds)
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def resident_mb() -> float:
+    """Return the memory that this process holds now, without what other processes can share with it."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+# evaluate and checkpoint.
+
+
+class Evaluation:
+    """The figures of the papers' CNN on 10,000 images."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        test = torch.randn(10_000, 3, 32, 32), torch.randint(0, 10, (10_000,))
+        self.name, self._rounds = name, Rounds(name, CONV, workers=workers, task=task_of(CONV, test))
+
+    def round(self) -> float:
+        federation, started = self._rounds.federation, time.perf_counter()
+        self._rounds.engine.evaluate(federation.evaluated, federation.server.buffers)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        self._rounds.close()
+
+
+class BareEvaluation:
+    def __init__(self) -> None:
+        self.name, self.model = "bare evaluation", CONV.fresh_model().to(memory_format=torch.channels_last)
+        self.test = torch.randn(10_000, 3, 32, 32), torch.randint(0, 10, (10_000,))
+
+    def round(self) -> float:
+        started = time.perf_counter()
+        bare_evaluation(self.model, *self.test, 512)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        pass
+
+
+def evaluate(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        BareEvaluation,
+        partial(Evaluation, "in process", 0),
+        partial(Evaluation, "2 workers", 2),
+    ]
+    return take_turns("evaluate", makers, repeats)
+
+
+class Saving:
+    """A checkpoint after a round."""
+
+    def __init__(self, method: str) -> None:
+        self.name = f"save {method}"
+        self._rounds = Rounds(self.name, CONV, method=method)
+        self._rounds.round()
+        self._directory = tempfile.TemporaryDirectory(dir=os.environ.get("FLATFED_BENCH_DIR"))
+        self._checkpoints, self._number = Checkpoints(Path(self._directory.name)), 0
+
+    def round(self) -> float:
+        federation = self._rounds.federation
+        for client in range(CONV.per_round):
+            for store in stores_of(federation).values():
+                store.write(client, store.read(client))
+        self._number += 1
+        started = time.perf_counter()
+        self._checkpoints.save(self._number, tensors_of(federation), stores_of(federation))
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        self._rounds.close()
+        self._directory.cleanup()
+
+
+def checkpoint(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(Rounds, "conv round, 2 workers", CONV, workers=2),
+        partial(Saving, "fedavg"),
+        partial(Saving, "scaffold"),
+    ]
+    return take_turns("checkpoint", makers, repeats)
+
+
+# start: what a user waits for before anything happens.
+
+
+class Command:
+    """A fresh Python that does one thing."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self.name, self._arguments = name, arguments
+
+    def round(self) -> float:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, *self._arguments], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        pass
+
+
+def start(repeats: int) -> dict[str, Result]:
+    every = "import flatfed as ff; ff.Task, ff.make, ff.train"
+    makers: list[Maker] = [
+        partial(Command, "import torch", "-c", "import torch"),
+        partial(Command, "import torch, flatfed", "-c", f"import torch; {every}"),
+        partial(Command, "flatfed --help", "-m", "flatfed", "--help"),
+    ]
+    return take_turns("start", makers, repeats)
+
+
+WORKLOADS = [
+    Workload(
+        "conv",
+        "100 clients x 500 CIFAR-shaped images, 5 a round, batch 64, cnn",
+        conv,
+        [
+            Target("2 workers / bare loop, 2 processes", "fedavg, 2 workers", "bare loop, 2 processes", most=1.10),
+            Target(
+                "2 workers / bare loop, 2 processes, memory kept (5 clients on 2 workers allow 1.2)",
+                "fedavg, 2 workers",
+                "bare loop, 2 processes, memory kept",
+                most=1.10,
+            ),
+            Target("in process / bare loop", "fedavg, in process", "bare loop", most=1.10),
+        ],
+    ),
+    Workload(
+        "tiny",
+        "1,000 clients x 50 vectors, 50 a round, batch 10, linear 3072 to 10",
+        tiny,
+        [
+            Target("client by client / bare loop", "fedavg, client by client, in process", "bare loop", most=1.3),
+            Target("batched / bare loop", "fedavg, batched, in process", "bare loop", most=1.0),
+            Target("batched, 2 workers / bare loop", "fedavg, batched, 2 workers", "bare loop", most=1.0),
+        ],
+    ),
+    Workload(
+        "sam",
+        "10 clients x 128 CIFAR-shaped images, 2 a round, batch 64, cnn, in process",
+        sam,
+        [Target(f"{name} / fedavg", name, "fedavg", most=2.05) for name in TWO_BACKPROPS]
+        + [Target(f"{name} / fedavg", name, "fedavg", most=1.08) for name in ONE_BACKPROP],
+    ),
+    Workload(
+        "clients",
+        "scaffold, 50 a round, linear 64 to 10, by the number of registered clients",
+        clients,
+        [Target("1,000,000 clients / 100 clients", "1,000,000 clients", "100 clients", most=1.1)],
+    ),
+    Workload(
+        "state",
+        "scaffold, 1,000 clients that have all taken part, 1,001,000 parameters, 50 a round",
+        state,
+        [Target("budget / in memory", "1 GB in memory, the rest on disk", "in memory", most=1.15)],
+    ),
+    Workload(
+        "evaluate",
+        "cnn on 10,000 images",
+        evaluate,
+        [Target("in process / bare evaluation", "in process", "bare evaluation", most=1.5)],
+    ),
+    Workload(
+        "checkpoint",
+        "saving after every round of conv",
+        checkpoint,
+        [
+            Target("saving / round, fedavg", "save fedavg", "conv round, 2 workers", most=0.03),
+            Target("saving / round, scaffold", "save scaffold", "conv round, 2 workers", most=0.03),
+        ],
+    ),
+    Workload("start", "a fresh interpreter", start),
+]

@@ -1,0 +1,93 @@
+"""Whether clients are trained in lockstep: a rule on the task and the settings alone, never on the machine.
+
+Lockstep wins where a step is so small that most of its time is spent around the arithmetic.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.oracle import Oracle
+from flatfed.core.randomness import preserved_global_state
+from flatfed.core.settings import Settings
+from flatfed.core.stacked import CannotStack, StackedModel, write_gradients
+from flatfed.core.task import Task
+from flatfed.core.threads import single_thread
+
+MOST_PARAMETERS = 250_000
+MOST_WORK = 40e6
+"""Floating-point operations of a step up to which lockstep wins with matrix products alone ..."""
+MOST_WORK_WITH_CONVOLUTIONS = 10e6
+"""... and with convolutions."""
+CLOSE = 1e-9
+LOOKED_AT = 100
+"""Clients of which the one with the most examples gives the batch of a trial."""
+
+
+def wins_batched(task: Task, settings: Settings) -> bool:
+    """Say whether clients in lockstep are possible and likely to be faster than one after another."""
+    if task.layout().size > MOST_PARAMETERS:
+        return False
+    convolutions = any(isinstance(module, nn.Conv2d) for module in task.model.modules())
+    limit = MOST_WORK_WITH_CONVOLUTIONS if convolutions else MOST_WORK
+    return not why_not_batched(task, settings) and step_work(task, settings) <= limit
+
+
+def check_batched(task: Task, settings: Settings) -> None:
+    """Refuse to train clients in lockstep where the task does not allow it."""
+    why = why_not_batched(task, settings) if settings.batched else ""
+    if why:
+        raise ConfigError(f"batched: clients cannot be trained in lockstep, because {why}; leave it out")
+
+
+def step_work(task: Task, settings: Settings) -> int:
+    """Return the floating-point operations of a client's step: a forward and a backward pass of a batch."""
+    with single_thread(), preserved_global_state():
+        oracle = Oracle(task, torch.float32)
+        batch = oracle.batch(*_trial_batch(task, settings))
+        with FlopCounterMode(display=False) as counter:
+            oracle.gradient(*batch)
+    return int(counter.get_total_flops())
+
+
+def why_not_batched(task: Task, settings: Settings) -> str:
+    """Return why the clients of a task cannot be trained in lockstep; nothing where they can.
+
+    Two clients at once, in float64, must get the losses and gradients that each gets alone.
+    """
+    try:
+        with single_thread(), preserved_global_state():
+            oracle, stack = Oracle(task, torch.float64), StackedModel(task, torch.float64)
+            inputs, targets = oracle.batch(*_trial_batch(task, settings))
+            same = _agree(oracle, stack, inputs, targets)
+    except CannotStack as error:
+        return str(error)
+    except Exception as error:
+        return f"the model fails there ({error})"
+    return "" if same else "the model mixes the examples of a batch, or draws random numbers"
+
+
+def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor) -> bool:
+    points = torch.stack([oracle.w, 0.9 * oracle.w])
+    twice = torch.cat([inputs, inputs]), torch.cat([targets, targets])
+    found, losses = stack.gradients(points, *twice, [None, None])
+    matrix = torch.zeros_like(points)
+    write_gradients(stack.layout, matrix, found)
+    for point, row, loss in zip(points, matrix, losses, strict=True):
+        gradient, alone = oracle.gradient(inputs, targets, at=point)
+        largest = float(gradient.abs().max())
+        if not torch.allclose(gradient, row, rtol=CLOSE, atol=CLOSE * largest) or abs(loss - alone) > CLOSE:
+            return False
+    return True
+
+
+def _trial_batch(task: Task, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return raw examples of one client: a batch as a step would take it."""
+    client = max(range(min(LOOKED_AT, task.population)), key=lambda k: len(task.examples(k)))
+    if len(task.examples(client)) == 0:
+        client = next(k for k in range(task.population) if len(task.examples(k)))
+    examples = task.examples(client)
+    return examples.batch(torch.arange(min(settings.batch_size or len(examples), len(examples))))
