@@ -224,7 +224,7 @@ class Saving:
         self._rounds = Rounds(self.name, CONV, method=method)
         self._rounds.round()
         self._directory = tempfile.TemporaryDirectory(dir=os.environ.get("FLATFED_BENCH_DIR"))
-        self._checkpoints, self._number = Checkpoints(Path(self._directory.name)), 0
+        self._checkpoints, self._number = Checkpoints(Path(self._directory.name), "bench"), 0
 
     def round(self) -> float:
         federation = self._rounds.federation
@@ -273,7 +273,7 @@ def start(repeats: int) -> dict[str, Result]:
     makers: list[Maker] = [
         partial(Command, "import torch", "-c", "import torch"),
         partial(Command, "import torch, flatfed", "-c", f"import torch; {every}"),
-        partial(Command, "flatfed --help", "-m", "flatfed", "--help"),
+        partial(Command, "flatfed --help", "-c", "from flatfed.cli.main import main; main(['--help'])"),
     ]
     return take_turns("start", makers, repeats)
 

@@ -13,7 +13,7 @@ THREE = pairs((3,), 5)[0]
 
 
 def test_a_cut_that_leaves_one_example_is_refused() -> None:
-    with pytest.raises(ff.ConfigError, match="the test set: a batch of one example .* another test_batch"):
+    with pytest.raises(ff.ConfigError, match=r"the test set: a batch of one example .* another test_batch"):
         train(task(normed(), test=THREE, test_batch=2), eval_stats="batch-stats")
     train(task(normed(), test=THREE, test_batch=3), eval_stats="batch-stats", every=1)
 

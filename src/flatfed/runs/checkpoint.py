@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,18 @@ class Loaded:
 
     round: int
     tensors: dict[str, Tensor]
-    states: dict[str, dict[int, dict[str, Tensor]]]
+    states: dict[str, SavedStates]
+
+
+class SavedStates:
+    """The clients' states of a checkpoint, each read when it is asked for: together they may not fit into memory."""
+
+    def __init__(self, files: Mapping[int, tuple[Path, str]]) -> None:
+        self._files = files
+
+    def items(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield each client with its state, checked against its digest."""
+        return ((client, _read(path, digest)) for client, (path, digest) in self._files.items())
 
 
 class Checkpoints:
@@ -135,11 +146,13 @@ class Checkpoints:
             replace_file(self._states / file, data)
             manifest[str(client)] = f"{file}:{_digest(data)}"
 
-    def _load_states(self, entries: Mapping[str, str]) -> dict[int, dict[str, Tensor]]:
-        states = {}
-        for client, entry in entries.items():
-            file, digest = entry.rsplit(":", 1)
-            states[int(client)] = _read(self._states / Path(file).name, digest)
+    def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
+        files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
+        states = SavedStates(
+            {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
+        )
+        for _ in states.items():  # a damaged one must show before anything is restored
+            pass
         return states
 
     def _forget_old(self) -> None:
