@@ -66,8 +66,8 @@ def tiny(repeats: int) -> dict[str, Result]:
 
 # sam: methods against fedavg on the same engine.
 
-TWO_BACKPROPS = ("fedsam", "fedasam", "fedgloss+sam", "fedwmsam", "fedsmoo", "fedvssam")
-ONE_BACKPROP = ("fedgloss", "fedlesam")
+TWO_BACKPROPS = ("fedsam", "fedasam", "fedgloss+sam", "fedsmoo", "fedvssam")
+ONE_BACKPROP = ("fedgloss", "fedwmsam", "fedlesam")
 
 
 def sam(repeats: int) -> dict[str, Result]:

@@ -6,6 +6,7 @@ What was chosen:
 
 - the message API that Flower's tutorials teach: `ServerApp`, `ClientApp`, the strategy `FedAvg` as it is, with one
   supernode a client;
+- `run_simulation`, because it starts from a script; Flower now prefers its command line, which runs the same runtime;
 - ray with as many CPUs as processes and one CPU a client, hence that many actors of one thread each;
 - data and network are made once an actor, not once a message; batches are gathered straight from a tensor in memory
   (no `DataLoader`), each epoch in an order of its own;

@@ -7,9 +7,9 @@ What was chosen, following pfl's guide to fast simulations:
 - all data in memory, as `PyTorchTensorDataset`s that are made once; none of pfl's loading in parallel, which is for
   data that is read from disk or expensive to prepare;
 - two processes are joined as pfl documents, by `PFL_WORKER_ADDRESSES` and `PFL_WORKER_RANK`, over gloo on the loopback
-  interface; each trains its share of a round's clients and the sums are reduced once a round. They find each other by a
-  file instead of an address, because for the latter PyTorch would ask the name server what loopback is called; rounds
-  are not touched by that;
+  interface; each trains its share of a round's clients and the sums are reduced once a round. pfl prefers `torchrun`,
+  which makes the same group; but with an address to meet at, PyTorch asks the name server what loopback is called.
+  Here a file takes the place of the address, which does not touch the rounds;
 - no sorting of clients between processes by weight: all have the same size, and it would cost another process;
 - `minimize_reuse` sampling: a round's clients are different ones;
 - no weighting of updates: with clients of one size pfl's plain mean is the mean by examples;
@@ -158,6 +158,8 @@ def main() -> None:
     marks = train(WORKS[arguments.work], arguments.rounds + 1)
     if os.environ.get("PFL_WORKER_RANK", "0") == "0":
         report("pfl", "pfl", arguments, marks)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

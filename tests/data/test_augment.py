@@ -28,7 +28,6 @@ from flatfed.data.augment import (
     ScaleCrop,
     named,
 )
-from flatfed.data.transforms import RandomShift
 
 FACTS = {"classes": 10, "in_channels": 3, "image_size": 8}
 RAW = [Crop(2), Flip(), BatchCrop(2), BatchFlip(), RandomResizedCrop(6), Chain((Crop(1), Flip()))]
@@ -109,8 +108,21 @@ def test_a_crop_is_a_window_of_the_zero_padded_image_chosen_for_each_image() -> 
     assert set(places) == set(range(25))  # 300 draws miss none of 25 but once in 10,000 seeds
 
 
-def test_a_crop_is_the_random_shift() -> None:
-    assert torch.equal(Crop(3)(images(), seeded(5)), RandomShift(3)(images(), seeded(5)))
+@pytest.mark.parametrize("padding", [0, 1, 3])
+def test_a_crop_has_the_bits_that_its_draws_say(padding: int) -> None:
+    inputs = images(40, height=5, width=7)
+    tops, lefts = torch.randint(0, 2 * padding + 1, (2, 40), generator=seeded(5)).tolist()
+    side = 2 * padding + 1
+    expected = [
+        windows(image, padding)[top * side + left] for image, top, left in zip(inputs, tops, lefts, strict=True)
+    ]
+    assert torch.equal(Crop(padding)(inputs, seeded(5)), torch.stack(expected))
+
+
+@pytest.mark.parametrize("step", MASKS)
+def test_what_is_for_masks_leaves_classes_alone(step: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is for images with masks, .* not for a class of each image"):
+        step(floats(4), torch.arange(4), seeded())
 
 
 def test_no_padding_changes_nothing() -> None:
@@ -395,7 +407,7 @@ def test_both_passes_of_sam_see_the_same_pixels(method: str) -> None:
     SEEN.clear()
     raw, joint = named("crop-flip,cutout(3),mixup", FACTS)
     task = ff.Task(Recorder(), [(images(24), classes(24))], prepare=as_floats, augment=raw, joint=joint)
-    run = ff.train(task, ff.make(method), rounds=2, sampling=1, lr=0.1, batch_size=8, workers=0)
+    run = ff.train(task, ff.make(method), rounds=2, sampling=1, lr=0.1, batch_size=8, workers=0, batched=False)
     assert sum(row["backprops"] for row in run.history) == len(SEEN) == 12
     for first, second in zip(SEEN[::2], SEEN[1::2], strict=True):
         assert torch.equal(first[0], second[0])

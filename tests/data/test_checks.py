@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from data.pictures import write_classes, write_picture
 from data.web import idx, md5, mnist_files, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import Pool, catalogue, load
@@ -136,6 +137,64 @@ def test_a_data_set_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         check("mnits", tmp_path)
 
 
+@pytest.mark.parametrize("name", ["camvid", "cityscapes", "dbpedia14", "idda", "landmarks-user-160k", "pacs"])
+def test_what_no_command_downloads_is_fetched_by_hand(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(name, tmp_path)
+    text, home = str(refused.value), OFFICIAL[name].home
+    assert text.startswith(f"{name}: {tmp_path}/")
+    assert f" is missing; fetch the official files from {home} and put them there, or name the folder" in text
+    assert "data get" not in text
+    assert "\n" not in text
+
+
+# --- published sets of photographs ----------------------------------------------------------------------------
+
+
+DOMAINS = {
+    "officehome": ("OfficeHome", ["Art", "Clipart", "Product", "Real World"], 15_588, 65),
+    "pacs": ("PACS", ["art_painting", "cartoon", "photo", "sketch"], 9_991, 7),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("officehome", {}), ("officehome", {"target": "Product"}), ("pacs", {"target": "photo"})]
+)
+def test_counts_of_domains(name: str, target: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, domains, images, classes = DOMAINS[name]
+    for number, domain in enumerate(domains):
+        write_classes(tmp_path / folder / domain, {"dog": 10 + number, "house": 10})
+    options = {**target, "size": 8, "crop": 8}
+    found = by_name(check(name, tmp_path, options))
+    assert found["examples in all"] == Finding("examples in all", "86", f"{images:,}", WRONG)
+    assert found["groups by domain"] == Finding("groups by domain", "3", "3", OK)
+    assert found["train examples"].expected == found["test examples"].expected == ""
+    assert by_name(check(name, tmp_path))["classes"] == Finding("classes", "2", f"{classes}", WRONG)
+    monkeypatch.setitem(KNOWN, name, replace(KNOWN[name], classes=2, total=86))
+    assert states(check(name, tmp_path)) == states(check(name, tmp_path, options)) == {}
+    write_picture(tmp_path / folder / domains[-1] / "dog" / "more.png")
+    assert states(check(name, tmp_path)) == {"examples in all": WRONG}
+
+
+def test_counts_of_landmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "landmarks-user-160k"
+    folder = tmp_path / name
+    rows = {"federated_train": ["user_id,image_id,class"], "test": ["image_id,class"]}
+    for number in range(5):
+        write_picture(folder / "train" / f"abc{number}.jpg", number)
+        row = f"abc{number},{number % 2}"
+        rows["federated_train" if number < 4 else "test"].append(f"{number % 3},{row}" if number < 4 else row)
+    for table, lines in rows.items():
+        (folder / f"{table}.csv").write_text("\n".join(lines) + "\n")
+    found = by_name(check(name, tmp_path))
+    for what, expected in {"train examples": "164,172", "test examples": "19,526", "classes": "2,028"}.items():
+        assert (found[what].expected, found[what].state) == (expected, WRONG)
+    assert found["groups by user"] == Finding("groups by user", "3", "1,262", WRONG)
+    assert (found["train examples"].found, found["test examples"].found, found["classes"].found) == ("4", "1", "2")
+    monkeypatch.setitem(KNOWN, name, Known(4, 1, 2, groups={"user": 3}))
+    assert states(check(name, tmp_path)) == {}
+
+
 # --- any data set ---------------------------------------------------------------------------------------------
 
 
@@ -222,7 +281,7 @@ def state(name: str, root: Path, official: Official | None = None) -> tuple[str,
 def test_whether_a_data_set_is_in_place(toy: dict[str, Any], tmp_path: Path) -> None:
     assert state("digits", tmp_path) == ("built in", "")
     assert state("mnist", tmp_path, OFFICIAL["mnist"])[0] == "missing"
-    assert "toy.txt is missing" in state("toy", tmp_path)[1]
+    assert "toy.txt is missing; put the files there, or name the folder that" in state("toy", tmp_path)[1]
     (tmp_path / "toy.txt").touch()
     assert state("toy", tmp_path) == ("in place", "")
     write_mnist(tmp_path / FOLDER)

@@ -100,6 +100,13 @@ def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "cityscapes" / "gtFine" / names("val", "munster", 1)[1]).unlink()
     with pytest.raises(ConfigError, match=r"munster_000001_000019_gtFine_labelIds\.png is missing"):
         load("cityscapes", folder, **OPTIONS)
+    (folder / "cityscapes" / "leftImg8bit" / "train" / "berlin").mkdir()
+    with pytest.raises(ConfigError, match=r"leftImg8bit/train/berlin holds no \*_leftImg8bit\.png"):
+        load("cityscapes", folder, **OPTIONS)
+    (folder / "cityscapes" / "leftImg8bit" / "train" / "berlin").rmdir()
+    (folder / "cityscapes" / "gtFine" / names("train", "bochum", 2)[1]).unlink()
+    with pytest.raises(ConfigError, match=r"bochum_000002_.*_labelIds\.png is missing; .*heterogeneous/train names it"):
+        load("cityscapes", folder, lists="heterogeneous", **OPTIONS)
     (folder / "cityscapes" / "leftImg8bit" / "val").rename(tmp_path / "val")
     with pytest.raises(ConfigError, match=r"leftImg8bit/val holds no CITY/\*_leftImg8bit\.png"):
         load("cityscapes", folder, **OPTIONS)

@@ -480,6 +480,14 @@ def damage(folder: Path, kind: str) -> None:
             file.write_bytes(file.read_bytes()[:1000])
         case "no array":
             file.write_bytes(b"not a NumPy file")
+        case "junk in an archive":
+            file.write_bytes(b"PK\3\4" + bytes(100))
+        case "several arrays":
+            with file.open("wb") as stream:
+                np.savez(stream, a=np.zeros(3))
+        case "no images":
+            np.save(file, np.zeros((0, 32, 32, 3), np.uint8))
+            np.save(folder / "labels.npy", np.zeros(0, np.uint8))
         case "floats":
             np.save(file, np.zeros((30, 32, 32, 3)))
         case "four severities":
@@ -496,13 +504,16 @@ def damage(folder: Path, kind: str) -> None:
     ("kind", "file", "match"),
     [
         ("labels missing", "labels.npy", "is missing"),
-        ("truncated", "fog.npy", "cannot be read"),
-        ("no array", "fog.npy", "cannot be read"),
+        ("truncated", "fog.npy", "is truncated or damaged"),
+        ("no array", "fog.npy", "is no NumPy file"),
+        ("junk in an archive", "fog.npy", "is truncated or damaged"),
+        ("several arrays", "fog.npy", "is not a single NumPy array"),
+        ("no images", "fog.npy", "five times the test set"),
         ("floats", "fog.npy", "float64"),
         ("four severities", "fog.npy", "five times the test set"),
         ("labels too few", "labels.npy", "a whole number for each of the 30 images"),
         ("labels out of range", "labels.npy", r"labels outside 0\.\.9"),
-        ("pickled", "fog.npy", "cannot be read"),
+        ("pickled", "fog.npy", "it holds Python objects, which are not opened"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, kind: str, file: str, match: str) -> None:

@@ -74,6 +74,7 @@ def test_the_pool_pickles(folder: Path) -> None:
 
 BAD: dict[str, tuple[str, str]] = {
     "class": ('15,"t","c"', r"train\.csv, line 2: the class must be a whole number from 1 to 14, not '15'"),
+    "digits": (f'{"1" * 5000},"t","c"', r"train\.csv, line 2: the class must be a whole number from 1 to 14"),
     "word": ('Film,"t","c"', r"train\.csv, line 2: the class must be a whole number from 1 to 14, not 'Film'"),
     "columns": ('1,"t"', r"train\.csv, line 2: 2 columns instead of 3"),
     "empty": ('1,"t",""', r"train\.csv, line 2: the text \(column 3\) is empty"),

@@ -124,6 +124,13 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
         load("pacs", tmp_path, **SMALL)
 
 
+def test_one_image_of_each_class_is_too_few(tmp_path: Path) -> None:
+    for domain in SETS["pacs"][1]:
+        write_classes(tmp_path / "PACS" / domain, dict.fromkeys(CLASSES, 1))
+    with pytest.raises(ConfigError, match=r"PACS has one image of each class and domain; there must be more"):
+        load("pacs", tmp_path, **SMALL)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -157,6 +157,14 @@ BAD: dict[str, tuple[dict[str, list[Any]], dict[str, Any], str]] = {
     "no-label": ({"text": TEXTS["text"]}, {}, r"say which of text it is, --set data\.label=NAME"),
     "no-input": ({"label": TEXTS["label"]}, {}, r"say which of .*it is, --set data\.column=NAME"),
     "numbers": (TEXTS, {"column": "who"}, r"the column who holds neither images nor texts"),
+    "large": ({**TEXTS, "label": [10**12, *TEXTS["label"][1:]]}, {}, r"train, row 0: 10{12} is no class; classes are"),
+    "list": ({**TEXTS, "label": [[n] for n in TEXTS["label"]]}, {}, r"train, row 0: \[0\] is no class"),
+    "one-class": ({**TEXTS, "label": [0] * 30}, {}, r"texts, train: all rows have one class"),
+    "one-of-each": (
+        {"text": ["a", "b"], "label": [0, 1]},
+        {},
+        r"texts, train has one row of each class, none of which",
+    ),
     "negative": ({**TEXTS, "label": [-1, *TEXTS["label"][1:]]}, {}, r"train, row 0: '-1' is none of the 3 classes"),
     "empty-label": ({**TEXTS, "label": [0, None, *TEXTS["label"][2:]]}, {}, r"train, row 1: the label is empty"),
     "empty-text": ({**TEXTS, "text": [*TEXTS["text"][:29], ""]}, {"test_share": 0.01}, r"row 29: the text is empty"),
@@ -179,6 +187,26 @@ def test_a_damaged_table_is_named(saved: Path) -> None:
         file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ConfigError, match="saved cannot be loaded: "):
         load(NAME, path=str(saved))
+
+
+def test_what_the_library_says_is_told_with_what_is_behind_it(
+    library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").mkdir()
+
+    def load_dataset(*_: Any) -> Any:
+        raise RuntimeError("no table") from ValueError("line 3\nis cut")
+
+    monkeypatch.setattr(library, "load_dataset", load_dataset)
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/files cannot be loaded: no table \(line 3 is cut\)$"):
+        load(NAME, tmp_path, path="files")
+
+
+def test_a_damaged_image_file_is_named(library: Any, tmp_path: Path) -> None:
+    write_classes(tmp_path / "pets", {"cat": 6, "dog": 5})
+    (tmp_path / "pets" / "cat" / "001.png").write_bytes(b"no image")
+    with pytest.raises(ConfigError, match=r"row 1: the image .*cat/001\.png cannot be read as an image: it is empty, "):
+        load(NAME, path=str(tmp_path / "pets"), size=8)
 
 
 @pytest.mark.parametrize("bad", [b"no image", None])

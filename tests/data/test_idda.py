@@ -94,10 +94,12 @@ def test_what_is_missing_or_wrong_is_named(folder: Path, tmp_path: Path) -> None
     write_list(tests, {"test_user_same_domain": [(DOMAINS[0], 4)]})
     assert load("idda", folder, **OPTIONS).tests == {}
     write_list(tests, {"someone": [(DOMAINS[0], 4)]})
-    with pytest.raises(ConfigError, match=r"none of the test clients is called \*same_domain\*; there are someone"):
+    with pytest.raises(
+        ConfigError, match=r"country/test: none of the test clients is called \*same_domain\*; there are someone"
+    ):
         load("idda", folder, **OPTIONS)
     write_list(tests, {"test_user_same_domain": [(DOMAINS[0], 9)]})
-    with pytest.raises(ConfigError, match=r"9_T01_CN_A\.jpg is missing"):
+    with pytest.raises(ConfigError, match=r"9_T01_CN_A\.jpg is missing .*; .*heterogeneous/country/test names it"):
         load("idda", folder, **OPTIONS)
 
 

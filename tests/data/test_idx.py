@@ -155,6 +155,9 @@ def test_a_missing_file_is_named_with_what_to_do(tmp_path: Path) -> None:
         ("train-labels-idx1-ubyte", np.zeros(39, np.uint8), "holds 40 images, but .*train-labels.* 39 labels"),
         ("train-labels-idx1-ubyte", np.zeros(40, np.int32), "train-labels.*holds int32 numbers, not bytes"),
         ("t10k-images-idx3-ubyte", np.zeros(20, np.uint8), "t10k-images.*array of 1 axes, not 3"),
+        ("t10k-images-idx3-ubyte", np.zeros((20, 8, 8), np.uint8), "t10k-images.* images of 8x8 pixels, not 28x28"),
+        ("train-images-idx3-ubyte", np.zeros((40, 28, 20), np.uint8), "train-images.* of 28x20 pixels, not 28x28"),
+        ("train-images-idx3-ubyte", np.zeros((40, 0, 0), np.uint8), "train-images.* of 0x0 pixels, not 28x28"),
     ],
 )
 def test_files_that_do_not_fit(file: str, array: npt.NDArray[Any], message: str, tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ def test_files_that_do_not_fit(file: str, array: npt.NDArray[Any], message: str,
 
 def test_an_empty_part(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST/raw", test=0)
-    with pytest.raises(ConfigError, match="holds 0 images"):
+    with pytest.raises(ConfigError, match=r"t10k-images-idx3-ubyte holds no images"):
         load("mnist", tmp_path)
 
 

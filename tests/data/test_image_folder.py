@@ -130,6 +130,10 @@ def bad(change: str, folder: Path) -> None:
     if change == "one-class":
         for name in ("bee", "cat"):
             (folder / name).rename(folder / f".{name}")
+    if change == "one-of-each":
+        for name in CLASSES:
+            for path in sorted((folder / name).iterdir())[1:]:
+                path.unlink()
     if change == "damaged":
         (folder / "bee" / "004.png").write_bytes(b"nothing")
     if change == "other-test":
@@ -143,6 +147,7 @@ REASONS = {
     "empty-class": r"pets/dog has no images; those end in \.bmp, ",
     "no-classes": r"pets has no folders; it must have one for each class",
     "one-class": r"pets has one class, 'ant'",
+    "one-of-each": r"pets has one image of each class, none of which can be kept for a test",
     "damaged": r"bee/004\.png cannot be read as an image",
     "other-test": r"test/ants: unknown class 'ants'; did you mean 'ant'",
 }
@@ -228,6 +233,18 @@ def test_the_command_line_trains_a_model_of_the_users_own(
     assert read_json(out / "config.json")["task"]["data_options"] == {"path": str(folder), "size": 8}
     assert flatfed("resume", out, "--rounds", 3).code == 0
     assert len(read_history(out)) == 3
+
+
+def test_a_damaged_image_is_a_check_that_failed(folder: Path) -> None:
+    check = ["data", "check", "image-folder", "--set", f"data.path={folder}", "--set", "data.size=8", "--json"]
+    assert flatfed(*check).code == 0
+    (folder / "bee" / "004.png").write_bytes(b"nothing")
+    done = flatfed(*check)
+    assert done.code == 1
+    (found,) = done.json["checks"]
+    assert (found["what"], found["state"]) == ("reading it", "wrong")
+    assert "bee/004.png cannot be read as an image" in found["found"]
+    refused(flatfed("data", "check", "image-folder", "--set", "data.path=/none/such"), "/none/such is missing")
 
 
 def test_mistakes_on_the_command_line_are_one_sentence(folder: Path) -> None:

@@ -102,18 +102,33 @@ def test_an_unreadable_image_is_named(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ConfigError, match=r"bad\.png cannot be read as an image: .*; replace or remove it") as refused:
         decode(path, SMALL)
     assert "\n" not in str(refused.value)
-    with pytest.raises(ConfigError, match="row 7 cannot be read as an image"):
+    assert str(refused.value).count("bad.png") == 1
+    with pytest.raises(ConfigError, match="row 7 cannot be read as an image") as refused:
         decode(content, SMALL, "row 7")
+    assert "BytesIO" not in str(refused.value)
 
 
 def test_other_unreadable_things_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the image .*none\.png is missing"):
         decode(tmp_path / "none.png", SMALL)
-    with pytest.raises(ConfigError, match="cannot be read as an image"):
+    with pytest.raises(ConfigError, match=r"^row 7: the image is missing$"):
+        decode(tmp_path / "none.png", SMALL, "row 7: the image")
+    with pytest.raises(ConfigError, match="cannot be read as an image: Is a directory; replace or remove it"):
         decode(tmp_path, SMALL)
     Image.fromarray(np.zeros((8, 8), np.float32)).save(tmp_path / "a.tiff")
     with pytest.raises(ConfigError, match=r"a\.tiff cannot be read as an image: its pixels are floating-point numbers"):
         decode(tmp_path / "a.tiff", SMALL)
+
+
+def test_images_that_are_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+
+    def resize(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Image.Image, "resize", resize)
+    with pytest.raises(ConfigError, match=r"a\.png: there is no memory for \d+ x \d+ pixels; take less"):
+        decode(tmp_path / "a.png", SMALL)
 
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def replaced(lines: list[list[str]], row: int, column: int, value: str) -> list[
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "class": ({"train": replaced(TRAIN, 3, 2, "2028")}, r"train\.csv, line 5: .*from 0 to 2027, not '2028'"),
+    "digits": ({"train": replaced(TRAIN, 3, 2, "9" * 5000)}, r"train\.csv, line 5: the class must be a whole number"),
     "negative": ({"test": replaced(TEST, 3, 1, "-1")}, r"test\.csv, line 5: the class must be .*, not '-1'"),
     "text": ({"train": replaced(TRAIN, 3, 2, "x")}, r"line 5: the class must be a whole number"),
     "user": ({"train": replaced(TRAIN, 3, 0, "")}, r"line 5: the user_id is empty"),

@@ -61,12 +61,14 @@ def test_each_writer_is_a_client(tmp_path: Path) -> None:
         ({"writer_train": None}, "lacks an array.*it must hold x_train, y_train, writer_train"),
         ({"x_train": np.zeros((40, 784), np.uint8)}, "x_train must be images of bytes"),
         ({"x_test": np.zeros((20, 28, 28), np.int16)}, "x_test must be images of bytes"),
+        ({"x_test": np.zeros((20, 8, 8), np.uint8)}, "x_test must be images of bytes, N x 28 x 28"),
+        ({"x_train": np.uint8(3)}, "x_train must be images of bytes"),
         ({"x_test": np.zeros((20, 28, 28))}, "x_test holds float64, not whole numbers"),
         ({"y_train": np.zeros(39, np.uint8)}, "y_train and writer_train must have a number for each image"),
         ({"writer_test": np.zeros((20, 2), np.int32)}, "y_test and writer_test must have a number for each image"),
         ({"y_test": np.full(20, 10, np.uint8)}, "y_test has labels outside 0..9"),
         ({"y_test": np.full(20, -1, np.int8)}, "y_test has labels outside 0..9"),
-        ({"y_test": np.array([None] * 20)}, "is truncated or damaged"),
+        ({"y_test": np.array([None] * 20)}, "it holds Python objects, which are not opened"),
     ],
 )
 def test_a_file_that_does_not_fit(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -81,6 +83,31 @@ def test_a_truncated_file(kept: int, tmp_path: Path) -> None:
     path = write(tmp_path)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ConfigError, match="is truncated or damaged"):
+        load("mnist-writers", tmp_path)
+
+
+OTHERS = {
+    "text": (b"<html>404</html>", r"\.npz cannot be read: it is no NumPy file"),
+    "archive": (b"PK\3\4" + b"x" * 100, r"\.npz cannot be read: it is truncated or damaged \(File is not a zip file\)"),
+    "pickle": (b"\x80\4K\1.", r"\.npz cannot be read: it is no NumPy file"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), OTHERS.values(), ids=OTHERS)
+def test_another_file_under_this_name(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        load("mnist-writers", tmp_path)
+
+
+def test_an_array_or_a_folder_under_this_name(tmp_path: Path) -> None:
+    with (tmp_path / FILE).open("wb") as file:
+        np.save(file, np.zeros(4))
+    with pytest.raises(ConfigError, match=r"\.npz lacks an array: x_train"):
+        load("mnist-writers", tmp_path)
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(ConfigError, match=r"\.npz cannot be read: Is a directory"):
         load("mnist-writers", tmp_path)
 
 

@@ -7,13 +7,17 @@ import sys
 import zlib
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import torch
-from torch import Tensor
 
+from cli.command import flatfed, refused
+from flatfed.core.config import checked
 from flatfed.core.errors import ConfigError
-from flatfed.data import Normalise, Pool, RandomShift, catalogue, datasets, load, sources
+from flatfed.data import Normalise, Pool, catalogue, datasets, load, sources
+from flatfed.data.augment import Crop
+from flatfed.data.modules import import_all
 from flatfed.data.pool import image_pool
 from flatfed.data.sources.digits import MEAN, STD
 from flatfed.models import models
@@ -51,22 +55,87 @@ def test_an_id_is_taken_once() -> None:
         catalogue.source("digits")(digits)
 
 
-def test_a_new_data_set_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "toy.py").write_text(
-        "from dataclasses import replace\n"
-        "from flatfed.data.catalogue import load, source\n"
-        "@source('toy')\n"
-        "def toy(copies: int = 1):\n"
-        "    'Digits under another name.'\n"
-        "    return replace(load('digits'), name='toy' * copies)\n"
-    )
+TOY = """
+from dataclasses import replace
+from flatfed.data.catalogue import load, source
+@source('toy')
+def toy(copies: int = 1):
+    'Digits under another name.'
+    return replace(load('digits'), name='toy' * copies)
+"""
+
+
+def add_source(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Add a module to the sources, as one adds a data set."""
+    (folder / "toy.py").write_text(text)
     datasets()
-    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(folder)])
     monkeypatch.setattr(catalogue, "_sources", dict(catalogue._sources))
     monkeypatch.delitem(sys.modules, "flatfed.data.sources.toy", raising=False)
     catalogue._discover.cache_clear()
+
+
+def test_a_new_data_set_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, TOY)
     assert datasets()["toy"] == "Digits under another name."
     assert load("toy", copies=2).name == "toytoy"
+    with pytest.raises(ConfigError, match=r"^data\.copies must be a whole number, not 1\.5$"):
+        load("toy", copies=1.5)
+    refused(flatfed("data", "check", "toy", "--set", "data.copies=x"), "data.copies must be a whole number, not 'x'")
+
+
+BROKEN = {
+    "syntax": ("def toy(:\n", "SyntaxError: invalid syntax"),
+    "import": ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
+    "bare": ("raise RuntimeError\n", "(RuntimeError)"),
+    "taken": (TOY.replace("'toy'", "'digits'", 1), "the data set id 'digits' is taken by flatfed.data.sources.digits"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_module_is_named(text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, text)
+    for command in (["list", "datasets"], ["run", "digits", "fedavg"], ["data", "list"]):
+        refused(flatfed(*command), "the data set module flatfed.data.sources.toy cannot be imported", reason)
+
+
+def test_modules_of_any_package_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd").mkdir()
+    for name, text in {"__init__": "", "good": "", "bad": "import good.old.times"}.items():
+        (tmp_path / "odd" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"^the partition module odd\.bad cannot be imported \(ModuleNotFoundError: "):
+        import_all("odd", [str(tmp_path / "odd")], "partition")
+
+
+UNFIT = {
+    "name": (TOY.replace(": int", ": 'Copies'"), "name 'Copies' is not defined"),
+    "type": (TOY.replace(": int", ": list[int]"), "cannot be"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), UNFIT.values(), ids=UNFIT)
+def test_annotations_that_say_nothing(text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, text)
+    assert load("toy").name == "toy"
+    with pytest.raises(ConfigError, match=f"by the annotations of flatfed.data.sources.toy.toy: .*{reason}"):
+        load("toy", copies=1)
+
+
+def test_an_option_without_a_default_must_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, TOY.replace(": int = 1", ""))
+    assert load("toy", copies=1).name == "toy"
+    with pytest.raises(ConfigError, match=r"toy needs data\.copies; give it with --set data\.copies=VALUE"):
+        load("toy")
+    refused(flatfed("data", "check", "toy"), "toy needs data.copies")
+
+
+@pytest.mark.parametrize("name", datasets())
+def test_every_option_has_an_annotation_that_fits_its_default(name: str) -> None:
+    found = catalogue.find(name)
+    hints: dict[str, Any] = get_type_hints(found.load, include_extras=True)
+    for option, default in found.options.items():
+        assert checked(hints[option], default, option) == default
 
 
 def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +192,12 @@ def test_a_pool_checks_itself(digits: Pool) -> None:
         image_pool("mine", (x.float(), y), (x, y), 10, "mlp")
     with pytest.raises(ConfigError, match="the test part has 360 inputs and 1437 targets"):
         image_pool("mine", (x, y), (digits.test.inputs, y), 10, "mlp")
+    with pytest.raises(
+        ConfigError, match="the test part has inputs of 1437 x 1 x 4 x 8, the train part of 1437 x 1 x 8"
+    ):
+        image_pool("mine", (x, y), (x[:, :, ::2], y), 10, "mlp")
+    with pytest.raises(ConfigError, match="the train part has inputs of 1437 x 1 x 0 x 8"):
+        image_pool("mine", (x[:, :, :0], y), (x, y), 10, "mlp")
     with pytest.raises(ConfigError, match=r"targets outside 0\.\.8"):
         replace(digits, classes=9)
     with pytest.raises(ConfigError, match="writer must be an int64 number for each of the 1437 examples"):
@@ -141,35 +216,5 @@ def test_normalise_by_channel() -> None:
         assert torch.allclose(out[:, channel], expected, atol=1e-5)
 
 
-def shifted(image: Tensor, down: int, across: int) -> Tensor:
-    """Move an image pixel by pixel."""
-    out = torch.zeros_like(image)
-    _, height, width = image.shape
-    for i in range(height):
-        for j in range(width):
-            if 0 <= i + down < height and 0 <= j + across < width:
-                out[:, i, j] = image[:, i + down, j + across]
-    return out
-
-
-@pytest.mark.parametrize("pixels", [0, 1, 2])
-def test_every_image_moves_by_itself_to_one_of_the_places(pixels: int) -> None:
-    images = torch.randint(1, 256, (200, 2, 5, 6), dtype=torch.uint8, generator=generator(1))
-    out = RandomShift(pixels)(images, generator(2))
-    assert out.dtype == torch.uint8 and out.shape == images.shape
-    offsets = [(i, j) for i in range(-pixels, pixels + 1) for j in range(-pixels, pixels + 1)]
-    found = [
-        [o for o in offsets if torch.equal(shifted(before, *o), after)]
-        for before, after in zip(images, out, strict=True)
-    ]
-    assert all(len(places) == 1 for places in found)
-    assert {places[0] for places in found} == set(offsets)
-
-
-def test_a_shift_draws_only_from_its_generator(digits: Pool) -> None:
-    shift, batch = RandomShift(pixels=1), digits.train.inputs[:64]
-    before, copy = torch.get_rng_state(), batch.clone()
-    assert torch.equal(shift(batch, generator(3)), shift(batch, generator(3)))
-    assert not torch.equal(shift(batch, generator(3)), shift(batch, generator(4)))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(batch, copy)
+def test_digits_move_by_a_pixel_at_most(digits: Pool) -> None:
+    assert digits.augment == Crop(padding=1)

@@ -231,14 +231,17 @@ def test_files_that_are_missing_or_damaged(scenes: tuple[list[Path], list[Path]]
         Pairs.found(images, masks, LABELS)(3)
     images[0].unlink()
     masks[4].unlink()
-    with pytest.raises(ConfigError, match=r"x/0\.png is missing \(2 files are\)"):
+    with pytest.raises(ConfigError, match=r"x/0\.png is missing \(2 files are\); the data are not complete"):
         Pairs.found(images, masks, LABELS)
+    with pytest.raises(ConfigError, match=r"x/0\.png is missing \(2 files are\); /lists/train\.txt names it"):
+        Pairs.found(images, masks, LABELS, named_in=Path("/lists/train.txt"))
 
 
 def test_sizes_are_written_with_an_x() -> None:
     assert parse_size("data.size", "512x928") == (512, 928)
     assert parse_size("data.size", "") is None
-    for wrong in ("512", "512x", "x3", "0x5", "1.5x2", 512, "-1x2"):
+    assert parse_size("data.size", None) is None
+    for wrong in ("512", "512x", "x3", "0x5", "1.5x2", 512, "-1x2", "9" * 5000 + "x5"):
         with pytest.raises(ConfigError, match=r"data\.size must be HEIGHTxWIDTH"):
             parse_size("data.size", wrong)
 
@@ -253,18 +256,33 @@ def test_lists_of_pairs(tmp_path: Path) -> None:
     path.write_text("a b\na b c\n")
     with pytest.raises(ConfigError, match=r"train\.txt, line 2: a picture and a mask are expected, not 3 paths"):
         read_pair_list(path, tmp_path)
+    path.write_text("a b\n\n/c/a d\na e\n")
+    with pytest.raises(ConfigError, match=r"train\.txt, line 4: a is there already, on line 1"):
+        read_pair_list(path, tmp_path)
+    path.write_text("/a b\n")
+    assert read_pair_list(path, tmp_path) == ([tmp_path / "a"], [tmp_path / "b"])
+    for wrong in ("/", "../a", "/.."):
+        path.write_text(f"a b\nc {wrong}\n")
+        with pytest.raises(ConfigError, match=rf"train\.txt, line 2: {wrong} is no path of a picture or mask"):
+            read_pair_list(path, tmp_path)
     path.write_text("\n")
     with pytest.raises(ConfigError, match=r"train\.txt lists no pictures"):
         read_pair_list(path, tmp_path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match=r"train\.txt cannot be read"):
+    with pytest.raises(ConfigError, match=r"train\.txt cannot be read: byte 1 is not UTF-8"):
         read_pair_list(path, tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory$"):
+        read_pair_list(tmp_path, tmp_path)
     with pytest.raises(ConfigError, match=r"other\.txt is missing"):
         read_pair_list(tmp_path / "other.txt", tmp_path)
 
 
 LISTS: dict[str, tuple[Any, str]] = {
     "json": ("{", r"a\.json is not JSON"),
+    "deep": ("[" * 100_000, r"a\.json is not JSON"),
+    "digits": ('{"user_data": ' + "9" * 5000 + "}", r"a\.json is not JSON"),
+    "absolute": ({"user_data": {"u": {"x": ["/etc/a"], "y": ["a"]}}}, r"a\.json: '/etc/a' of 'u' leads out of the"),
+    "dots": ({"user_data": {"u": {"x": ["a"], "y": ["b/../../a"]}}}, r"a\.json: 'b/\.\./\.\./a' of 'u' leads out"),
     "users": ({"users": []}, r"a\.json names no clients"),
     "list": ([], r"a\.json names no clients"),
     "entry": ({"user_data": {"u": ["a"]}}, r"a\.json: 'x' of 'u' must be a list of file names"),

@@ -41,6 +41,7 @@ def test_a_large_file_is_read_row_by_row(tmp_path: Path) -> None:
 
 BAD_FILES = {
     "columns": (b"1,a\n2,b,c\n", r"a\.csv, line 2: 3 columns instead of 2; a text with commas must be in quotes"),
+    "column": (b"1,a\n2\n", r"a\.csv, line 2: 1 column instead of 2"),
     "encoding": (b"1,a\n2,caf\xe9\n", r"a\.csv, line 2: byte 6 is not UTF-8"),
     "zero": (b"1,a\n\x00\x00", r"a\.csv, line 2: holds a zero byte"),
     "quote": (b'1,a\n2,"b" c\n', r"a\.csv, line 2: not a row of a CSV file"),
@@ -168,6 +169,13 @@ def test_labels_that_are_numbers_are_sorted_by_size(tmp_path: Path) -> None:
     assert first.labels[:3].tolist() == [1, 0, 2]
 
 
+def test_labels_that_are_the_same_number_keep_an_order(tmp_path: Path) -> None:
+    digits = "7" * 5000
+    table(tmp_path / "a.csv", [("1", "one"), ("01", "other one"), ("001", "third one"), (digits, "many")] * 3)
+    pool = load("texts", tmp_path, path="a.csv", test="a.csv", length=5)
+    assert pool.labels[:4].tolist() == [2, 1, 0, 3]
+
+
 def test_other_scripts(tmp_path: Path) -> None:
     table(tmp_path / "a.csv", [("1", "добрый день"), ("2", "до свидания")] * 4)
     assert load("texts", tmp_path, path="a.csv", script="unicode").facts["vocabulary"] == 6
@@ -180,6 +188,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no test": ({"test": "b.csv"}, r"data\.test: there is no file .*b\.csv"),
     "column": ({"label": 7}, "has 3 columns, 0 to 2; there is no 7"),
     "name": ({"label": "kimd"}, "unknown column 'kimd'"),
+    "negative": ({"text": -1}, r"a\.csv: unknown column '-1'"),
+    "digits": ({"text": "9" * 5000}, r"a\.csv: unknown column '9{40}'"),
     "share": ({"test_share": 1.0}, "test_share must be"),
     "script": ({"script": "utf"}, "script must be one of 'ascii', 'unicode'"),
     "length": ({"length": 0}, "length must be at least 1"),
@@ -200,6 +210,7 @@ WRONG_ROWS = {
     "empty text": ([*ROWS, ("ham", " ", "bob")], r"a\.csv, line 41: the text \(column 2\) is empty"),
     "empty label": ([*ROWS, ("", "hello", "bob")], r"a\.csv, line 41: .*column 1\) is empty"),
     "one label": ([("ham", "hello", "bob")] * 3, r"a\.csv: every row has the label 'ham'"),
+    "one of each": ([("ham", "hello", "bob"), ("spam", "bye", "ann")], r"a\.csv has one text of each label, none of"),
 }
 
 
@@ -216,6 +227,16 @@ def test_a_label_that_no_training_text_has(tmp_path: Path) -> None:
     table(tmp_path / "b.csv", [*ROWS[:4], ("eggs", "hello", "bob")])
     with pytest.raises(ConfigError, match=r"b\.csv, line 5: no training text has the label 'eggs'"):
         load("texts", tmp_path, path="a.csv", test="b.csv")
+
+
+def test_names_without_rows(tmp_path: Path) -> None:
+    table(tmp_path / "a.csv", ROWS, "kind,body,who")
+    table(tmp_path / "b.csv", [], "kind,body,who")
+    options = {"label": "kind", "text": "body"}
+    with pytest.raises(ConfigError, match=r"b\.csv has a row of names and no others"):
+        load("texts", tmp_path, path="b.csv", **options)
+    with pytest.raises(ConfigError, match=r"b\.csv has a row of names and no others"):
+        load("texts", tmp_path, path="a.csv", test="b.csv", **options)
 
 
 # --- training -------------------------------------------------------------------------------------------------

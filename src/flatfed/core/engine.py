@@ -51,7 +51,7 @@ class Jobs(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Job]:
-        """Yield them in the cohort's order."""
+        """Yield them, the longest first."""
         ...
 
 

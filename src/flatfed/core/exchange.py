@@ -131,13 +131,18 @@ class Courier:
 
 
 class CohortJobs:
-    """The jobs of a cohort, each made when the engine asks for it: states of clients still to come stay on disk."""
+    """The jobs of a cohort, each made when the engine asks for it: states of clients still to come stay on disk.
+
+    Clients with the most examples come first, so that no worker begins a long job when the others are done.
+    """
 
     def __init__(self, courier: Courier, fresh: Message) -> None:
         self._courier, self._fresh = courier, fresh
+        task = courier.federation.task
+        self._clients = sorted(courier.cohort, key=lambda client: (-len(task.examples(client)), client))
 
     def __len__(self) -> int:
-        return len(self._courier.cohort)
+        return len(self._clients)
 
     def __iter__(self) -> Iterator[Job]:
-        return (self._courier.job(client, self._fresh) for client in list(self._courier.cohort))
+        return (self._courier.job(client, self._fresh) for client in self._clients)

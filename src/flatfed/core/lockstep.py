@@ -67,7 +67,7 @@ class Seat:
         self.task, self.layout, self.is_weight = alone.task, alone.layout, alone.is_weight
         self.batch, self.typed = alone.batch, alone.typed
         self.row, self.w, self.gradients = row, group.w[row], [g[row] for g in group.gradients]
-        self.backprops, self.turn, self._home = 0, 0, home
+        self.backprops, self.turn, self._home, self._group = 0, 0, home, group
 
     def gradient(
         self,
@@ -79,13 +79,27 @@ class Seat:
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`, as `Oracle.gradient` does."""
         self.turn ^= 1
+        loss: float = self._ask(Request(self, "gradient", inputs, targets, at, plus))
         self.backprops += 1
-        loss: float = self._home.switch(Request(self, "gradient", inputs, targets, at, plus))
         return self.gradients[self.turn], loss
 
     def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
         """Return the model's outputs, without a gradient."""
-        return self._home.switch(Request(self, "outputs", inputs, inputs.new_empty(0), at))
+        return self._ask(Request(self, "outputs", inputs, inputs.new_empty(0), at))
+
+    def _ask(self, request: Request) -> Any:
+        """Wait for an answer; others go on meanwhile, whatever this client has switched off or drawn for itself.
+
+        Nothing is drawn between the keying of the global generator and a request, so keying it again is enough. A
+        request from inside the answer to another (a `plus` that wants outputs) is answered at once.
+        """
+        if getcurrent() is self._home:
+            return self._group.answer_alone(request)
+        seed = torch.default_generator.initial_seed()
+        with torch.inference_mode(False), torch.enable_grad():
+            answer = self._home.switch(request)
+        torch.default_generator.manual_seed(seed)
+        return answer
 
 
 class Lockstep:
@@ -102,16 +116,20 @@ class Lockstep:
         home, results = getcurrent(), dict[int, T]()
         running = [greenlet(work, parent=home) for work in works]
         answers: dict[int, Any] = {row: Seat(self, row, home) for row in range(len(works))}
-        while answers:
-            requests: list[Request] = []
-            for row, answer in answers.items():
-                going_on = running[row].throw if isinstance(answer, Exception) else running[row].switch
-                told = going_on(answer)
-                if running[row].dead:
-                    results[row] = told
-                else:
-                    requests.append(told)
-            answers = dict(sorted(self._answer(requests)))
+        try:
+            while answers:
+                requests: list[Request] = []
+                for row, answer in answers.items():
+                    going_on = running[row].throw if isinstance(answer, Exception) else running[row].switch
+                    told = going_on(answer)
+                    if running[row].dead:
+                        results[row] = told
+                    else:
+                        requests.append(told)
+                answers = dict(sorted(self._answer(requests)))
+        finally:
+            for left in running:  # one has failed: the others end where they wait
+                left.throw()
         return [results[row] for row in range(len(works))]
 
     def _answer(self, requests: list[Request]) -> Iterator[tuple[int, Any]]:
@@ -121,18 +139,19 @@ class Lockstep:
             kinds[request.kind].append(request)
         for same in kinds.values():
             try:
-                found = self._answer_together(same) if len(same) > 1 else [self._answer_alone(same[0])]
+                found = self._answer_together(same) if len(same) > 1 else [self.answer_alone(same[0])]
             except Exception:  # whose fault it is shows when each is answered alone, and is told there
                 found = [self._answer_or_error(request) for request in same]
             yield from zip((request.seat.row for request in same), found, strict=True)
 
     def _answer_or_error(self, request: Request) -> Any:
         try:
-            return self._answer_alone(request)
+            return self.answer_alone(request)
         except Exception as error:
             return error
 
-    def _answer_alone(self, request: Request) -> Any:
+    def answer_alone(self, request: Request) -> Any:
+        """Return what one client asks for, computed for it alone."""
         if request.wanted == "outputs":
             return self.alone.outputs(request.inputs, request.point)
         gradient, loss = self.alone.gradient(request.inputs, request.targets, request.point, request.plus)

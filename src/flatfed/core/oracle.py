@@ -30,7 +30,7 @@ class Oracle:
         self._initial = self._copied_buffers()
         self.is_weight = self.layout.weight_mask()
         self.backprops = 0
-        self._stash = torch.empty_like(self.w)
+        self._stash: Tensor | None = torch.empty_like(self.w)
         self._flat = [torch.zeros_like(self.w) for _ in range(2)]
         trainable = dict(self.model.named_parameters())
         self._parameters = [trainable[piece.name] for piece in self.layout.parameters]
@@ -93,14 +93,17 @@ class Oracle:
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
         """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""
         buffers = self._copied_buffers() if still else []
-        if at is not None:
-            self._stash.copy_(self.w)
+        if at is None:
+            stash = None
+        else:  # work may itself look elsewhere, and needs a stash of its own then
+            stash, self._stash = (self.w.clone() if self._stash is None else self._stash.copy_(self.w)), None
             self.w.copy_(at)
         try:
             return work()
         finally:
-            if at is not None:
-                self.w.copy_(self._stash)
+            if stash is not None:
+                self.w.copy_(stash)
+                self._stash = stash
             self._put_buffers(buffers)
 
     def reset_buffers(self) -> None:

@@ -13,6 +13,7 @@ A model with anything else that holds parameters or buffers, or that mixes examp
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,12 +49,13 @@ class StackedModel:
 
     def _replace(self, prefix: str, module: nn.Module) -> None:
         """Let a layer with parameters of its own take them from the matrix."""
-        if not module._parameters:
+        if all(parameter is None for parameter in module._parameters.values()):
             return
         forward = LAYERS.get(type(module))
         if forward is None:
             raise CannotStack(f"the model has a {type(module).__name__} with parameters of its own")
-        module.forward = functools.partial(forward, self, prefix, module)
+        # Weakly, so that neither model nor task outlives its last user.
+        module.forward = functools.partial(forward, weakref.proxy(self), prefix, weakref.proxy(module))
 
     def gradients(
         self, points: Tensor, inputs: Tensor, targets: Tensor, plus: Sequence[Plus | None]

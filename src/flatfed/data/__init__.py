@@ -21,7 +21,7 @@ from flatfed.data.partition import (
     partitions,
 )
 from flatfed.data.pool import Pool
-from flatfed.data.transforms import Normalise, RandomShift
+from flatfed.data.transforms import Normalise
 
 __all__ = [
     "IID",
@@ -36,7 +36,6 @@ __all__ = [
     "Partitioner",
     "Pathological",
     "Pool",
-    "RandomShift",
     "check_partition",
     "datasets",
     "describe",

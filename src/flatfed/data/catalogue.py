@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
-import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from flatfed.core.config import checked
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data import sources
 from flatfed.data.directory import DataDirectory
+from flatfed.data.modules import import_all
 from flatfed.data.pool import Pool
 
 Load = Callable[..., Pool]
@@ -43,6 +43,26 @@ class Source:
         """Whether its files lie in the data directory."""
         return "directory" in inspect.signature(self.load).parameters
 
+    def open(self, directory: DataDirectory, options: Mapping[str, Any]) -> Pool:
+        """Load the data set; an option that it does not have or lacks, or a value that does not fit, is an error."""
+        for name in options:
+            if name not in self.options:
+                takes = ", ".join(self.options) or "no options"
+                raise ConfigError(f"{self.id}: {nearest(name, self.options, 'option')} ({self.id} takes {takes})")
+        for name, default in self.options.items():
+            if default is inspect.Parameter.empty and name not in options:
+                raise ConfigError(f"{self.id} needs data.{name}; give it with --set data.{name}=VALUE")
+        return self.load(**({"directory": directory} if self.on_disk else {}), **self._checked(options))
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options as their annotations ask for them."""
+        try:
+            hints = get_type_hints(self.load, include_extras=True) if options else {}
+            return {name: checked(hints.get(name, object), value, f"data.{name}") for name, value in options.items()}
+        except (NameError, TypeError) as error:
+            where = f"{self.load.__module__}.{self.load.__qualname__}"
+            raise ConfigError(f"{self.id}: options cannot be checked by the annotations of {where}: {error}") from None
+
 
 _sources: dict[str, Source] = {}
 
@@ -51,7 +71,8 @@ def source(id: str, partition: str = "dirichlet") -> Callable[[Load], Load]:
     """Enter a function that returns a `Pool` under `id`.
 
     The first line of its docstring describes the data set. A parameter `directory` is given the data directory; its
-    other parameters are options. `partition` is used where none is asked for.
+    other parameters are options, whose values are checked against their annotations as those of a `Config` are:
+    `Count`, `Fraction`, `Literal["a", "b"]`, `Annotated[int, Range(...)]`. `partition` is used where none is asked for.
     """
 
     def enter(function: Load) -> Load:
@@ -79,15 +100,9 @@ def find(id: str) -> Source:
 
 def load(id: str, data_dir: str | Path | None = None, **options: Any) -> Pool:
     """Return the data set `id`; an unknown id or option is an error that names the nearest ones."""
-    found = find(id)
-    for name in options:
-        if name not in found.options:
-            takes = ", ".join(found.options) or "no options"
-            raise ConfigError(f"{id}: {nearest(name, found.options, 'option')} ({id} takes {takes})")
-    return found.load(**({"directory": DataDirectory(data_dir)} if found.on_disk else {}), **options)
+    return find(id).open(DataDirectory(data_dir), options)
 
 
 @functools.cache
 def _discover() -> None:
-    for module in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
-        importlib.import_module(module.name)
+    import_all(sources.__name__, sources.__path__, "data set")

@@ -83,6 +83,8 @@ def _compare(pool: Pool, known: Known | None, strict: bool) -> Iterator[Finding]
     expected = {"train": known.train, "test": known.test} if known is not None else {}
     for name, examples in parts.items():
         yield _number(f"{name} examples", len(examples), expected.get(name))
+    if known is not None and known.total is not None:
+        yield _number("examples in all", sum(map(len, parts.values())), known.total)
     yield from _classes(pool, known if strict else None)
     yield from _groups(pool, known)
     for name, examples in parts.items():

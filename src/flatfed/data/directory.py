@@ -20,9 +20,25 @@ class DataDirectory:
         """Return the first of the places (files or folders, relative) that is there, or say where to put one."""
         for place in places:
             if (self.path / place).exists():
-                return self.path / place
+                return self.found(self.path / place)
         expected = " or ".join(str(self.path / place) for place in places)
         raise ConfigError(
-            f"{dataset}: {expected} is missing; get it with `flatfed data get {dataset}`, or put the official files "
-            "there, or name the folder that holds them with --data-dir"
+            f"{dataset}: {expected} is missing; {_how_to_get(dataset)}, or name the folder that holds them with "
+            "--data-dir"
         )
+
+    def found(self, place: Path) -> Path:
+        """Return a file or folder of a data set that is there."""
+        return place
+
+
+def _how_to_get(dataset: str) -> str:
+    """Return what to do for the files of a data set: let a command download them, or fetch them by hand."""
+    from flatfed.data.official import OFFICIAL  # which itself knows data directories
+
+    official = OFFICIAL.get(dataset)
+    if official is None:
+        return "put the files there"
+    if not official.downloads:
+        return f"fetch the official files from {official.home} and put them there"
+    return f"get it with `flatfed data get {dataset}`, or put the official files there"

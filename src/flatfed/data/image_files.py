@@ -79,5 +79,5 @@ def own_path(name: str, directory: DataDirectory, path: str, option: str = "path
     given = Path(path).expanduser()
     for place in (directory.path / given, given):
         if place.exists():
-            return place
+            return directory.found(place)
     raise ConfigError(f"{name}: {given} is missing (data.{option}: absolute, in {directory.path}, or from here)")

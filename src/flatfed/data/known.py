@@ -20,15 +20,20 @@ class Moments:
 
 @dataclass(frozen=True)
 class Known:
-    """What a data set must be like: examples of each part and class, natural clients, moments."""
+    """What a data set must be like: examples of each part and class, natural clients, moments.
 
-    train: int
-    test: int
+    Where options decide which part an example is in, `total` is known instead of `train` and `test`: the examples of
+    all parts together.
+    """
+
+    train: int | None
+    test: int | None
     classes: int
     per_class: tuple[int, ...] = ()
     groups: Mapping[str, int] = field(default_factory=dict)
     train_moments: Moments | None = None
     test_moments: Moments | None = None
+    total: int | None = None
 
 
 _DIGITS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
@@ -67,5 +72,9 @@ KNOWN: dict[str, Known] = {
         test_moments=Moments((0.28684928071228494,), (0.35244415324744005,)),
     ),
     "mnist-writers": Known(60_000, 10_000, 10, _DIGITS, {"writer": 539}, *_MNIST),
+    "landmarks-user-160k": Known(164_172, 19_526, 2_028, groups={"user": 1_262}),
+    # Of four domains one, any, is the test.
+    "officehome": Known(None, None, 65, groups={"domain": 3}, total=15_588),
+    "pacs": Known(None, None, 7, groups={"domain": 3}, total=9_991),
 }
 """By data set."""

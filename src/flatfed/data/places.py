@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import Source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.official import Official
@@ -43,14 +42,8 @@ def probe(source: Source, directory: DataDirectory, options: Mapping[str, Any]) 
     One that is missing, or a wrong option, is the source's error. A source that looks for nothing loads, and the data
     set is returned.
     """
-    for name in options:
-        if name not in source.options:
-            raise ConfigError(f"{source.id}: {nearest(name, source.options, 'option')}")
-    for name, default in source.options.items():
-        if default is inspect.Parameter.empty and name not in options:
-            raise ConfigError(f"{source.id} needs data.{name}")
     try:
-        return source.load(**({"directory": _Stopping(directory.path)} if source.on_disk else {}), **options)
+        return source.open(_Stopping(directory.path), options)
     except _Found:
         return None
 
@@ -62,6 +55,6 @@ class _Found(Exception):
 class _Stopping(DataDirectory):
     """A data directory in which nothing is read."""
 
-    def find(self, dataset: str, *places: str) -> Path:
+    def found(self, place: Path) -> Path:
         """Stop at what is found."""
-        raise _Found(str(super().find(dataset, *places)))
+        raise _Found(str(place))

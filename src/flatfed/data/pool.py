@@ -80,6 +80,8 @@ def image_pool(
             raise ConfigError(f"{label} must be uint8 inputs and int64 targets, not {inputs.dtype}, {targets.dtype}")
         if len(inputs) != len(targets) or len(inputs) == 0:
             raise ConfigError(f"{label} has {len(inputs)} inputs and {len(targets)} targets")
+        if inputs.shape[1:] != train[0].shape[1:] or inputs.ndim != 4 or not inputs.numel():
+            raise ConfigError(f"{label} has inputs of {_by(inputs)}, the train part of {_by(train[0])}")
         _check_range(name, part, targets, classes)
     return Pool(
         name=name,
@@ -93,6 +95,10 @@ def image_pool(
         augment=augment,
         groups=groups or {},
     )
+
+
+def _by(inputs: Tensor) -> str:
+    return " x ".join(map(str, inputs.shape))
 
 
 def _check_range(name: str, part: str, targets: Tensor, classes: int) -> None:

@@ -11,7 +11,7 @@ import ctypes
 import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT_BLOCK = 2**30
+KEPT_BLOCKS = (2**30, 2**25)
 KEPT_TOP = 2**31 - 1
 
 
@@ -22,6 +22,7 @@ def keep_freed_memory() -> bool:
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018  (only glibc has it)
-        told = library.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK), library.mallopt(M_TRIM_THRESHOLD, KEPT_TOP)
-        return all(told)
+        # Older ones take no more than 32 MB; the second setting alone would do harm.
+        taken = any(library.mallopt(M_MMAP_THRESHOLD, block) for block in KEPT_BLOCKS)
+        return taken and bool(library.mallopt(M_TRIM_THRESHOLD, KEPT_TOP))
     return False

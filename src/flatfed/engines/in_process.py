@@ -20,14 +20,19 @@ from flatfed.core.settings import Settings
 from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import Trainer
+from flatfed.engines.allocator import keep_freed_memory
 
 
 class InProcessEngine:
-    """Runs clients here, on one thread, leaving torch's global generator and thread count as they were."""
+    """Runs clients here, on one thread, leaving torch's global generator and thread count as they were.
+
+    Memory that a step frees stays with the process for the next one.
+    """
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Callable[[], None] = lambda: None):
         self._trainer = Trainer(task, algorithm, settings)
         self._pulse = pulse
+        keep_freed_memory()
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Run the jobs in order, one at a time or group by group in lockstep."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from flatfed.core.errors import ConfigError
 
 
@@ -21,3 +23,9 @@ def interval(name: str, value: tuple[float, float]) -> None:
     """Refuse what is not a pair of positive numbers in order."""
     if len(value) != 2 or not 0.0 < value[0] <= value[1]:
         raise ConfigError(f"{name} must be two positive numbers, the smaller first, not {value!r}")
+
+
+def masks(name: str, targets: Tensor) -> None:
+    """Refuse targets that are no masks: another one of the batch would take the place of a class."""
+    if targets.ndim != 3:
+        raise ConfigError(f"{name} is for images with masks, N x height x width, not for a class of each image")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from flatfed.data.augment.checks import probability
+from flatfed.data.augment.checks import masks, probability
 from flatfed.data.augment.draws import coins
 
 
@@ -50,6 +50,7 @@ class HorizontalFlipPair:
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return images and masks (N x height x width), some of the pairs flipped."""
+        masks("HorizontalFlipPair", targets)
         chosen = coins(len(inputs), self.p, generator, inputs.device)
         return flipped(inputs, chosen), flipped(targets, chosen.to(targets.device))
 

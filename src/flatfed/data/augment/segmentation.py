@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import interpolate
 
-from flatfed.data.augment.checks import interval, whole
+from flatfed.data.augment.checks import interval, masks, whole
 from flatfed.data.augment.draws import between
 
 
@@ -31,8 +31,9 @@ class ScaleCrop:
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return images N x channels x `size` and masks N x `size`."""
+        masks("ScaleCrop", targets)
         images = inputs.new_zeros(*inputs.shape[:2], *self.size)
-        masks = targets.new_full((len(targets), *self.size), self.ignore)
+        cut = targets.new_full((len(targets), *self.size), self.ignore)
         factors = between(*self.scale, (len(inputs),), generator).tolist()
         places = between(0.0, 1.0, (len(inputs), 2), generator).tolist()
         for number, (factor, place) in enumerate(zip(factors, places, strict=True)):
@@ -42,8 +43,8 @@ class ScaleCrop:
             )
             image = interpolate(inputs[number : number + 1], shape, mode="bilinear", antialias=True)[0]
             images[number, :, to_rows, to_columns] = image[:, rows, columns]
-            masks[number, to_rows, to_columns] = _nearest(targets[number], shape)[rows, columns]
-        return images, masks
+            cut[number, to_rows, to_columns] = _nearest(targets[number], shape)[rows, columns]
+        return images, cut
 
 
 def _overlap(length: int, crop: int, place: float) -> tuple[slice, slice]:

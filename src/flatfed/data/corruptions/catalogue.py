@@ -115,7 +115,9 @@ def corrupt(images: Levels, name: str, severity: int, draws: Draws) -> Levels:
     if reason is not None or chosen.generate is None:
         raise ConfigError(f"{name}: {reason}")
     found = chosen.generate(images / 255.0, chosen.levels[severity - 1], draws)
-    return found if found.dtype == np.uint8 else truncated(found)  # type: ignore[return-value, arg-type]
+    if found.dtype == np.uint8:
+        return found.astype(np.uint8, copy=False)
+    return truncated(found.astype(np.float64, copy=False))
 
 
 def truncated(pixels: Pixels) -> Levels:

@@ -17,6 +17,7 @@ from torch import Tensor
 from flatfed.core.errors import ConfigError
 from flatfed.data.corruptions.catalogue import SEVERITIES, find
 from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.numpy_files import opened
 
 SETS = {"cifar10": ("CIFAR-10-C", 10), "cifar100": ("CIFAR-100-C", 100)}
 """The folder and the number of classes for each data set of which there are published corruptions."""
@@ -61,7 +62,8 @@ def _folder(dataset: str, data_dir: str | Path | None) -> Path:
 
 def _check(file: Path, labels: Path, classes: int) -> None:
     images, targets = _mapped(file), _mapped(labels)
-    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8 or len(images) % len(SEVERITIES):
+    shaped = images.ndim == 4 and images.shape[3] == 3 and images.size > 0
+    if not shaped or images.dtype != np.uint8 or len(images) % len(SEVERITIES):
         raise ConfigError(
             f"{file}: {images.dtype} {images.shape} found; five times the test set is expected, as bytes "
             "N x height x width x 3"
@@ -74,12 +76,9 @@ def _check(file: Path, labels: Path, classes: int) -> None:
 
 @functools.lru_cache(maxsize=32)
 def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing; it belongs to the published corruptions") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(f"{path} cannot be read as a NumPy file: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise ConfigError(f"{path} is not a single NumPy array")
-    return array
+    if not path.exists():
+        raise ConfigError(f"{path} is missing; it belongs to the published corruptions")
+    with opened(path, mmap="r") as array:
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"{path} is not a single NumPy array")
+        return array

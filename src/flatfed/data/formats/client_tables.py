@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.formats.texts import Row, read_rows
+from flatfed.data.formats.texts import Row, read_rows, whole_number
 
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -84,19 +84,20 @@ def class_number(classes: int) -> Callable[[str], int]:
     """Return what reads a class, a whole number below `classes`."""
 
     def convert(cell: str) -> int:
-        if not (cell.isascii() and cell.isdigit() and int(cell) < classes):
+        number = whole_number(cell)
+        if number is None or number >= classes:
             raise ConfigError(f"the class must be a whole number from 0 to {classes - 1}, not {cell[:40]!r}")
-        return int(cell)
+        return number
 
     return convert
 
 
 def in_order(values: Sequence[str]) -> list[str]:
     """Return the different values: by number if all are whole numbers, else by text."""
-    different = set(values)
-    if all(value.isascii() and value.isdigit() for value in different):
-        return sorted(different, key=lambda value: (int(value), value))
-    return sorted(different)
+    different = sorted(set(values))
+    if any(whole_number(value) is None for value in different):
+        return different
+    return sorted(different, key=int)
 
 
 def numbered(values: Sequence[str], order: Sequence[str]) -> Ints:

@@ -20,6 +20,8 @@ from flatfed.data.formats.images import Decoding, decode
 
 LABELS = ("label", "labels", "class", "target")
 SAVED = ("dataset_dict.json", "state.json")
+MOST = 1_000_000
+"""Classes that are numbers are below this one."""
 
 
 def library() -> Any:
@@ -31,9 +33,9 @@ def library() -> Any:
         raise ConfigError(text) from error
 
 
-def load_splits(path: str, places: Sequence[Path], name: str, download: bool) -> Mapping[str, Any]:
-    """Return the splits of a data set by name: from the first of the places that is there, else from the hub."""
-    datasets, local = library(), next((place for place in places if place.exists()), None)
+def load_splits(path: str, local: Path | None, name: str, download: bool) -> Mapping[str, Any]:
+    """Return the splits of a data set by name: from a folder of this machine, else from the hub."""
+    datasets = library()
     try:
         if local is not None and any((local / file).is_file() for file in SAVED):
             loaded = datasets.load_from_disk(str(local))
@@ -42,8 +44,14 @@ def load_splits(path: str, places: Sequence[Path], name: str, download: bool) ->
                 loaded = datasets.load_dataset(str(local or path), name or None)
     except Exception as error:  # the library raises its own, and those of pyarrow and of the network
         fetch = "" if local or download else "; if it is on the hub, --set data.download=true fetches it"
-        raise ConfigError(f"{path} cannot be loaded: {' '.join(str(error).split())}{fetch}") from error
+        raise ConfigError(f"{local or path} cannot be loaded: {_reason(error)}{fetch}") from error
     return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong in one line, with what was behind it."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{text} ({_reason(error.__cause__)})" if error.__cause__ is not None else text
 
 
 @contextmanager
@@ -108,6 +116,11 @@ class HubTable:
         if _kind(feature) == "class":
             return [str(number) for number in range(feature.num_classes)]
         cells = self.cells(self.label)
+        for row, cell in enumerate(cells):
+            if not isinstance(cell, int | float | str) or (isinstance(cell, int) and cell >= MOST):
+                raise ConfigError(
+                    f"{self.place(row)}: {str(cell)[:40]} is no class; classes are 0, 1, 2, ..., or words"
+                )
         if all(isinstance(cell, int) for cell in cells):
             return [str(number) for number in range(max(cells) + 1)]
         return in_order([str(cell) for cell in cells])
@@ -160,6 +173,7 @@ class HubImages:
         cell, name = self.table.rows[index][self.table.column], f"{self.table.place(index)}: the image"
         if cell is None or not (cell["bytes"] or cell["path"]):
             raise ConfigError(f"{name} is empty")
+        name = name if cell["bytes"] else f"{name} {cell['path']}"
         return decode(cell["bytes"] or cell["path"], self.decoding, name), self.targets[index]
 
 

@@ -18,6 +18,11 @@ from flatfed.data.transforms import Normalise
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Fit = Literal["crop", "stretch"]
+Channels = Literal[1, 3]
+Gigabytes = NonNegative
+
 DRAFT = 2
 """A large JPEG is decoded at a fraction of its size, but at so many times the size asked for at least."""
 
@@ -38,9 +43,9 @@ class Decoding(Config):
 
     size: Count = 256
     crop: Index = 224
-    fit: Literal["crop", "stretch"] = "crop"
-    channels: Literal[1, 3] = 3
-    memory: NonNegative = 1.0
+    fit: Fit = "crop"
+    channels: Channels = 3
+    memory: Gigabytes = 1.0
     verify: bool = False
 
     def __post_init__(self) -> None:
@@ -92,15 +97,24 @@ class ImageFiles:
 def decode(source: str | Path | bytes, how: Decoding, name: str | None = None) -> Tensor:
     """Return an image file, or the bytes of one, as uint8 channels x size x size; errors call it `name`."""
     image_class = pillow("images")
-    label = name or (source if not isinstance(source, bytes) else "an image")
+    label = name or ("an image" if isinstance(source, bytes) else str(source))
     try:
         with image_class.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             image.draft(None, (DRAFT * how.size, DRAFT * how.size))
             return _tensor(_fitted(_plain(image, how.channels), how))
     except FileNotFoundError:
-        raise ConfigError(f"the image {label} is missing") from None
+        raise ConfigError(f"{name or f'the image {source!s}'} is missing") from None
+    except MemoryError as error:
+        raise ConfigError(f"{label}: there is no memory for {how.size} x {how.size} pixels; take less") from error
     except Exception as error:  # Pillow raises many kinds for damaged files
-        raise ConfigError(f"{label} cannot be read as an image: {error}; replace or remove it") from error
+        raise ConfigError(f"{label} cannot be read as an image: {fault(error)}; replace or remove it") from error
+
+
+def fault(error: Exception) -> str:
+    """Return what is wrong with an image file, in words that do not name it again."""
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "it is empty, damaged or of an unknown format"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def pillow(what: str) -> Any:

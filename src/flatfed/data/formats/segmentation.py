@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.formats.images import pillow
+from flatfed.data.formats.images import fault, pillow
+from flatfed.data.formats.texts import whole_number
 
 IGNORE = 255
 """The label of pixels that have no class."""
@@ -22,6 +23,8 @@ MASK_MODES = ("L", "P", "1")
 
 Size = tuple[int, int]
 """Height and width."""
+SizeText = object
+"""A size as an option: HEIGHTxWIDTH, or empty; `parse_size` refuses all else."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,23 @@ class Pairs:
     resize: bool = False
 
     @classmethod
-    def found(cls, images: Sequence[Path], masks: Sequence[Path], labels: Labels, size: Size | None = None) -> Pairs:
-        """Return the reader of files that must be there; without a size they have that of the first picture."""
+    def found(
+        cls,
+        images: Sequence[Path],
+        masks: Sequence[Path],
+        labels: Labels,
+        size: Size | None = None,
+        named_in: Path | None = None,
+    ) -> Pairs:
+        """Return the reader of files that must be there; without a size they have that of the first picture.
+
+        `named_in` is the list that names them, or a folder of lists.
+        """
         missing = [path for path in (*images, *masks) if not path.is_file()]
         if missing:
             others = f" ({len(missing):,} files are)" if len(missing) > 1 else ""
-            raise ConfigError(f"{missing[0]} is missing{others}; the data are not complete")
+            why = f"{named_in} names it" if named_in else "the data are not complete"
+            raise ConfigError(f"{missing[0]} is missing{others}; {why}")
         return cls(images, masks, labels, size or _size(_opened(images[0])), size is not None)
 
     def __len__(self) -> int:
@@ -88,14 +102,14 @@ def read_image(path: Path, size: Size | None = None) -> Tensor:
     return torch.from_numpy(np.array(picture, np.uint8).transpose(2, 0, 1).copy())
 
 
-def parse_size(label: str, text: Any) -> Size | None:
-    """Return `HEIGHTxWIDTH` as two numbers; None for an empty text."""
-    if text == "":
+def parse_size(label: str, text: SizeText) -> Size | None:
+    """Return `HEIGHTxWIDTH` as two numbers; None for nothing or an empty text."""
+    if text is None or text == "":
         return None
-    height, _, width = str(text).partition("x")
-    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise ConfigError(f"{label} must be HEIGHTxWIDTH in pixels, such as 512x1024, not {text!r}")
-    return int(height), int(width)
+    height, width = (whole_number(side) for side in (str(text).partition("x")[::2]))
+    if not height or not width:
+        raise ConfigError(f"{label} must be HEIGHTxWIDTH in pixels, such as 512x1024, not {text!r:.40}")
+    return height, width
 
 
 def read_pair_list(path: Path, root: Path) -> tuple[list[Path], list[Path]]:
@@ -103,13 +117,18 @@ def read_pair_list(path: Path, root: Path) -> tuple[list[Path], list[Path]]:
 
     Folder and file, the last two parts of each, are looked for in `root`.
     """
-    images, masks = list[Path](), list[Path]()
+    images, masks, lines = list[Path](), list[Path](), dict[str, int]()
     for number, line in enumerate(_text(path).splitlines(), 1):
         both = line.split()
         if both and len(both) != 2:
             raise ConfigError(f"{path}, line {number}: a picture and a mask are expected, not {len(both)} paths")
+        if both and (first := lines.setdefault(both[0], number)) != number:
+            raise ConfigError(f"{path}, line {number}: {both[0]} is there already, on line {first}")
         for paths, name in zip((images, masks), both, strict=False):
-            paths.append(root.joinpath(*Path(name).parts[-2:]))
+            parts = [part for part in PurePosixPath(name).parts if part != "/"][-2:]
+            if not parts or ".." in parts:
+                raise ConfigError(f"{path}, line {number}: {name} is no path of a picture or mask")
+            paths.append(root.joinpath(*parts))
     if not images:
         raise ConfigError(f"{path} lists no pictures")
     return images, masks
@@ -142,9 +161,10 @@ def read_client_lists(folder: Path, images: Path, masks: Path) -> list[ClientLis
 
 
 def _users(path: Path) -> Mapping[str, Any]:
+    text = _text(path)
     try:
-        content = json.loads(_text(path))
-    except json.JSONDecodeError as error:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}") from None
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict) or not users:
@@ -156,16 +176,21 @@ def _names(path: Path, name: str, entry: Any, part: str) -> list[str]:
     found = entry.get(part) if isinstance(entry, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ConfigError(f"{path}: {part!r} of {name!r} must be a list of file names")
+    for item in found:
+        if PurePosixPath(item).is_absolute() or ".." in PurePosixPath(item).parts or not item:
+            raise ConfigError(f"{path}: {item!r} of {name!r} leads out of the folder of the pictures")
     return found
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: byte {error.start + 1} is not UTF-8") from None
 
 
 def _opened(path: Path) -> Any:
@@ -177,7 +202,7 @@ def _opened(path: Path) -> Any:
     except FileNotFoundError:
         raise ConfigError(f"{path} is missing") from None
     except Exception as error:  # Pillow raises many kinds for damaged files
-        raise ConfigError(f"{path} cannot be read as an image: {error}; replace it") from error
+        raise ConfigError(f"{path} cannot be read as an image: {fault(error)}; replace it") from error
     return picture
 
 

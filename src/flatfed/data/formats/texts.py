@@ -13,6 +13,13 @@ from flatfed.core.errors import ConfigError
 
 LONGEST = 2**24
 """Characters in a field, at most; a longer one is a quotation mark that was never closed."""
+DIGITS = 18
+"""Digits of a number, at most; what has more is no number but a name."""
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a text spells in digits and nothing else; None where it does not."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,8 @@ def read_rows(path: Path, columns: int | None = None, delimiter: str = ",") -> I
                 continue
             columns, empty = len(fields) if columns is None else columns, False
             if len(fields) != columns:
-                raise row.wrong(f"{len(fields)} columns instead of {columns}; a text with commas must be in quotes")
+                found = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
+                raise row.wrong(f"{found} instead of {columns}; a text with commas must be in quotes")
             yield row
     if empty:
         raise ConfigError(f"{path} has no rows")

@@ -5,9 +5,7 @@ Every module of this package is imported here, so that a new file registers itse
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
+from flatfed.data.modules import import_all
 from flatfed.data.partition.base import CLIENTS, Ints, Partitioner, check_partition
 from flatfed.data.partition.describe import class_counts, describe, partitions
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass
@@ -37,5 +35,4 @@ __all__ = [
     "partitions",
 ]
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__, "partition")

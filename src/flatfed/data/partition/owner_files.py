@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.data.formats.numpy_files import opened
 from flatfed.data.partition.base import Ints, samples_of
 
 NOBODY = -1
@@ -40,9 +39,12 @@ def read_parts(path: Path, key: str, samples: int) -> list[Ints]:
 
 
 def _read_json(path: Path, samples: int) -> list[Ints]:
+    text = path.read_text(encoding="utf-8-sig")
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique)
-    except (json.JSONDecodeError, RecursionError) as error:
+        content = json.loads(text, object_pairs_hook=_unique)
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"it is not JSON: {error}") from None
     if isinstance(content, list):
         content = dict(enumerate(content))
@@ -62,6 +64,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _indices(values: Any, client: object) -> Ints:
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise ConfigError(f"client {client} has no list of whole numbers; {JSON_FORM}")
+    if not values:
+        raise ConfigError(f"client {client} has no samples; each needs one at least")
     return _sorted(values)
 
 
@@ -134,14 +138,8 @@ def _sorted(indices: Sequence[int]) -> Ints:
 
 
 def _read_owners(path: Path, key: str) -> npt.NDArray[Any]:
-    try:
-        with path.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            array = loaded[_choose(loaded.files, key)] if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
-    except ConfigError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"it is damaged, or not a NumPy file: {error}") from None
+    with opened(path, "it") as loaded:
+        array = loaded[_choose(loaded.files, key)] if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ConfigError(f"it must hold one whole number per sample, not {array.dtype} of shape {array.shape}")
     return array

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flatfed.core.config import Count, NonNegative, Positive
+from flatfed.core.config import Count, Positive
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
-from flatfed.data.formats.segmentation import IGNORE, Labels, Pairs, parse_size, read_pair_list
+from flatfed.data.formats.images import Gigabytes
+from flatfed.data.formats.segmentation import IGNORE, Labels, Pairs, SizeText, parse_size, read_pair_list
 from flatfed.data.masks import mask_pool
 from flatfed.data.pool import Pool
 from flatfed.data.transforms import Normalise
@@ -28,15 +28,14 @@ STD = (0.2993, 0.3033, 0.2994)
 
 
 @source(NAME, partition="natural")
-@check_options
 def camvid(
     directory: DataDirectory,
-    size: str = "",
-    crop: str = "",
+    size: SizeText = "",
+    crop: SizeText = "",
     min_scale: Positive = 0.5,
     max_scale: Positive = 1.5,
     stretch: Count = 20,
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
 ) -> Pool:
     """CamVid, street scenes with a class per pixel, 11 classes, 367 train, 233 test (and 101 val); mIoU.
 
@@ -47,7 +46,8 @@ def camvid(
     """
     root = directory.find(NAME, f"{FOLDER}/train.txt").parent
     shape = parse_size("data.size", size)
-    parts = {part: Pairs.found(*read_pair_list(root / f"{part}.txt", root), LABELS, shape) for part in PARTS}
+    lists = {part: root / f"{part}.txt" for part in PARTS}
+    parts = {part: Pairs.found(*read_pair_list(path, root), LABELS, shape, path) for part, path in lists.items()}
     train = parts["train"]
     return mask_pool(
         NAME,

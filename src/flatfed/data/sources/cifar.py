@@ -9,7 +9,6 @@ from torch import Tensor
 
 from flatfed.data.augment import Chain, Crop, Flip
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.cifar import Labels, read_binary, read_pickled
 from flatfed.data.pool import Pool, image_pool
@@ -35,7 +34,6 @@ CROP_AND_FLIP = Chain((Crop(padding=4), Flip(p=0.5)))
 
 
 @source("cifar10")
-@check_options
 def cifar10(directory: DataDirectory, normalisation: Whose = "fedsam") -> Pool:
     """Small pictures, 32x32 RGB, 10 classes, 50,000 train and 10,000 test (CIFAR-10).
 
@@ -57,7 +55,6 @@ def cifar10(directory: DataDirectory, normalisation: Whose = "fedsam") -> Pool:
 
 
 @source("cifar100")
-@check_options
 def cifar100(
     directory: DataDirectory, labels: Literal["fine", "coarse"] = "fine", normalisation: Whose = "fedsam"
 ) -> Pool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatfed.core.config import NonNegative, Positive
+from flatfed.core.config import Positive
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
-from flatfed.data.formats.segmentation import IGNORE, ClientList, Labels, Pairs, parse_size, read_client_lists
+from flatfed.data.formats.images import Gigabytes
+from flatfed.data.formats.segmentation import IGNORE, ClientList, Labels, Pairs, SizeText, parse_size, read_client_lists
 from flatfed.data.masks import mask_pool
 from flatfed.data.pool import Pool
 from flatfed.data.transforms import Normalise
@@ -25,15 +25,14 @@ LABELS = Labels(
 
 
 @source(NAME, partition="natural")
-@check_options
 def cityscapes(
     directory: DataDirectory,
     lists: str = "",
-    size: str = "",
-    crop: str = "512x1024",
+    size: SizeText = "",
+    crop: SizeText = "512x1024",
     min_scale: Positive = 0.5,
     max_scale: Positive = 1.5,
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
 ) -> Pool:
     """Cityscapes, street scenes with a class per pixel, 19 classes, 2,975 train and 500 test (its val part); mIoU.
 
@@ -45,13 +44,18 @@ def cityscapes(
     """
     root = directory.find(NAME, *(f"{place}{IMAGES}" for place in ("cityscapes/", "cityscapes/data/", ""))).parent
     shape = parse_size("data.size", size)
-    train, test = (_listed(root, lists, part) if lists else _cities(root, part) for part in ("train", "test"))
-    clients = {"client": [c.name for c in train for _ in c.images]} if lists else {}
+    folders = {part: root / Path(lists).expanduser() / part if lists else None for part in ("train", "test")}
+    clients = {
+        part: read_client_lists(folder, root / IMAGES, root / MASKS) if folder else _cities(root, part)
+        for part, folder in folders.items()
+    }
+    parts = {part: pairs_of(clients[part], LABELS, shape, folder) for part, folder in folders.items()}
+    groups = {"client": [c.name for c in clients["train"] for _ in c.images]} if lists else {}
     return mask_pool(
         NAME,
-        {"train": pairs_of(train, LABELS, shape), "test": pairs_of(test, LABELS, shape)},
+        parts,
         len(TRAINED),
-        clients | {"city": [path.parent.name for c in train for path in c.images]},
+        groups | {"city": [path.parent.name for path in parts["train"].images]},
         Normalise((0.5,) * 3, (0.5,) * 3),
         parse_size("data.crop", crop),
         (min_scale, max_scale),
@@ -59,11 +63,13 @@ def cityscapes(
     )
 
 
-def pairs_of(clients: list[ClientList], labels: Labels, size: tuple[int, int] | None) -> Pairs:
-    """Return the pictures of these clients, one client after another."""
+def pairs_of(
+    clients: list[ClientList], labels: Labels, size: tuple[int, int] | None, named_in: Path | None = None
+) -> Pairs:
+    """Return the pictures of these clients, one client after another; `named_in` is the folder of their lists."""
     images = [path for client in clients for path in client.images]
     masks = [path for client in clients for path in client.masks]
-    return Pairs.found(images, masks, labels, size)
+    return Pairs.found(images, masks, labels, size, named_in)
 
 
 def _cities(root: Path, part: str) -> list[ClientList]:
@@ -73,12 +79,9 @@ def _cities(root: Path, part: str) -> list[ClientList]:
     for city in sorted(path for path in (root / IMAGES / folder).glob("*") if path.is_dir()):
         images = sorted(city.glob(f"*_{IMAGES}.png"))
         names = [path.name.removesuffix(f"_{IMAGES}.png") + f"_{MASKS}_labelIds.png" for path in images]
+        if not images:
+            raise ConfigError(f"{NAME}: {city} holds no *_{IMAGES}.png; unpack the archives again, or remove it")
         found.append(ClientList(city.name, images, [root / MASKS / folder / city.name / name for name in names]))
-    if not any(city.images for city in found):
+    if not found:
         raise ConfigError(f"{NAME}: {root / IMAGES / folder} holds no CITY/*_{IMAGES}.png; unpack the archives there")
     return found
-
-
-def _listed(root: Path, lists: str, part: str) -> list[ClientList]:
-    """Return the clients of FedDrive's lists, and as the test its one test client."""
-    return read_client_lists(root / Path(lists).expanduser() / part, root / IMAGES, root / MASKS)

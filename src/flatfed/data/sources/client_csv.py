@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints, Table, class_number, in_order, numbered, read_table
 from flatfed.data.formats.image_folders import Listing
-from flatfed.data.formats.images import Decoding
+from flatfed.data.formats.images import Channels, Decoding, Fit, Gigabytes
 from flatfed.data.held_out import Share, file_keys, held_out
 from flatfed.data.image_files import TEST, TRAIN, file_pool, own_path
 from flatfed.data.pool import Pool
@@ -29,7 +27,6 @@ Words = npt.NDArray[np.str_]
 
 
 @source(NAME, partition="natural")
-@check_options
 def client_csv(
     directory: DataDirectory,
     path: str = "",
@@ -38,10 +35,10 @@ def client_csv(
     test_share: Share = 0.1,
     size: Count = 64,
     crop: Index = 0,
-    fit: Literal["crop", "stretch"] = "crop",
-    channels: Literal[1, 3] = 3,
+    fit: Fit = "crop",
+    channels: Channels = 3,
     augment: str = "none",
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
     verify: bool = False,
 ) -> Pool:
     """Images of your own with their owners: a CSV file client,file,label[,split] (data.path).
@@ -59,6 +56,8 @@ def client_csv(
     clients = table.column("client")
     owners = numbered(clients, in_order(clients))
     splits = given if given is not None else _keyed(files, labels, owners, test_share, root)
+    if TEST not in splits:
+        raise ConfigError(f"{table.path}: no image can be kept for a test; add images, or a column split")
     listing = Listing(files, labels)
     parts = {name: listing.where(splits == name) for name in SPLITS if name in (TRAIN, TEST) or (splits == name).any()}
     decoding = Decoding(size, crop, fit, channels, memory, verify)

@@ -11,9 +11,8 @@ import numpy as np
 from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
-from flatfed.data.formats.texts import Row, read_rows
+from flatfed.data.formats.texts import Row, read_rows, whole_number
 from flatfed.data.pool import Pool
 from flatfed.data.text import Corpus, Ints, Size, keyed_choice, text_pool
 
@@ -23,7 +22,6 @@ FIELDS = {"content": (2,), "title": (1,), "title+content": (1, 2)}
 
 
 @source(NAME)
-@check_options
 def dbpedia14(
     directory: DataDirectory,
     vocabulary: Size = 30_000,
@@ -61,9 +59,10 @@ def _part(path: Path, limit: int, columns: tuple[int, ...]) -> tuple[Corpus, Int
 
 def _label(row: Row) -> int:
     text = row.fields[0].strip()
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= CLASSES):
+    number = whole_number(text)
+    if number is None or not 1 <= number <= CLASSES:
         raise row.wrong(f"the class must be a whole number from 1 to {CLASSES}, not {text[:40]!r}")
-    return int(text) - 1
+    return number - 1
 
 
 def _check_names(path: Path) -> None:

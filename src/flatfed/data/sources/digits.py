@@ -9,9 +9,10 @@ import torch
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key
+from flatfed.data.augment import Crop
 from flatfed.data.catalogue import source
 from flatfed.data.pool import Pool, image_pool
-from flatfed.data.transforms import Normalise, RandomShift
+from flatfed.data.transforms import Normalise
 
 CLASSES = 10
 TEST_PER_CLASS = 36
@@ -34,7 +35,7 @@ def digits() -> Pool:
         CLASSES,
         default_model="cnn-small",
         prepare=Normalise(MEAN, STD, scale=WHITE),
-        augment=RandomShift(pixels=1),
+        augment=Crop(padding=1),
     )
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints
 from flatfed.data.formats.image_folders import Listing, class_names, list_classes, subfolders
-from flatfed.data.formats.images import Decoding
+from flatfed.data.formats.images import Decoding, Fit, Gigabytes
 from flatfed.data.held_out import file_keys, held_out
 from flatfed.data.image_files import TEST, TRAIN, file_pool
 from flatfed.data.pool import Pool
@@ -28,15 +26,14 @@ SEEN = 0.1
 
 
 @source("officehome", partition="natural")
-@check_options
 def officehome(
     directory: DataDirectory,
     target: str = "Art",
     split: Count = 1,
     size: Count = 256,
     crop: Index = 224,
-    fit: Literal["crop", "stretch"] = "crop",
-    memory: NonNegative = 1.0,
+    fit: Fit = "crop",
+    memory: Gigabytes = 1.0,
     verify: bool = False,
 ) -> Pool:
     """Office-Home, things of office and home in 4 domains, 65 classes, 15,588 images; one domain is the test.
@@ -50,15 +47,14 @@ def officehome(
 
 
 @source("pacs", partition="natural")
-@check_options
 def pacs(
     directory: DataDirectory,
     target: str = "art_painting",
     split: Count = 1,
     size: Count = 227,
     crop: Index = 224,
-    fit: Literal["crop", "stretch"] = "crop",
-    memory: NonNegative = 1.0,
+    fit: Fit = "crop",
+    memory: Gigabytes = 1.0,
     verify: bool = False,
 ) -> Pool:
     """PACS, pictures in 4 domains, 7 classes, 9,991 images; one domain is the test.
@@ -112,6 +108,8 @@ def _pool(name: str, domains: Domains, target: str, split: int, decoding: Decodi
     number = np.repeat(np.arange(len(sources)), [len(listing) for listing in sources.values()])
     kinds = number * len(domains.classes) + together.labels
     seen = held_out(file_keys(together.files, f"{name} seen", domains.folder), kinds, SEEN)
+    if not seen.any():
+        raise ConfigError(f"{domains.folder} has one image of each class and domain; there must be more")
     train, number = together.where(~seen), number[~seen]
     parts = {TRAIN: train, TEST: domains.listings[held], "seen": together.where(seen)}
     groups = {"domain": number}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.hub_tables import HubTable, load_splits
-from flatfed.data.formats.images import Decoding
+from flatfed.data.formats.images import Channels, Decoding, Fit, Gigabytes
 from flatfed.data.held_out import Share, held_out, keys_of
 from flatfed.data.image_files import TEST, TRAIN, reader_pool
 from flatfed.data.pool import Pool
@@ -23,7 +21,6 @@ NAME = "hugging-face"
 
 
 @source(NAME)
-@check_options
 def hugging_face(
     directory: DataDirectory,
     path: str = "",
@@ -37,10 +34,10 @@ def hugging_face(
     test_share: Share = 0.1,
     size: Count = 64,
     crop: Index = 0,
-    fit: Literal["crop", "stretch"] = "crop",
-    channels: Literal[1, 3] = 3,
+    fit: Fit = "crop",
+    channels: Channels = 3,
     augment: str = "none",
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
     verify: bool = False,
     vocabulary: Size = 30_000,
     length: Count = 128,
@@ -56,14 +53,20 @@ def hugging_face(
     """
     if not path:
         raise ConfigError(f"{NAME}: say which data set, --set data.path=FOLDER, or its name on the hub")
-    splits = load_splits(path, [directory.path / path, Path(path).expanduser()], name, download)
+    places = (directory.path / path, Path(path).expanduser())
+    local = next((directory.found(place) for place in places if place.exists()), None)
+    splits = load_splits(path, local, name, download)
     table = HubTable.choose(path, splits, train, column, label, client)
     order = table.classes()
+    if len(order) < 2:
+        raise ConfigError(f"{table.title}: all rows have one class; a classification needs two or more")
     labels = table.labels(order)
     if test in splits or test != TEST:
         held, other = np.zeros(len(table), bool), HubTable.choose(path, splits, test, table.column, table.label)
     else:
         held = held_out(keys_of(map(str, range(len(table))), f"{NAME} test"), labels, test_share)
+        if not held.any():
+            raise ConfigError(f"{table.title} has one row of each class, none of which can be kept for a test")
         other = table.where(held)
     seen, groups = table.where(~held), {"client": table.owners()[~held]} if client else {}
     kept, tested = labels[~held], other.labels(order)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from flatfed.core.config import NonNegative, Positive
+from flatfed.core.config import Positive
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
-from flatfed.data.formats.segmentation import ClientList, Labels, parse_size, read_client_lists
+from flatfed.data.formats.images import Gigabytes
+from flatfed.data.formats.segmentation import ClientList, Labels, SizeText, parse_size, read_client_lists
 from flatfed.data.masks import mask_pool
 from flatfed.data.pool import Pool
 from flatfed.data.sources.cityscapes import pairs_of
@@ -24,17 +25,16 @@ SEEN, UNSEEN = "same_domain", "diff_domain"
 
 
 @source(NAME, partition="natural")
-@check_options
 def idda(
     directory: DataDirectory,
     scenario: str = "country",
     lists: Literal["heterogeneous", "uniform"] = "heterogeneous",
-    size: str = "1024x1856",
-    test_size: str = "512x928",
-    crop: str = "512x928",
+    size: SizeText = "1024x1856",
+    test_size: SizeText = "512x928",
+    crop: SizeText = "512x928",
     min_scale: Positive = 0.5,
     max_scale: Positive = 2.0,
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
 ) -> Pool:
     """IDDA, simulated street scenes with a class per pixel, 16 classes, test sets of seen and unseen domains; mIoU.
 
@@ -47,11 +47,15 @@ def idda(
     """
     root = directory.find(NAME, f"idda/{IMAGES}", f"idda/data/{IMAGES}", IMAGES).parent
     pictures = root / IMAGES
-    train, tests = (read_client_lists(root / lists / scenario / part, pictures, pictures) for part in ("train", "test"))
-    shapes = parse_size("data.size", size), parse_size("data.test_size", test_size)
-    parts = {"train": pairs_of(train, LABELS, shapes[0]), "test": pairs_of(_of(tests, SEEN), LABELS, shapes[1])}
+    folders = [root / lists / scenario / part for part in ("train", "test")]
+    train, tests = (read_client_lists(folder, pictures, pictures) for folder in folders)
+    shape, test_shape = parse_size("data.size", size), parse_size("data.test_size", test_size)
+    parts = {
+        "train": pairs_of(train, LABELS, shape, folders[0]),
+        "test": pairs_of(_of(tests, SEEN, folders[1]), LABELS, test_shape, folders[1]),
+    }
     if any(UNSEEN in client.name for client in tests):
-        parts["unseen"] = pairs_of(_of(tests, UNSEEN), LABELS, shapes[1])
+        parts["unseen"] = pairs_of(_of(tests, UNSEEN, folders[1]), LABELS, test_shape, folders[1])
     images = [(client.name, path.relative_to(pictures).parts[0]) for client in train for path in client.images]
     return mask_pool(
         NAME,
@@ -65,10 +69,10 @@ def idda(
     )
 
 
-def _of(clients: list[ClientList], which: str) -> list[ClientList]:
+def _of(clients: list[ClientList], which: str, folder: Path) -> list[ClientList]:
     """Return the test client of seen or of unseen domains."""
     found = [client for client in clients if which in client.name]
     if not found:
         names = ", ".join(client.name for client in clients)
-        raise ConfigError(f"{NAME}: none of the test clients is called *{which}*; there are {names}")
+        raise ConfigError(f"{folder}: none of the test clients is called *{which}*; there are {names}")
     return found

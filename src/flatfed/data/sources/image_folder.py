@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.image_folders import Listing, class_names, list_classes
-from flatfed.data.formats.images import Decoding
+from flatfed.data.formats.images import Channels, Decoding, Fit, Gigabytes
 from flatfed.data.held_out import Share, file_keys, held_out
 from flatfed.data.image_files import TEST, TRAIN, file_pool, own_path
 from flatfed.data.pool import Pool
@@ -21,17 +19,16 @@ TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
 @source(NAME)
-@check_options
 def image_folder(
     directory: DataDirectory,
     path: str = "",
     test_share: Share = 0.1,
     size: Count = 64,
     crop: Index = 0,
-    fit: Literal["crop", "stretch"] = "crop",
-    channels: Literal[1, 3] = 3,
+    fit: Fit = "crop",
+    channels: Channels = 3,
     augment: str = "none",
-    memory: NonNegative = 1.0,
+    memory: Gigabytes = 1.0,
     verify: bool = False,
 ) -> Pool:
     """Images of your own: a folder for each class (data.path), or train/ and test/ with such folders.
@@ -58,4 +55,6 @@ def _parts(folder: Path, share: float) -> tuple[Listing, Listing, list[str]]:
     if tests:
         return train, list_classes(tests[0], classes, complete=False), classes
     held = held_out(file_keys(train.files, f"{NAME} test", root), train.labels, share)
+    if not held.any():
+        raise ConfigError(f"{root} has one image of each class, none of which can be kept for a test; add images")
     return train.where(~held), train.where(held), classes

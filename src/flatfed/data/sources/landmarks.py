@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from flatfed.core.config import Count, Index, NonNegative
+from flatfed.core.config import Count, Index
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Table, class_number, in_order, numbered, read_table
 from flatfed.data.formats.image_folders import Listing
-from flatfed.data.formats.images import Decoding
+from flatfed.data.formats.images import Decoding, Fit, Gigabytes
 from flatfed.data.image_files import TEST, TRAIN, file_pool, own_path
 from flatfed.data.pool import Pool
 
@@ -28,14 +26,13 @@ FOLDERS = (f"{NAME}/train", f"{NAME}/images", "google-landmark/train", "google-l
 
 
 @source(NAME, partition="natural")
-@check_options
 def landmarks(
     directory: DataDirectory,
     images: str = "",
     size: Count = 256,
     crop: Index = 224,
-    fit: Literal["crop", "stretch"] = "crop",
-    memory: NonNegative = 1.0,
+    fit: Fit = "crop",
+    memory: Gigabytes = 1.0,
     verify: bool = False,
 ) -> Pool:
     """Landmarks-User-160k, photographs, 2,028 classes, 1,262 users; 164,172 train and 19,526 test.

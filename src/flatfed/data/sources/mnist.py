@@ -13,7 +13,7 @@ from flatfed.data.formats.idx import read_idx
 from flatfed.data.pool import Pool, image_pool
 from flatfed.data.transforms import Normalise
 
-CLASSES = 10
+CLASSES, SIDE = 10, 28
 MNIST = Normalise(mean=(0.1307,), std=(0.3081,))
 FASHION_MNIST = Normalise(mean=(0.2860,), std=(0.3530,))
 
@@ -45,7 +45,12 @@ def _part(name: str, directory: DataDirectory, stem: str) -> tuple[Tensor, Tenso
     for path, array in zip(paths, (images, labels), strict=True):
         if array.dtype != np.uint8:
             raise ConfigError(f"{path} holds {array.dtype} numbers, not bytes; is it under the wrong name?")
-    if len(images) != len(labels) or len(images) == 0:
+    if not len(images):
+        raise ConfigError(f"{paths[0]} holds no images; get it again")
+    if images.shape[1:] != (SIDE, SIDE):
+        height, width = images.shape[1:]
+        raise ConfigError(f"{paths[0]} holds images of {height}x{width} pixels, not {SIDE}x{SIDE}; is it another set?")
+    if len(images) != len(labels):
         raise ConfigError(f"{paths[0]} holds {len(images):,} images, but {paths[1]} {len(labels):,} labels")
     if labels.max() >= CLASSES:
         raise ConfigError(f"{paths[1]} is damaged: it has labels outside 0..{CLASSES - 1}; get it again")

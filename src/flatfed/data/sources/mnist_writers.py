@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
+from flatfed.data.formats.numpy_files import opened
 from flatfed.data.pool import Pool, image_pool
-from flatfed.data.sources.mnist import CLASSES, MNIST
+from flatfed.data.sources.mnist import CLASSES, MNIST, SIDE
 
 FILE = "mnist-writers.npz"
 CLASS_COLUMN, WRITER_COLUMN = 0, 2
@@ -40,13 +39,11 @@ def mnist_writers(directory: DataDirectory) -> Pool:
 def _read(path: Path) -> Arrays:
     """Return the arrays of the file, whole numbers all of them."""
     names = [f"{kind}_{part}" for part in PARTS for kind in ("x", "y", "writer")]
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in names}
-    except KeyError as error:
-        raise ConfigError(f"{path} lacks an array: {error.args[0]}; it must hold {', '.join(names)}") from None
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"{path} is truncated or damaged ({error}); get it again") from None
+    with opened(path) as content:
+        held = getattr(content, "files", ())
+        if lacking := [name for name in names if name not in held]:
+            raise ConfigError(f"{path} lacks an array: {lacking[0]}; it must hold {', '.join(names)}")
+        arrays = {name: content[name] for name in names}
     for name, array in arrays.items():
         if array.dtype.kind not in "iu":
             raise ConfigError(f"{path} is damaged: {name} holds {array.dtype}, not whole numbers")
@@ -55,8 +52,8 @@ def _read(path: Path) -> Arrays:
 
 def _part(path: Path, arrays: Arrays, part: str) -> tuple[Tensor, Tensor]:
     images, labels, writers = (arrays[f"{kind}_{part}"] for kind in ("x", "y", "writer"))
-    if images.ndim != 3 or images.dtype != np.uint8 or not len(images):
-        raise ConfigError(f"{path} is damaged: x_{part} must be images of bytes, N x height x width")
+    if images.shape[1:] != (SIDE, SIDE) or images.dtype != np.uint8 or not len(images):
+        raise ConfigError(f"{path} is damaged: x_{part} must be images of bytes, N x {SIDE} x {SIDE}")
     if labels.shape != (len(images),) or writers.shape != (len(images),):
         raise ConfigError(f"{path} is damaged: y_{part} and writer_{part} must have a number for each image")
     if labels.min() < 0 or labels.max() >= CLASSES:

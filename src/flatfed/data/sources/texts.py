@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.config import Count, Range
+from flatfed.core.config import Count
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue import source
-from flatfed.data.checked_options import check_options
 from flatfed.data.directory import DataDirectory
-from flatfed.data.formats.texts import Row, read_rows
+from flatfed.data.formats.texts import Row, read_rows, whole_number
+from flatfed.data.held_out import Share
 from flatfed.data.pool import Pool
 from flatfed.data.text import Corpus, Ints, Script, Size, keyed_choice, text_pool
 
 NAME = "texts"
-Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
 Mask = npt.NDArray[np.bool_]
 
 
 @source(NAME)
-@check_options
 def texts(
     directory: DataDirectory,
     path: str = "",
@@ -56,6 +53,8 @@ def texts(
         raise ConfigError(f"{train.path}: every row has the label {names[0]!r}; there must be two or more")
     labels = _numbered(given, names)
     held = np.zeros(len(labels), dtype=bool) if test else _held_out(labels, test_share)
+    if not test and not held.any():
+        raise ConfigError(f"{train.path} has one text of each label, none of which can be kept for a test; add texts")
     unseen = (
         _other(Table(_file(directory, "test", test), layout), names) if test else (train.corpus(held), labels[held])
     )
@@ -78,7 +77,12 @@ class Layout:
     @property
     def has_names(self) -> bool:
         """Whether the first row holds the columns' names."""
-        return self.header or not all(c.isdecimal() for c in (self.label, *self.text, self.client) if c)
+        return self.header or any(whole_number(name) is None for name in self.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are asked for."""
+        return (self.label, *self.text, *((self.client,) if self.client else ()))
 
 
 class Table:
@@ -87,6 +91,10 @@ class Table:
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
         self._first = next(read_rows(path, delimiter=layout.delimiter))
+        for name in layout.columns:
+            self._place(name)
+        if next(self._rows(), None) is None:
+            raise ConfigError(f"{path} has a row of names and no others")
 
     def column(self, name: str) -> list[str]:
         """Return a column; no field may be empty."""
@@ -118,11 +126,12 @@ class Table:
         fields = [field.strip() for field in self._first.fields]
         if self.layout.has_names and name in fields:
             return fields.index(name)
-        if not name.isdecimal():
-            raise ConfigError(f"{self.path}: {nearest(name, fields, 'column')}")
-        if int(name) >= len(fields):
+        number = whole_number(name)
+        if number is None:
+            raise ConfigError(f"{self.path}: {nearest(name[:40], fields, 'column')}")
+        if number >= len(fields):
             raise ConfigError(f"{self.path} has {len(fields)} columns, 0 to {len(fields) - 1}; there is no {name}")
-        return int(name)
+        return number
 
 
 def _other(table: Table, names: Sequence[str]) -> tuple[Corpus, Ints]:
@@ -153,7 +162,8 @@ def _held_out(labels: Ints, share: float) -> Mask:
 
 def _order(name: str) -> tuple[int, int, str]:
     """Sort whole numbers by size, before words."""
-    return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)
+    number = whole_number(name)
+    return (1, 0, name) if number is None else (0, number, name)
 
 
 def _file(directory: DataDirectory, option: str, name: str) -> Path:
@@ -163,7 +173,7 @@ def _file(directory: DataDirectory, option: str, name: str) -> Path:
     places = dict.fromkeys([directory.path / given, given])
     for place in places:
         if place.is_file():
-            return place
+            return directory.found(place)
     raise ConfigError(f"{NAME}: data.{option}: there is no file {' or '.join(map(str, places))}")
 
 
