@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test lint format bench index docs clean
+.PHONY: setup demo test lint format bench bench-peers index docs clean
 
 setup: $(READY)
 
@@ -36,6 +36,15 @@ format: setup
 bench: setup
 	$(BIN)/python bench/run.py
 
+# Each peer has an environment of its own; their figures mean something only beside flatfed's of the same run.
+.venv-%/.ready: bench/peers/requirements-%.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers/requirements-$*.txt
+	touch $@
+
+bench-peers: setup .venv-pfl/.ready .venv-flower/.ready
+	$(BIN)/python bench/run_peers.py
+
 index: setup
 	$(BIN)/python docs/write_index.py
 
@@ -45,4 +54,4 @@ docs: setup
 	@echo 'the site is in site/index.html'
 
 clean:
-	rm -rf $(VENV) demo site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-pfl .venv-flower demo site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -131,7 +131,9 @@ class Case:
     rounds: int = 3
 
     def plan(self) -> Plan:
-        settings = Settings(rounds=self.rounds, lr=0.05, batch_size=32, momentum=0.0, lr_decay=0.9, seed=3, batched=False)
+        settings = Settings(
+            rounds=self.rounds, lr=0.05, batch_size=32, momentum=0.0, lr_decay=0.9, seed=3, batched=False
+        )
         return Plan(self.task(), self.algorithm, settings, Uniform(5), self.average, workers=0)
 
     def play(self, make_engine: Callable[[Plan], Engine]) -> dict[str, Any]:

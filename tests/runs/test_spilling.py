@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,21 @@ def test_a_run_whose_states_are_all_mapped_comes_to_the_same_bits(
     assert store.bytes_in_memory == 0
     assert store.known()
     assert_same(bits(run, POPULATION), expected)
+
+
+def resident() -> int:
+    """Return the bytes that this process holds in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_what_lies_on_disk_does_not_stay_in_memory() -> None:
+    size, clients = 2**20, 24  # 4 MB each
+    store = SpillingStore(lambda: State({"h": torch.zeros(size)}), budget=0)
+    store.write(0, State({"h": torch.ones(size)}))
+    before = resident()
+    for client in range(clients):
+        store.write(client, State({"h": torch.full((size,), float(client))}))
+        store.open(client).h.add_(1)
+    for client in range(clients):
+        assert float(store.read(client).h[-1]) == client + 1
+    assert resident() - before < clients * 4 * size / 3

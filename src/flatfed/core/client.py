@@ -115,15 +115,16 @@ class Client:
     def descend(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
         buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
+        shared = self._oracle.layout.shared
         for epoch in range(self._settings.local_epochs):
             for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
                 self._pulse()
                 self._take(indices)
                 g = gradient(self)
-                own = g[self._oracle.layout.shared :].clone()
+                own = g[shared:].clone() if shared < self._oracle.layout.size else None
                 self._move(self._with_own_parts(direction(self, g), own), buffer)
-                self._loss_sum += (self._step_loss or 0.0) * len(indices)
-                self._loss_count += len(indices)
+                self._loss_sum += (self._step_loss or 0.0) * indices.shape[0]
+                self._loss_count += indices.shape[0]
                 self.step += 1
 
     @property
@@ -144,9 +145,9 @@ class Client:
                 self.w.mul_(1.0 - self.lr * decay)
             self.w.add_(q, alpha=-self.lr * scale)
 
-    def _with_own_parts(self, q: Tensor, own: Tensor) -> Tensor:
+    def _with_own_parts(self, q: Tensor, own: Tensor | None) -> Tensor:
         """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
-        return q if len(own) == 0 else torch.cat([q[: self._oracle.layout.shared], own])
+        return q if own is None else torch.cat([q[: self._oracle.layout.shared], own])
 
     def _draw_from(self, purpose: str, number: int) -> None:
         """Key the global generator, from which dropout and data sets' transforms draw."""

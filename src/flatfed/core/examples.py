@@ -57,7 +57,7 @@ class PartExamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples."""
-        return self.pool.batch(self.part[indices])
+        return self.pool.batch(self.part.index_select(0, indices))
 
 
 class DatasetExamples:

@@ -37,7 +37,7 @@ def group_sizes(clients: int) -> list[int]:
     return [end - first for first, end in itertools.pairwise(ends) if end > first]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """What a client waits for: the gradient of its batch, or with `wanted="outputs"` the outputs alone."""
 
@@ -96,8 +96,11 @@ class Seat:
         if getcurrent() is self._home:
             return self._group.answer_alone(request)
         seed = torch.default_generator.initial_seed()
-        with torch.inference_mode(False), torch.enable_grad():
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
             answer = self._home.switch(request)
+        else:
+            with torch.inference_mode(False), torch.enable_grad():
+                answer = self._home.switch(request)
         torch.default_generator.manual_seed(seed)
         return answer
 

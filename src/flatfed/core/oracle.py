@@ -48,7 +48,7 @@ class Oracle:
 
     def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return prepared examples in the training type, images channels-last."""
-        x = inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+        x = inputs.to(self.dtype) if inputs.dtype is not self.dtype and inputs.is_floating_point() else inputs
         if self._channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         return x, targets.to(self.dtype) if targets.is_floating_point() else targets

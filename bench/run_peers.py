@@ -1,0 +1,98 @@
+"""flatfed against pfl and Flower on the same work, in turns; `make bench-peers` makes their environments first.
+
+    python bench/run_peers.py [--work conv,tiny] [--turns 3] [--out bench/peers.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import Result, Target
+
+HERE = Path(__file__).parent
+ROUNDS = {"conv": 4, "tiny": 20}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A command that does some rounds of a work and prints their seconds."""
+
+    name: str
+    command: list[str]
+
+    def seconds(self, work: str) -> list[float]:
+        arguments = [*self.command, "--work", work, "--rounds", str(ROUNDS[work])]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{self.name} failed:\n{done.stderr[-2000:]}")
+        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return list(found["seconds"])
+
+
+def contenders(pfl: Path, flower: Path) -> list[Contender]:
+    """Return who takes part: flatfed in this environment, each peer in its own."""
+    here = [sys.executable, str(HERE / "flatfed_rounds.py")]
+    return [
+        Contender("flatfed, in process", [*here, "--processes", "0"]),
+        Contender("flatfed, 2 workers", [*here, "--processes", "2"]),
+        Contender("pfl, 1 process", [str(pfl), str(HERE / "peers" / "pfl_rounds.py"), "--processes", "1"]),
+        Contender("pfl, 2 processes", [str(pfl), str(HERE / "peers" / "pfl_rounds.py"), "--processes", "2"]),
+        Contender("Flower, 2 actors", [str(flower), str(HERE / "peers" / "flower_rounds.py"), "--processes", "2"]),
+    ]
+
+
+TARGETS = {
+    "conv": [
+        Target("faster than pfl with 2 processes", "flatfed, 2 workers", "pfl, 2 processes", least=1.35),
+        Target("faster than Flower with 2 actors", "flatfed, 2 workers", "Flower, 2 actors", least=1.4),
+    ],
+    "tiny": [
+        Target("faster than pfl, the better of its two", "flatfed, best", "pfl, best", least=10),
+        Target("faster than Flower with 2 actors", "flatfed, best", "Flower, 2 actors", least=30),
+    ],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", default="conv,tiny")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--pfl", type=Path, default=Path(".venv-pfl/bin/python"))
+    parser.add_argument("--flower", type=Path, default=Path(".venv-flower/bin/python"))
+    parser.add_argument("--out", type=Path, default=Path("bench/peers.json"))
+    arguments = parser.parse_args()
+    kept: dict[str, Any] = {}
+    for work in arguments.work.split(","):
+        kept[work] = compete(work, contenders(arguments.pfl, arguments.flower), arguments.turns)
+        arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def compete(work: str, cases: list[Contender], turns: int) -> dict[str, Any]:
+    """Let each have its turn again and again, and compare the medians of all rounds."""
+    seconds: dict[str, list[float]] = {case.name: [] for case in cases}
+    for _ in range(turns):
+        for case in cases:
+            seconds[case.name] += case.seconds(work)
+    results = {name: Result(work, name, times) for name, times in seconds.items()}
+    for family in ("flatfed", "pfl"):
+        best = min((r for n, r in results.items() if n.startswith(family)), key=lambda r: statistics.median(r.seconds))
+        results[f"{family}, best"] = Result(work, f"{family}, best", best.seconds)
+    lines = [target.line(results) for target in TARGETS[work]]
+    print(f"\n{work}")
+    for name, result in results.items():
+        print(f"  {name:<24}{result.median * 1e3:10.1f} ms a round")
+    for line in lines:
+        verdict = "met" if line["met"] else "NOT MET"
+        print(f"    {line['what']}: {line['ratio']:.2f} x (target {line['bound']}) {verdict}", flush=True)
+    return {"cases": [results[name].as_dict() for name in seconds], "targets": lines}
+
+
+if __name__ == "__main__":
+    main()
