@@ -6,10 +6,10 @@ import argparse
 import json
 
 import torch
-
-import flatfed
 from federated import Rounds
 from problems import CONV, TINY
+
+import flatfed
 
 
 def main() -> None:

@@ -41,27 +41,45 @@ class Result:
         return {"workload": self.workload, "case": self.case, "seconds": self.median} | spread | self.facts
 
 
+Results = dict[str, Result]
+
+
 @dataclass(frozen=True)
 class Target:
-    """What a ratio of two cases' medians should be: at most (or at least) a bound."""
+    """A figure made from the results, and what it should be at most or at least."""
 
     what: str
-    case: str
-    than: str
+    figure: Callable[[Results], float]
     most: float | None = None
     least: float | None = None
+    unit: str = ""
 
-    def line(self, results: dict[str, Result]) -> dict[str, Any]:
-        """Return the ratio beside its bound. `least` reads: `case` is at least so many times as fast as `than`."""
-        if self.case not in results or self.than not in results:
-            return {}
-        mine, other = results[self.case].median, results[self.than].median
-        if self.most is not None:
-            ratio = mine / other
-            return {"what": self.what, "ratio": ratio, "bound": f"<= {self.most:g}", "met": ratio <= self.most}
-        assert self.least is not None
-        ratio = other / mine
-        return {"what": self.what, "ratio": ratio, "bound": f">= {self.least:g}", "met": ratio >= self.least}
+    def line(self, results: Results) -> dict[str, Any]:
+        """Return the figure beside its bound."""
+        value = self.figure(results)
+        met = value <= self.most if self.most is not None else value >= (self.least or 0.0)
+        bound = f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
+        return {"what": self.what, "value": value, "unit": self.unit, "bound": bound, "met": met}
+
+
+def ratio(case: str, than: str) -> Callable[[Results], float]:
+    """Return how a case's time compares: 1.1 is a tenth longer."""
+    return lambda results: results[case].median / results[than].median
+
+
+def speed(case: str, than: str) -> Callable[[Results], float]:
+    """Return how many times as fast a case is."""
+    return lambda results: results[than].median / results[case].median
+
+
+def extra_seconds(case: str, than: str) -> Callable[[Results], float]:
+    """Return how much longer a case takes."""
+    return lambda results: results[case].median - results[than].median
+
+
+def extra_memory(case: str, than: str) -> Callable[[Results], float]:
+    """Return how many megabytes more a case holds in memory."""
+    return lambda results: results[case].facts["resident_mb"] - results[than].facts["resident_mb"]
 
 
 def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:
@@ -80,3 +98,29 @@ def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int
             case.close()
     print(file=sys.stderr)
     return {name: Result(workload, name, times) for name, times in seconds.items()}
+
+
+def table(name: str, about: str, found: dict[str, Any]) -> str:
+    """Return a workload's results as Markdown."""
+    first = found["cases"][0]["seconds"]
+    memory = any("resident_mb" in case for case in found["cases"])
+    lines = [
+        f"**{name}**: {about}",
+        "",
+        "| case | median | low to high | of the first |" + (" memory |" if memory else ""),
+    ]
+    lines.append("|---|---:|---:|---:|" + ("---:|" if memory else ""))
+    for case in found["cases"]:
+        cells = [
+            case["case"],
+            f"{case['seconds'] * 1e3:,.1f} ms",
+            f"{case['low'] * 1e3:,.1f} to {case['high'] * 1e3:,.1f}",
+        ]
+        cells += [f"{case['seconds'] / first:.2f}"] + ([f"{case['resident_mb']:,.0f} MB"] if memory else [])
+        lines.append("| " + " | ".join(cells) + " |")
+    if found["targets"]:
+        lines += ["", "| target | bound | measured | |", "|---|---|---:|---|"]
+        for line in found["targets"]:
+            value, verdict = f"{line['value']:.3g} {line['unit']}".strip(), "met" if line["met"] else "**not met**"
+            lines.append(f"| {line['what']} | {line['bound']} {line['unit']} | {value} | {verdict} |")
+    return "\n".join(lines) + "\n"

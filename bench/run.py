@@ -12,11 +12,10 @@ import json
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
 import torch
-from harness import Result
-from workloads import WORKLOADS, Workload
+from harness import table
+from workloads import WORKLOADS
 
 
 def main() -> None:
@@ -34,26 +33,17 @@ def main() -> None:
     for workload in WORKLOADS:
         if workload.name in chosen:
             results = workload.run(arguments.repeats)
-            kept[workload.name] = report(workload, results)
-            show(workload, kept[workload.name])
-            kept["machine"] = {"cores": os.cpu_count(), "processor": platform.processor(), "torch": torch.__version__}
+            targets = [target.line(results) for target in workload.targets]
+            found = {"about": workload.about, "cases": [r.as_dict() for r in results.values()], "targets": targets}
+            print(table(workload.name, workload.about, found), flush=True)
+            kept[workload.name] = found
+            kept["machine"] = {"cores": os.cpu_count(), "processor": _processor(), "torch": torch.__version__}
             arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def report(workload: Workload, results: dict[str, Result]) -> dict[str, Any]:
-    lines = [line for target in workload.targets if (line := target.line(results))]
-    return {"about": workload.about, "cases": [r.as_dict() for r in results.values()], "targets": lines}
-
-
-def show(workload: Workload, found: dict[str, Any]) -> None:
-    print(f"\n{workload.name}: {workload.about}")
-    first = found["cases"][0]["seconds"]
-    for case in found["cases"]:
-        memory = f"{case['resident_mb']:9.0f} MB" if "resident_mb" in case else ""
-        print(f"  {case['case']:<42}{case['seconds'] * 1e3:10.1f} ms {case['seconds'] / first:6.2f} x{memory}")
-    for line in found["targets"]:
-        verdict = "met" if line["met"] else "NOT MET"
-        print(f"    {line['what']}: {line['ratio']:.2f} (target {line['bound']}) {verdict}")
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

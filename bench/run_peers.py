@@ -1,6 +1,6 @@
 """flatfed against pfl and Flower on the same work, in turns; `make bench-peers` makes their environments first.
 
-    python bench/run_peers.py [--work conv,tiny] [--turns 3] [--out bench/peers.json]
+python bench/run_peers.py [--work conv,tiny] [--turns 3] [--out bench/peers.json]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Result, Target
+from harness import Result, Target, speed, table
 
 HERE = Path(__file__).parent
 ROUNDS = {"conv": 4, "tiny": 20}
@@ -50,12 +50,16 @@ def contenders(pfl: Path, flower: Path) -> list[Contender]:
 
 TARGETS = {
     "conv": [
-        Target("faster than pfl with 2 processes", "flatfed, 2 workers", "pfl, 2 processes", least=1.35),
-        Target("faster than Flower with 2 actors", "flatfed, 2 workers", "Flower, 2 actors", least=1.4),
+        Target(
+            "flatfed, 2 workers: faster than pfl, 2 processes",
+            speed("flatfed, 2 workers", "pfl, 2 processes"),
+            least=1.35,
+        ),
+        Target("... than Flower, 2 actors", speed("flatfed, 2 workers", "Flower, 2 actors"), least=1.4),
     ],
     "tiny": [
-        Target("faster than pfl, the better of its two", "flatfed, best", "pfl, best", least=10),
-        Target("faster than Flower with 2 actors", "flatfed, best", "Flower, 2 actors", least=30),
+        Target("flatfed, the better: faster than pfl, the better", speed("flatfed, best", "pfl, best"), least=10),
+        Target("... than Flower, 2 actors", speed("flatfed, best", "Flower, 2 actors"), least=30),
     ],
 }
 
@@ -84,14 +88,10 @@ def compete(work: str, cases: list[Contender], turns: int) -> dict[str, Any]:
     for family in ("flatfed", "pfl"):
         best = min((r for n, r in results.items() if n.startswith(family)), key=lambda r: statistics.median(r.seconds))
         results[f"{family}, best"] = Result(work, f"{family}, best", best.seconds)
-    lines = [target.line(results) for target in TARGETS[work]]
-    print(f"\n{work}")
-    for name, result in results.items():
-        print(f"  {name:<24}{result.median * 1e3:10.1f} ms a round")
-    for line in lines:
-        verdict = "met" if line["met"] else "NOT MET"
-        print(f"    {line['what']}: {line['ratio']:.2f} x (target {line['bound']}) {verdict}", flush=True)
-    return {"cases": [results[name].as_dict() for name in seconds], "targets": lines}
+    targets = [target.line(results) for target in TARGETS[work]]
+    found = {"cases": [results[name].as_dict() for name in seconds], "targets": targets}
+    print(table(work, "rounds of each in turns", found), flush=True)
+    return found
 
 
 if __name__ == "__main__":
