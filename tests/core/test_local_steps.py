@@ -185,7 +185,7 @@ def test_neither_evaluation_nor_full_gradients_augment():
         return inputs
 
     assert train(task(augment=augment), Full(), [[0, 1]], batch_size=3).status == "finished"
-    assert shapes == [3, 2, 3, 3, 2]
+    assert shapes == [3, 3, 2, 3, 2]  # client 1 has more examples and comes first
 
 
 def test_the_training_loss_is_that_of_the_first_passes_weighted_by_examples():

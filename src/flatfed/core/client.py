@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Direction, Gradient
+from flatfed.core.devices import seed_device
 from flatfed.core.examples import Examples, epoch_batches
 from flatfed.core.lockstep import Seat
 from flatfed.core.messages import Message
@@ -151,12 +152,12 @@ class Client:
 
     def _draw_from(self, purpose: str, number: int) -> None:
         """Key the global generator, from which dropout and data sets' transforms draw."""
-        torch.default_generator.manual_seed(self._seeds[purpose] + number)
+        seed_device(self._oracle.device, self._seeds[purpose] + number)
 
     def _take(self, indices: Tensor) -> None:
         """Make this the current batch, augmented once for all passes of the step."""
         self._draw_from("data", self.step)
-        inputs, targets = self._examples.batch(indices)
+        inputs, targets = self._oracle.placed(*self._examples.batch(indices))
         if self._oracle.task.augment is not None:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
             inputs = self._oracle.task.augment(inputs, generator)

@@ -65,7 +65,7 @@ class Seat:
     def __init__(self, group: Lockstep, row: int, home: greenlet) -> None:
         alone = group.alone
         self.task, self.layout, self.is_weight = alone.task, alone.layout, alone.is_weight
-        self.batch, self.typed = alone.batch, alone.typed
+        self.device, self.batch, self.placed, self.typed = alone.device, alone.batch, alone.placed, alone.typed
         self.row, self.w, self.gradients = row, group.w[row], [g[row] for g in group.gradients]
         self.backprops, self.turn, self._home, self._group = 0, 0, home, group
 
@@ -109,10 +109,10 @@ class Lockstep:
     """Runs groups of clients on one stacked model."""
 
     def __init__(self, alone: Oracle) -> None:
-        self.alone, self._stack = alone, StackedModel(alone.task, alone.dtype)
+        self.alone, self._stack = alone, StackedModel(alone.task, alone.dtype, alone.device)
         width = -(-alone.layout.size // ALIGN) * ALIGN
-        matrices = torch.zeros(3, LARGEST_GROUP, width, dtype=alone.dtype)[..., : alone.layout.size]
-        self.w, self.gradients = matrices[0], [matrices[1], matrices[2]]
+        wide = torch.zeros(3, LARGEST_GROUP, width, dtype=alone.dtype, device=alone.device)
+        self.w, *self.gradients = wide[..., : alone.layout.size].unbind()
 
     def run(self, works: Sequence[Callable[[Seat], T]]) -> list[T]:
         """Give each of the works a seat, answer what they ask for together, and return their results in order."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from flatfed.core.errors import FlatfedError
@@ -50,6 +51,12 @@ class Message:
     def copy(self) -> Message:
         """Return a message with vectors of its own."""
         return Message.of({name: vector.clone() for name, vector in self.vectors.items()}, self.scalars)
+
+    def to(self, device: torch.device) -> Message:
+        """Return the message with its vectors on a device; itself where they are there."""
+        if all(vector.device.type == device.type for vector in self.vectors.values()):
+            return self
+        return Message.of({name: vector.to(device) for name, vector in self.vectors.items()}, self.scalars)
 
     def __bool__(self) -> bool:
         return bool(self.vectors or self.scalars)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from flatfed.core.devices import CPU, place
 from flatfed.core.task import Task
 
 T = TypeVar("T")
@@ -21,14 +22,14 @@ class Oracle:
     overwritten by the one after it. That is what a two-pass step (SAM) needs, without a copy.
     """
 
-    def __init__(self, task: Task, dtype: torch.dtype) -> None:
-        self.task, self.dtype = task, dtype
+    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device = CPU) -> None:
+        self.task, self.dtype, self.device = task, dtype, device
         self.layout = task.layout()
-        self.model = task.fresh_model(dtype)
+        self.model = task.fresh_model(dtype).to(device)
         self.w = self.layout.bind(self.model)
         self.initial_buffers = self.layout.read_buffers(self.model, dtype)
         self._initial = self._copied_buffers()
-        self.is_weight = self.layout.weight_mask()
+        self.is_weight = self.layout.weight_mask().to(device)
         self.backprops = 0
         self._stash: Tensor | None = torch.empty_like(self.w)
         self._flat = [torch.zeros_like(self.w) for _ in range(2)]
@@ -40,7 +41,12 @@ class Oracle:
 
     def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
+        inputs, targets = self.placed(inputs, targets)
         return self.typed(self.task.prepare(inputs) if self.task.prepare is not None else inputs, targets)
+
+    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples on the device: they are smallest before they are prepared."""
+        return place(inputs, self.device), place(targets, self.device)
 
     def prepared(self, inputs: Tensor) -> Tensor:
         """Return raw inputs as the model takes them."""

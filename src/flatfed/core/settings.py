@@ -38,6 +38,7 @@ class Settings(Config):
         max_update_norm: a reply that lies further than this from the model sent is refused.
         eval_stats: where BatchNorm's statistics come from in evaluation; None is `running`, or `batch-stats` where
             statistics stay on the clients.
+        device: where clients compute: `cpu`, `cuda`, `cuda:1`, `mps`; server and messages stay in main memory.
         batched: train clients in lockstep, many at a time; None does so where it can and wins, by a rule on the task.
     """
 
@@ -61,6 +62,7 @@ class Settings(Config):
     max_update_norm: Positive | None = None
     eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = None
     batched: bool | None = None
+    device: str = "cpu"
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from flatfed.core.devices import CPU
 from flatfed.core.errors import ConfigError
 from flatfed.core.layout import Layout, Piece
 from flatfed.core.task import Task
@@ -35,8 +36,8 @@ class CannotStack(ConfigError):
 class StackedModel:
     """The model of a task, computing for `m` clients at a time with parameters from an `m x d` matrix."""
 
-    def __init__(self, task: Task, dtype: torch.dtype) -> None:
-        self.task, self.layout, self.model = task, task.layout(), task.fresh_model(dtype).train()
+    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device = CPU) -> None:
+        self.task, self.layout, self.model = task, task.layout(), task.fresh_model(dtype).to(device).train()
         self._weights: dict[str, Tensor] = {}
         self._clients = 1
         if next(self.model.buffers(), None) is not None:

@@ -93,6 +93,12 @@ class State:
         """Return the entries themselves, by name."""
         return dict(self._entries)
 
+    def to(self, device: torch.device) -> State:
+        """Return the state with its vectors on a device (numbers stay in main memory); itself where they are there."""
+        if all(entry.ndim == 0 or entry.device.type == device.type for entry in self._entries.values()):
+            return self
+        return State({name: entry.to(device) if entry.ndim else entry for name, entry in self._entries.items()})
+
     def copy(self) -> State:
         """Return an independent copy."""
         return State({name: entry.clone() for name, entry in self._entries.items()})

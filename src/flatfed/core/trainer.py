@@ -15,6 +15,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.client import Client
+from flatfed.core.devices import CPU, find_device
 from flatfed.core.engine import Job, Reply
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError
 from flatfed.core.evaluation import (
@@ -47,7 +48,7 @@ class Trainer:
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings) -> None:
         self.task, self.algorithm, self.settings = task, algorithm, settings
-        self.oracle = Oracle(task, settings.torch_dtype)
+        self.oracle = Oracle(task, settings.torch_dtype, find_device(settings.device))
         self.layout = self.oracle.layout
         self.statistics = settings.eval_stats or default_statistics(self.layout)
         self._own_start = self.oracle.w[self.layout.shared :].clone()
@@ -83,8 +84,9 @@ class Trainer:
 
     def _work(self, desk: Oracle | Seat, message: Message, job: Job, pulse: Callable[[], None]) -> Reply:
         """Let the method do a job on an oracle, alone or among others."""
-        received, algorithm = message | job.personal, self.algorithm.at(job.round)
-        self._load(desk.w, received, job.kept)
+        algorithm, kept = self.algorithm.at(job.round), job.kept.to(desk.device)
+        received = (message | job.personal).to(desk.device)
+        self._load(desk.w, received, kept)
         before = desk.backprops
         versions = {name: vector._version for name, vector in received.vectors.items()}
         client = Client(
@@ -93,7 +95,7 @@ class Trainer:
             job.exchange,
             job.lr,
             self._padded(received),
-            job.kept,
+            kept,
             self.task.examples(job.client),
             desk,
             self.settings.at(job.round),
@@ -104,7 +106,9 @@ class Trainer:
             if vector._version != versions[name]:
                 raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
         if client.keeps_local_parts:
-            self._keep_local_parts(desk.w, job.kept)
+            self._keep_local_parts(desk.w, kept)
+        for name in kept if kept is not job.kept else ():
+            setattr(job.kept, name, getattr(kept, name))
         return Reply(
             client=job.client,
             round=job.round,
@@ -143,7 +147,8 @@ class Trainer:
             sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
             sums |= self.task.metrics.measure(outputs, targets)
             mean = self.task.loss(outputs, targets).double()
-            return sums | {"loss": mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)}
+            loss = mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)
+            return {name: value.to(CPU) for name, value in sums.items()} | {"loss": loss.to(CPU)}
 
     def _inferred(self, inputs: Tensor) -> Any:
         """Return the outputs, with an error of our own where a batch is too small to have statistics."""
@@ -220,7 +225,8 @@ class Trainer:
     def _outgoing(self, answer: Message) -> Message:
         """Return what leaves the client: the shared part of each vector, and the shared buffers."""
         shared, size = self.layout.shared, self.layout.size
-        vectors = {n: (v[:shared] if v.shape == (size,) else v).clone() for n, v in answer.vectors.items()}
+        parts = {n: v[:shared] if v.shape == (size,) else v for n, v in answer.vectors.items()}
+        vectors = {name: part.to(CPU, copy=True) for name, part in parts.items()}
         buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
         if self.layout.shared_buffers:
             vectors[BUFFERS] = buffers[: self.layout.shared_buffers]

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
+from flatfed.core.devices import share
 from flatfed.core.engine import Jobs, Reply
 from flatfed.core.errors import EngineError
 from flatfed.core.evaluation import Calibration, averaged, has_batch_norm, test_chunks
@@ -69,7 +70,7 @@ class ProcessEngine:
         start_method: str | None = None,
     ) -> None:
         self._task, self._algorithm, self._settings, self._pulse = task, algorithm, settings, pulse
-        self._context: Any = multiprocessing.get_context(start_method or default_start_method())
+        self._context: Any = multiprocessing.get_context(start_method or default_start_method(settings.device))
         self._calibrates = settings.eval_stats == "recalibrate" and has_batch_norm(task.model)
         self._directory = shared_directory()
         self._common = Outbox(self._directory, "down")
@@ -216,7 +217,7 @@ class ProcessEngine:
             seat.name,
             self._task,
             self._algorithm,
-            self._settings,
+            self._settings.replace(device=share(self._settings.device, self._seats.index(seat))),
         )
         seat.process = self._context.Process(target=serve, args=args, name=f"flatfed-{seat.name}", daemon=True)
         seat.inbox = Inbox()
@@ -252,7 +253,7 @@ def _shut(owner: int, seats: list[Seat], directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def default_start_method() -> str:
+def default_start_method(device: str = "cpu") -> str:
     """Return `fork` where it is safe (Linux without a GPU in use): any model and data set can be used as it is."""
-    safe = sys.platform == "linux" and not (torch.cuda.is_available() and torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-    return "fork" if safe else "spawn"
+    in_use = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return "fork" if sys.platform == "linux" and device == "cpu" and not in_use else "spawn"

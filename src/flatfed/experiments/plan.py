@@ -12,6 +12,7 @@ from flatfed import __version__
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.batching import check_batched, wins_batched
 from flatfed.core.config import build
+from flatfed.core.devices import find_device
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.evaluation import default_statistics, has_batch_norm, has_local_statistics, test_chunks
@@ -96,6 +97,7 @@ class Plan:
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
         self._check_statistics()
+        find_device(settings.device)
         check_batched(self.task, settings)
         if isinstance(self.sampler, Uniform) and settings.min_replies > self.sampler.count:
             raise ConfigError(f"min_replies={settings.min_replies} can never be met with {self.sampler.count} a round")

@@ -48,6 +48,7 @@ def train(
     max_update_norm: float | None = None,
     eval_stats: Statistics | None = None,
     batched: bool | None = None,
+    device: str = "cpu",
     checkpoint_every: int | None = None,
     on_round: Callable[[Row], None] | None = None,
 ) -> Run:
@@ -82,6 +83,7 @@ def train(
             where statistics stay on the clients.
         batched: train clients in lockstep, many at a time; by default where it can and wins, by a rule on the task
             alone. The results agree to rounding.
+        device: where clients compute: `"cpu"`, `"cuda"` (several in turn among the workers), `"cuda:1"`, `"mps"`.
         checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
         on_round: called with each history row.
     """
@@ -110,6 +112,7 @@ def train(
         "max_update_norm": max_update_norm,
         "eval_stats": eval_stats,
         "batched": batched,
+        "device": device,
     }
     settings = build(Settings, given)
     if out is not None and not algorithm.id:

@@ -1,0 +1,52 @@
+"""Where clients compute: a client's model, batches and vectors lie on a device, server and messages in main memory.
+
+Several workers may share a device; with several of a kind, workers take them in turn.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+
+CPU = torch.device("cpu")
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of a name (`cpu`, `cuda`, `cuda:1`, `mps`), or say why there is none."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device {name!r} is unknown; take cpu, cuda, cuda:N or mps") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {name!r} is not here: PyTorch sees {torch.cuda.device_count()} CUDA devices")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"device {name!r} is not here: PyTorch sees no Metal device")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"device {name!r} is not supported; take cpu, cuda, cuda:N or mps")
+    return device
+
+
+def share(name: str, worker: int) -> str:
+    """Return the device of a worker: of several CUDA devices each in turn, unless one is named."""
+    count = torch.cuda.device_count() if name == "cuda" else 0
+    return f"cuda:{worker % count}" if count else name
+
+
+def place(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a batch on the device: to CUDA through pinned memory, without waiting."""
+    if tensor.device.type == device.type:
+        return tensor
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def seed_device(device: torch.device, seed: int) -> None:
+    """Key the global generator of the main memory and that of the device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
