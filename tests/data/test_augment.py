@@ -159,6 +159,11 @@ def test_a_batch_is_flipped_as_a_whole() -> None:
     assert 15 < turned < 45
 
 
+def test_the_lineage_crop_refuses_masks() -> None:
+    with pytest.raises(ConfigError, match=r"LineageCrop moves an image and not its mask; take .*scale-crop.*flip-pair"):
+        LineageCrop()(torch.zeros(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.int64), Generator())
+
+
 def test_the_lineage_crop_leaves_half_of_the_images_where_they_are_and_pads_with_zero() -> None:
     inputs, targets = floats(2000), classes(2000)
     found, same = LineageCrop(padding=2, flip=0.0)(inputs, targets, seeded())

@@ -22,10 +22,9 @@ SEQUENCES = {"0001TP": 3, "0006R0": 5, "0016E5": 4}
 REAL = DataDirectory().path / "CamVid" / "train.txt"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def write_camvid(root: Path) -> None:
     """Write 12 training, 3 test and 2 validation pictures of three sequences; the lists are not in order."""
-    base, seed = tmp_path / "CamVid", 0
+    base, seed = root / "CamVid", 0
     for part, sequences in {"train": SEQUENCES, "test": {"Seq05VD": 3}, "val": {"0016E5": 2}}.items():
         lines = []
         for sequence, count in reversed(sequences.items()):
@@ -34,6 +33,11 @@ def folder(tmp_path: Path) -> Path:
                 write_scene(base / part / name, base / f"{part}annot" / name, list(range(12)), seed)
                 lines.append(f"/SegNet/CamVid/{part}/{name} /SegNet/CamVid/{part}annot/{name}")
         (base / f"{part}.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_camvid(tmp_path)
     return tmp_path
 
 
@@ -145,6 +149,22 @@ def test_other_partitions_and_silobn(folder: Path) -> None:
 def test_the_model_of_the_tests_has_the_form_of_the_real_one() -> None:
     outputs = tiny(11).train()(torch.zeros(2, 3, HEIGHT, WIDTH))
     assert [output.shape for output in outputs] == [(2, 11, HEIGHT, WIDTH)] * 3
+
+
+MOVING = ["crop", "flip", "crop-flip", "batch-crop", "batch-flip", "batch-crop-flip", "resized-crop", "lineage-crop"]
+
+
+@pytest.mark.parametrize("names", [*MOVING, "flip,scale-crop", "flip-pair,lineage-crop"])
+def test_what_would_move_the_picture_alone_is_refused(names: str, folder: Path) -> None:
+    given = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "data_dir": str(folder)}
+    with pytest.raises(ConfigError, match=r"scale-crop.*flip-pair"):
+        TaskRecipe("camvid", augment=names, **given).build()
+
+
+@pytest.mark.parametrize("names", ["scale-crop", "flip-pair", "scale-crop,flip-pair,cutout", "none"])
+def test_what_moves_picture_and_mask_is_taken(names: str, folder: Path) -> None:
+    given = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "data_dir": str(folder)}
+    assert len(TaskRecipe("camvid", augment=names, **given).build().clients) == 3
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=f"the real CamVid is not in {REAL.parent}")

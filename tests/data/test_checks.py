@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from data.pictures import write_classes, write_picture
+from data.test_camvid import write_camvid
+from data.test_dbpedia14 import write_dbpedia
 from data.web import idx, md5, mnist_files, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import Pool, catalogue, load
-from flatfed.data.checks import NOTE, OK, WRONG, Finding, check, moments
+from flatfed.data.checks import NOTE, OK, WRONG, Finding, _known, check, moments
 from flatfed.data.directory import DataDirectory
 from flatfed.data.known import KNOWN, Known, Moments
 from flatfed.data.official import OFFICIAL, Official
@@ -195,6 +197,38 @@ def test_counts_of_landmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert states(check(name, tmp_path)) == {}
 
 
+def test_counts_of_camvid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_camvid(tmp_path)
+    found = by_name(check("camvid", tmp_path))
+    for what, expected in {"train examples": "367", "test examples": "233", "val examples": "101"}.items():
+        assert (found[what].expected, found[what].state) == (expected, WRONG)
+    assert found["classes"] == Finding("classes", "11", "11")
+    counts = {part: int(found[f"{part} examples"].found) for part in ("train", "test", "val")}
+    known = replace(KNOWN["camvid"], train=counts["train"], test=counts["test"], further={"val": counts["val"]})
+    monkeypatch.setitem(KNOWN, "camvid", replace(known, groups={}))
+    assert states(check("camvid", tmp_path)) == {}
+
+
+def test_counts_of_cityscapes() -> None:
+    known = KNOWN["cityscapes"]
+    assert (known.train, known.test, known.classes, known.groups["city"]) == (2_975, 500, 19, 18)
+    assert _known("cityscapes", {"lists": ""}) is known
+    assert _known("cityscapes", {"lists": "uniform"}) is None  # whose clients may have other pictures
+
+
+def test_a_subset_of_dbpedia_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dbpedia(tmp_path, {"train": 6, "test": 3})
+    found = by_name(check("dbpedia14", tmp_path))
+    assert found["train examples"] == Finding("train examples", "a subset: 84 of 560,000", "560,000", NOTE)
+    assert found["test examples"] == Finding("test examples", "a subset: 42 of 70,000", "70,000", NOTE)
+    assert WRONG not in states(check("dbpedia14", tmp_path)).values()
+    monkeypatch.setitem(KNOWN, "dbpedia14", replace(KNOWN["dbpedia14"], train=84, test=42))
+    assert states(check("dbpedia14", tmp_path)) == {}
+    few = by_name(check("dbpedia14", tmp_path, {"per_class": 4, "test_per_class": 0}))
+    assert few["train examples"] == Finding("train examples", "56", "56")
+    assert few["test examples"] == Finding("test examples", "42", "42")
+
+
 # --- any data set ---------------------------------------------------------------------------------------------
 
 
@@ -291,8 +325,42 @@ def test_whether_a_data_set_is_in_place(toy: dict[str, Any], tmp_path: Path) -> 
         "incomplete",
         f"{FOLDER}/t10k-labels-idx1-ubyte is missing",
     )
-    (tmp_path / FOLDER / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / FOLDER / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(20, np.uint8))))
     assert state("mnist", tmp_path, OFFICIAL["mnist"])[0] == "in place"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("kept", [0, 3, 9, -1])
+def test_a_truncated_file_is_incomplete(kept: int, zipped: bool, tmp_path: Path) -> None:
+    write_mnist(tmp_path / FOLDER, zipped)
+    path = tmp_path / FOLDER / f"t10k-images-idx3-ubyte{'.gz' if zipped else ''}"
+    path.write_bytes(path.read_bytes()[:kept])
+    fault = f"{FOLDER}/t10k-images-idx3-ubyte is truncated or damaged"
+    assert state("mnist", tmp_path, OFFICIAL["mnist"]) == ("incomplete", fault)
+
+
+@pytest.mark.parametrize("file", ["cifar-10-batches-bin/test_batch.bin", "cifar-10-batches-py/test_batch"])
+def test_a_truncated_batch_of_cifar_is_incomplete(file: str, tmp_path: Path) -> None:
+    layout = next(layout for layout in OFFICIAL["cifar10"].layouts if file in layout)
+    for name in layout:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with (tmp_path / name).open("wb") as batch:
+            batch.truncate(30_729_999)
+            batch.seek(30_729_999)
+            batch.write(b".")
+    assert state("cifar10", tmp_path, OFFICIAL["cifar10"]) == ("in place", "")
+    with (tmp_path / file).open("r+b") as batch:
+        batch.truncate(9_000 * 3_073)
+    assert state("cifar10", tmp_path, OFFICIAL["cifar10"]) == ("incomplete", f"{file} is truncated or damaged")
+
+
+def test_a_truncated_file_of_writers_is_incomplete(tmp_path: Path) -> None:
+    path = tmp_path / "mnist-writers.npz"
+    np.savez(path, x_train=np.zeros(1000))
+    assert state("mnist-writers", tmp_path, OFFICIAL["mnist-writers"])[0] == "in place"
+    path.write_bytes(path.read_bytes()[:-30])
+    fault = "mnist-writers.npz is truncated or damaged"
+    assert state("mnist-writers", tmp_path, OFFICIAL["mnist-writers"]) == ("incomplete", fault)
 
 
 def test_nothing_is_read_to_find_that_out(toy: dict[str, Any], tmp_path: Path) -> None:

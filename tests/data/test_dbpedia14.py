@@ -24,15 +24,20 @@ def row(label: int, number: int) -> str:
     return f'{label},"{topic} {number}"," {topic} No. {number}, a ""thing"" – in São Paulo."'
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Write 14 x 6 training and 14 x 3 test texts."""
-    base = tmp_path / "dbpedia_csv"
+def write_dbpedia(root: Path, counts: dict[str, int]) -> None:
+    """Write so many texts of each class."""
+    base = root / "dbpedia_csv"
     base.mkdir()
-    for part, count in (("train", 6), ("test", 3)):
+    for part, count in counts.items():
         rows = [row(label, number) for number in range(count) for label in range(1, 15)]
         (base / f"{part}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (base / "classes.txt").write_text("\n".join(TOPICS) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write 14 x 6 training and 14 x 3 test texts."""
+    write_dbpedia(tmp_path, {"train": 6, "test": 3})
     return tmp_path
 
 

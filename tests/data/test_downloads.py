@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from data.test_mnist_writers import WRITERS, traced
-from data.web import Site, digits, idx, md5, nowhere, official_mnist, packed, serve
+from data.web import Site, digits, idx, md5, mnist_files, nowhere, official_mnist, packed, serve, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import datasets, downloads, load
 from flatfed.data.archives import unpack
@@ -26,6 +26,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.downloads import CHUNK, TRIES, DownloadError, get
 from flatfed.data.official import OFFICIAL, Download, Official
 from flatfed.data.sources.mnist_writers import FILE, assemble
+from flatfed.data.wholeness import whole_writers
 
 CONTENT = np.random.default_rng(0).bytes(3 * CHUNK + 17)
 NAME = "numbers.bin"
@@ -227,7 +228,7 @@ def test_without_a_network_one_sentence_tells_what_to_put_where(site: Site, tmp_
     )
     (tmp_path / "MNIST/raw").mkdir(parents=True)
     first = official.downloads[0]
-    (tmp_path / first.gives[0]).write_bytes(b"in place")
+    (tmp_path / first.gives[0]).write_bytes(mnist_files()["train-images-idx3-ubyte"])
     with pytest.raises(DownloadError) as raised:
         get("mnist", DataDirectory(tmp_path), {"mnist": replace(official, downloads=away)}, pause=0)
     text = str(raised.value)
@@ -393,12 +394,77 @@ def test_mnist_by_writer_is_put_together(site: Site, tmp_path: Path) -> None:
         content = gzip.compress(idx(traced(digits(count, count)[1], WRITERS[part])))
         url = site.put(f"{name}.gz", content)
         downloads.append(Download((url,), md5(content), (f"QMNIST/raw/{name}",), "QMNIST/raw"))
-    writers = Official(site.address, tuple(downloads), ({FILE: ""},), needs=("mnist",), assemble=assemble)
+    writers = Official(site.address, tuple(downloads), ({FILE: ""},), ("mnist",), assemble, whole_writers)
     known = {"mnist": official_mnist(site), "mnist-writers": writers}
     assert get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
     assert load("mnist-writers", tmp_path).groups["writer"].tolist() == WRITERS["train"].tolist()
     assert len(load("mnist", tmp_path).train) == 40
     assert not get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
+    asked = len(site.asked)
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-40])
+    (tmp_path / downloads[0].gives[0]).write_bytes(b"")
+    (tmp_path / downloads[1].gives[0]).unlink()
+    (tmp_path / f"{downloads[1].gives[0]}.gz").write_bytes(site.files[f"/{downloads[1].name}"])
+    assert get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
+    assert load("mnist-writers", tmp_path).groups["writer"].tolist() == WRITERS["train"].tolist()
+    assert site.asked[asked:] == [(f"/{downloads[0].name}", None)]
+
+
+# --- what is there, but not as it should be -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spoilt", [CONTENT[:-1], b"", b"x" + CONTENT[1:]])
+def test_a_damaged_file_is_fetched_again(spoilt: bytes, site: Site, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(spoilt)
+    notes = Notes()
+    assert fetch(plain(site), tmp_path, notes)
+    assert (tmp_path / NAME).read_bytes() == CONTENT
+    assert names(tmp_path) == [NAME]
+    assert f"{NAME} is not the official file; a new one takes its place" in notes.said
+    assert not fetch(plain(site), tmp_path)
+
+
+def test_a_damaged_file_stays_until_a_better_one_has_come(site: Site, tmp_path: Path) -> None:
+    official = plain(site)
+    (tmp_path / NAME).write_bytes(CONTENT[:1000])
+    for served in (None, b"sign in to this network"):
+        site.files = {} if served is None else {f"/{NAME}": served}
+        with pytest.raises(DownloadError):
+            fetch(official, tmp_path)
+        assert (tmp_path / NAME).read_bytes() == CONTENT[:1000]
+    assert names(tmp_path) == [NAME]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_truncated_file_of_mnist_is_fetched_again_alone(zipped: bool, site: Site, tmp_path: Path) -> None:
+    known = {"mnist": official_mnist(site)}
+    write_mnist(tmp_path / "MNIST/raw", zipped)
+    path = tmp_path / f"MNIST/raw/t10k-images-idx3-ubyte{'.gz' if zipped else ''}"
+    path.write_bytes(path.read_bytes()[:-50])
+    notes = Notes()
+    assert get("mnist", DataDirectory(tmp_path), known, notes, pause=0)
+    assert site.asked == [("/mnist/t10k-images-idx3-ubyte.gz", None)]
+    assert "MNIST/raw/t10k-images-idx3-ubyte is truncated or damaged; a new one takes its place" in notes.said
+    assert len(load("mnist", tmp_path).test) == 20
+    assert not get("mnist", DataDirectory(tmp_path), known, pause=0)
+
+
+def test_a_damaged_file_of_an_archive_is_replaced(site: Site, tmp_path: Path) -> None:
+    assert fetch(archived(site, packed(FOLDER)), tmp_path)
+    (tmp_path / "set/a.bin").write_bytes(b"a" * 4999)
+    assert fetch(archived(site, packed(FOLDER)), tmp_path)
+    assert {place: (tmp_path / place).read_bytes() for place in FOLDER} == FOLDER
+
+
+def test_an_official_archive_that_lies_there_repairs_without_a_network(tmp_path: Path) -> None:
+    content = packed(FOLDER)
+    with serve() as site:
+        official = archived(site, content)
+    (tmp_path / "set.tar.gz").write_bytes(content)
+    assert fetch(official, tmp_path)
+    (tmp_path / "set/a.bin").write_bytes(b"")
+    assert fetch(official, tmp_path)
+    assert (tmp_path / "set/a.bin").read_bytes() == FOLDER["set/a.bin"]
 
 
 # --- the register ---------------------------------------------------------------------------------------------

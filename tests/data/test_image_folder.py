@@ -93,11 +93,15 @@ def test_what_is_no_image_is_passed_over(folder: Path) -> None:
     assert len(load("image-folder", path=str(folder), size=8).labels) == 32
 
 
-def test_a_path_lies_in_the_data_directory_or_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_lies_here_or_in_the_data_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load("image-folder", folder.parent, path="pets", size=8).classes == 3
     monkeypatch.chdir(folder.parent)
     assert load("image-folder", "/nowhere", path="pets", size=8).classes == 3
-    with pytest.raises(ConfigError, match=r"image-folder: dogs is missing \(data.path: absolute, in /nowhere, or from"):
+    write_classes(folder.parent / "there" / "pets", {"ant": 3, "bee": 3})
+    assert load("image-folder", folder.parent / "there", path="pets", size=8).classes == 3
+    monkeypatch.chdir(folder)
+    assert load("image-folder", folder.parent / "there", path="pets", size=8).classes == 2
+    with pytest.raises(ConfigError, match=r"dogs is missing \(data.path: seen from here, or in /nowhere\)"):
         load("image-folder", "/nowhere", path="dogs")
 
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
+from flatfed.data.checks import check
 from flatfed.data.formats.texts import read_rows
 from flatfed.data.text import Corpus, keyed_choice, text_pool, words
+from flatfed.experiments.catalogue import TaskRecipe
 
 # --- reading --------------------------------------------------------------------------------------------------
 
@@ -239,12 +241,66 @@ def test_names_without_rows(tmp_path: Path) -> None:
         load("texts", tmp_path, path="a.csv", test="b.csv", **options)
 
 
+HEADERS = {
+    "label,text,who": ROWS,
+    "Category,mail,who": ROWS,
+    "what,Text,who": ROWS,
+    "what,mail,who": [(str(n % 2), *row[1:]) for n, row in enumerate(ROWS)],
+    "score,mail,who": [(f"{n % 2 - 1}.0", *row[1:]) for n, row in enumerate(ROWS)],
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_first_row_that_looks_like_names_is_refused(header: str, tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", HEADERS[header], header)
+    with pytest.raises(ConfigError) as refused:
+        load("texts", tmp_path, path="a.csv")
+    assert str(refused.value) == (
+        f"{path}, line 1: the first row looks like names of columns ({header.partition(',')[0]!r} is the label of no "
+        "other row); give --set data.header=true to pass it over, or --set data.header=false if it is a text"
+    )
+    assert load("texts", tmp_path, path="a.csv", header=True).classes == 2
+    assert load("texts", tmp_path, path="a.csv", header=False).classes == 3
+    (failed,) = (finding for finding in check("texts", tmp_path, {"path": "a.csv"}) if finding.state == "wrong")
+    assert "data.header=true" in failed.found
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("text", "plain"), ("image", "a picture")] * 3,  # a class that is called text
+        [("eggs", "hello there"), *[row[:2] for row in ROWS]],  # a class of one text
+        [("7", "hello there"), *[(str(n % 2), "bye") for n in range(8)]],
+        [("eggs", "hello there"), ("1", "one"), ("x", "ecks"), ("1", "one"), ("x", "ecks")],
+    ],
+)
+def test_a_first_row_that_may_be_a_text_is_one(rows: list[Any], tmp_path: Path) -> None:
+    table(tmp_path / "a.csv", rows)
+    pool = load("texts", tmp_path, path="a.csv")
+    assert (len(pool.train) + len(pool.test), pool.classes) == (len(rows), len({row[0] for row in rows}))
+
+
+def test_a_file_here_comes_before_one_of_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    table(tmp_path / "there" / "m.csv", ROWS)
+    monkeypatch.chdir(tmp_path / "here")
+    assert len(load("texts", tmp_path / "there", path="m.csv").labels) == 36
+    table(tmp_path / "here" / "m.csv", ROWS[:20])
+    pool = load("texts", tmp_path / "there", path="m.csv")
+    assert len(pool.labels) == 18
+    (found,) = (f.found for f in check("texts", tmp_path / "there", {"path": "m.csv"}) if f.what == "train examples")
+    assert found == "18"
+    ran = TaskRecipe("texts", 2, {"id": "iid"}, data_dir=str(tmp_path / "there"), data_options={"path": "m.csv"})
+    assert torch.equal(ran.pool().labels, pool.labels)
+    everywhere = load("texts", tmp_path / "there", path="m.csv", test="m.csv")
+    assert len(everywhere.test) == 20
+
+
 # --- training -------------------------------------------------------------------------------------------------
 
 
 def test_texts_train_to_the_same_bits_in_workers(tmp_path: Path) -> None:
-    from flatfed.experiments.catalogue import TaskRecipe
-
     table(tmp_path / "a.csv", ROWS)
     options = {"path": "a.csv", "client": 2, "length": 8}
     recipe = TaskRecipe("texts", 4, {"id": "iid"}, data_dir=str(tmp_path), data_options=options)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.data.official import Download, Official
+from flatfed.data.wholeness import whole_idx
 
 
 class Site:
@@ -153,4 +154,4 @@ def official_mnist(site: Site) -> Official:
         url = site.put(f"mnist/{name}.gz", zipped)
         downloads.append(Download((url,), md5(zipped), (f"MNIST/raw/{name}",), "MNIST/raw", len(zipped)))
     layout = {f"MNIST/raw/{name}": md5(content) for name, content in files.items()}
-    return Official(site.address, tuple(downloads), (layout,))
+    return Official(site.address, tuple(downloads), (layout,), whole=whole_idx)

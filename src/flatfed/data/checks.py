@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import math
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ from flatfed.data.known import KNOWN, Known, Moments
 from flatfed.data.official import OFFICIAL, Official, located
 from flatfed.data.places import probe
 from flatfed.data.pool import Pool
+from flatfed.data.wholeness import content_md5
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 CHUNK = 1000
@@ -46,7 +44,8 @@ def check(dataset: str, data_dir: str | Path | None = None, options: Mapping[str
     try:
         pool = pool or load(dataset, data_dir, **options)
         # Options may choose other labels, so what is known of the classes holds without them only.
-        findings += _compare(pool, KNOWN.get(dataset), strict=not options)
+        settings = find(dataset).options | options
+        findings += _compare(pool, _known(dataset, settings), settings, strict=not options)
     except ConfigError as error:
         findings.append(Finding("reading it", str(error), "", WRONG))
     return findings
@@ -61,28 +60,20 @@ def _checksums(official: Official | None, directory: DataDirectory) -> Iterator[
     found = {file: path for file in known if (path := located(directory, file)) is not None}
     if missing := [file for file in known if file not in found]:
         yield Finding("files", f"{', '.join(missing)} missing", f"{len(known)}", WRONG)
-    others = [Path(file).name for file, path in found.items() if _md5(path) != known[file]]
+    others = [Path(file).name for file, path in found.items() if content_md5(path) != known[file]]
     text = f"{len(found) - len(others)} official" + (f", not {', '.join(others)}" if others else "")
     yield Finding("checksums", text, f"{len(known)} official", NOTE if others else OK)
 
 
-def _md5(path: Path) -> str:
-    """Return the checksum of a file's content, unpacked where it is gzipped."""
-    digest = hashlib.md5(usedforsecurity=False)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    except (EOFError, zlib.error, OSError):
-        return ""
-    return digest.hexdigest()
+def _known(dataset: str, settings: Mapping[str, Any]) -> Known | None:
+    known = KNOWN.get(dataset)
+    return None if known is not None and any(settings.get(name) for name in known.chosen_by) else known
 
 
-def _compare(pool: Pool, known: Known | None, strict: bool) -> Iterator[Finding]:
+def _compare(pool: Pool, known: Known | None, settings: Mapping[str, Any], strict: bool) -> Iterator[Finding]:
     parts = {"train": pool.train, "test": pool.test, **pool.tests}
-    expected = {"train": known.train, "test": known.test} if known is not None else {}
     for name, examples in parts.items():
-        yield _number(f"{name} examples", len(examples), expected.get(name))
+        yield _examples(name, len(examples), known, settings)
     if known is not None and known.total is not None:
         yield _number("examples in all", sum(map(len, parts.values())), known.total)
     yield from _classes(pool, known if strict else None)
@@ -92,6 +83,15 @@ def _compare(pool: Pool, known: Known | None, strict: bool) -> Iterator[Finding]
     for name, moments in {"train": known.train_moments, "test": known.test_moments}.items() if known else ():
         if moments is not None:
             yield from _moments(name, parts[name], moments)
+
+
+def _examples(part: str, found: int, known: Known | None, settings: Mapping[str, Any]) -> Finding:
+    """Compare the number of examples; where subsets are in use, fewer are noted as such."""
+    expected = known.taken(part, settings) if known is not None else None
+    if known is not None and known.subsets and expected is not None and found < expected:
+        whole = f"{known.examples(part):,}"
+        return Finding(f"{part} examples", f"a subset: {found:,} of {whole}", whole, NOTE)
+    return _number(f"{part} examples", found, expected)
 
 
 def _number(what: str, found: int, expected: int | None) -> Finding:

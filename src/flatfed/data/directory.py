@@ -27,6 +27,11 @@ class DataDirectory:
             "--data-dir"
         )
 
+    def places(self, path: str) -> list[Path]:
+        """Return where a file or folder of a user's own is looked for: as seen from here, then in this directory."""
+        given = Path(path).expanduser()
+        return list(dict.fromkeys([given, self.path / given]))
+
     def found(self, place: Path) -> Path:
         """Return a file or folder of a data set that is there."""
         return place

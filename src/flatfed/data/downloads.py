@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from flatfed.core.errors import FlatfedError
 from flatfed.data.archives import unpack
 from flatfed.data.directory import DataDirectory
-from flatfed.data.official import Download, Official
+from flatfed.data.official import MISSING, Download, Official
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0
@@ -66,8 +66,9 @@ def get(
 ) -> bool:
     """Put a data set's official files in place; say whether there was anything to do.
 
-    What is there already is left alone, a broken download goes on where it stopped, and an official file that
-    somebody put in its place is used instead of fetching it. `pause` seconds go by before a second try.
+    Official files that are there are left alone; one that is damaged or another stays until the new one has come and is
+    checked. A broken download goes on where it stopped, and an official archive that somebody put in its place is used
+    instead of fetching it. `pause` seconds go by before a second try.
     """
     with _held(directory.path):
         return _get(dataset, directory, known, report or Quiet(), pause)
@@ -75,11 +76,15 @@ def get(
 
 def _get(dataset: str, directory: DataDirectory, known: Mapping[str, Official], report: Report, pause: float) -> bool:
     official = known[dataset]
-    if not official.missing(directory):
+    faults = official.faults(directory, exact=True)
+    if not faults:
         return False
+    for file, fault in faults.items():
+        if fault != MISSING:
+            report.say(f"{file} {fault}; a new one takes its place")
     for other in official.needs:
         _get(other, directory, known, report, pause)
-    lacking = [download for download in official.downloads if not download.is_there(directory)]
+    lacking = [download for download in official.downloads if not official.has(download, directory)]
     for number, download in enumerate(lacking):
         try:
             _install(download, directory, report, pause)
@@ -105,13 +110,9 @@ def _install(download: Download, directory: DataDirectory, report: Report, pause
     """Fetch a file where it is not there, check it, unpack it; what was fetched is removed afterwards."""
     archive = directory.path / download.folder / download.name
     archive.parent.mkdir(parents=True, exist_ok=True)
-    found = archive.exists()
+    found = _lies_there(archive, download, directory)
     if not found:
         fetch(download, archive, report, pause)
-    elif (digest := md5(archive)) != download.md5:
-        raise DownloadError(
-            f"{archive} is not the official file (md5 {digest} instead of {download.md5}); remove it and try again"
-        )
     report.say(f"unpacking {download.name}")
     unpack(archive, directory.path)
     for place in download.gives:
@@ -119,6 +120,20 @@ def _install(download: Download, directory: DataDirectory, report: Report, pause
             raise DownloadError(f"{archive} does not contain {place}")
     if not found and archive.name not in (Path(place).name for place in download.gives):
         archive.unlink()
+
+
+def _lies_there(archive: Path, download: Download, directory: DataDirectory) -> bool:
+    """Say whether the official file lies there; another archive is refused, unless it is a file of the data itself."""
+    if not archive.exists():
+        return False
+    digest = md5(archive)
+    if digest == download.md5:
+        return True
+    if archive in (directory.path / f"{place}{ending}" for place in download.gives for ending in ("", ".gz")):
+        return False
+    raise DownloadError(
+        f"{archive} is not the official file (md5 {digest} instead of {download.md5}); remove it and try again"
+    )
 
 
 def fetch(download: Download, target: Path, report: Report, pause: float) -> None:

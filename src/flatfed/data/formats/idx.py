@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,30 @@ def read_idx(path: Path, axes: int | None = None) -> npt.NDArray[Any]:
     start = HEADER + 4 * raw[3]
     if len(raw) < start:
         raise ConfigError(f"{path} is truncated in its header; get it again")
-    shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", raw[3], HEADER))
-    kind = np.dtype(TYPES[raw[2]])
+    shape, kind = _described(raw)
     expected = start + math.prod(shape) * kind.itemsize
     if len(raw) != expected:
         fault = "truncated" if len(raw) < expected else "damaged"
         raise ConfigError(f"{path} is {fault}: {len(raw):,} bytes instead of {expected:,}; get it again")
     return np.frombuffer(raw, kind, offset=start).reshape(shape).astype(kind.newbyteorder("="))
+
+
+def length_by_header(read: Callable[[int], bytes]) -> int | None:
+    """Return how many bytes an idx file must have by its header, which `read` gives; None where there is none."""
+    raw = read(HEADER)
+    if len(raw) < HEADER or raw[:2] != b"\0\0" or raw[2] not in TYPES:
+        return None
+    raw += read(4 * raw[3])
+    if len(raw) < HEADER + 4 * raw[3]:
+        return None
+    shape, kind = _described(raw)
+    return len(raw) + math.prod(shape) * kind.itemsize
+
+
+def _described(raw: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of the numbers that a header describes."""
+    shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", raw[3], HEADER))
+    return shape, np.dtype(TYPES[raw[2]])
 
 
 def _content(path: Path) -> bytes:

@@ -45,8 +45,7 @@ class FromFile(Partitioner, id="file"):
 
     def within(self, directory: DataDirectory) -> Self:
         """Return the rule with the file that is here or in the data directory."""
-        here = Path(self.path).expanduser()
-        places = list(dict.fromkeys([here, directory.path / here]))
+        places = directory.places(self.path)
         for place in places:
             if place.is_file():
                 return self.replace(path=str(place))

@@ -43,7 +43,7 @@ def client_csv(
 ) -> Pool:
     """Images of your own with their owners: a CSV file client,file,label[,split] (data.path).
 
-    `path` is absolute or lies in the data directory, or else here; files are named from the folder `images`, or else
+    `path` is looked for here, then in the data directory; files are named from the folder `images`, or else
     from the table's own. Labels are any words, or with `classes` whole numbers below it. `split` is train, test, or a
     further test set's name: val, seen or unseen. Without it, `test_share` of each class is kept for the test, the same
     in every run. For the other options see `image-folder`.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from flatfed.core.config import Count, Index
@@ -53,8 +51,7 @@ def hugging_face(
     """
     if not path:
         raise ConfigError(f"{NAME}: say which data set, --set data.path=FOLDER, or its name on the hub")
-    places = (directory.path / path, Path(path).expanduser())
-    local = next((directory.found(place) for place in places if place.exists()), None)
+    local = next((directory.found(place) for place in directory.places(path) if place.exists()), None)
     splits = load_splits(path, local, name, download)
     table = HubTable.choose(path, splits, train, column, label, client)
     order = table.classes()

@@ -33,7 +33,7 @@ def image_folder(
 ) -> Pool:
     """Images of your own: a folder for each class (data.path), or train/ and test/ with such folders.
 
-    `path` is absolute or lies in the data directory, or else here. Without a test folder, `test_share` of each class is
+    `path` is looked for here, then in the data directory. Without a test folder, `test_share` of each class is
     kept for the test, the same in every run. Images are decoded to `size` x `size` pixels, of which a model takes the
     middle `crop` x `crop` (0: all). `augment` names augmentations: `crop-flip`, or `resized-crop,flip` for photographs.
     """

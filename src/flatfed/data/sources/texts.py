@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ from flatfed.data.text import Corpus, Ints, Script, Size, keyed_choice, text_poo
 
 NAME = "texts"
 Mask = npt.NDArray[np.bool_]
+OF_LABELS = ("label", "labels", "class", "classes", "category", "target", "topic", "kind", "type", "sentiment")
+OF_TEXTS = ("text", "texts", "content", "body", "message", "title", "sentence", "review")
+TITLES = {*OF_LABELS, *OF_TEXTS}
+"""Words that stand above a column of labels or texts."""
 
 
 @source(NAME)
@@ -30,7 +35,7 @@ def texts(
     label: object = 0,
     text: object = 1,
     client: object = "",
-    header: bool = False,
+    header: bool | None = None,
     delimiter: str = ",",
     test_share: Share = 0.1,
     vocabulary: Size = 30_000,
@@ -39,15 +44,16 @@ def texts(
 ) -> Pool:
     """Texts of your own: a CSV file of labels and texts (data.path, data.label, data.text).
 
-    `path` and `test` are absolute, or lie in the data directory, or here. Without a test file, `test_share` of each
-    class is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row (`header`
-    says that it holds names although all columns are numbers); `text` may join several, `title+body`. Labels are any
-    words. `client` is a column that says whose text it is, for the partition by nature. `script` is ascii, which drops
-    other letters, or unicode.
+    `path` and `test` are looked for here, then in the data directory. Without a test file, `test_share` of each class
+    is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row; `text` may join
+    several, `title+body`. Where all are numbers, `header` says whether the first row holds names (true) or a text
+    (false); a row that looks like names must be told. Labels are any words. `client` is a column that says whose text
+    it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode.
     """
     layout = Layout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), script)
     train = Table(_file(directory, "path", path), layout)
     given = train.column(layout.label)
+    train.refuse_names(given)
     names = sorted(set(given), key=_order)
     if len(names) < 2:
         raise ConfigError(f"{train.path}: every row has the label {names[0]!r}; there must be two or more")
@@ -70,14 +76,14 @@ class Layout:
     label: str
     text: tuple[str, ...]
     client: str
-    header: bool
+    header: bool | None
     delimiter: str
     script: Script
 
     @property
     def has_names(self) -> bool:
         """Whether the first row holds the columns' names."""
-        return self.header or any(whole_number(name) is None for name in self.columns)
+        return bool(self.header) or any(whole_number(name) is None for name in self.columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,6 +106,19 @@ class Table:
         """Return a column; no field may be empty."""
         place = (self._place(name),)
         return [row.text(place) for row in self._rows()]
+
+    def refuse_names(self, labels: Sequence[str]) -> None:
+        """Refuse a first row that looks like names, whose label would become a class of one text."""
+        first, others = labels[0], labels[1:]
+        if self.layout.header is not None or self.layout.has_names or first in others:
+            return
+        texts = [self._first.fields[self._place(name)] for name in self.layout.text]
+        told = _is_title(first) or all(map(_is_title, texts))
+        if told or (others and not _is_number(first) and all(map(_is_number, others))):
+            raise self._first.wrong(
+                f"the first row looks like names of columns ({first[:40]!r} is the label of no other row); give "
+                "--set data.header=true to pass it over, or --set data.header=false if it is a text"
+            )
 
     def corpus(self, wanted: Mask | None = None) -> Corpus:
         """Return the texts, or those that are wanted."""
@@ -166,11 +185,21 @@ def _order(name: str) -> tuple[int, int, str]:
     return (1, 0, name) if number is None else (0, number, name)
 
 
+def _is_title(text: str) -> bool:
+    return text.strip().lower() in TITLES
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _file(directory: DataDirectory, option: str, name: str) -> Path:
     if not name:
         raise ConfigError(f"{NAME}: name the CSV file of labels and texts: --set data.{option}=FILE")
-    given = Path(name).expanduser()
-    places = dict.fromkeys([directory.path / given, given])
+    places = directory.places(name)
     for place in places:
         if place.is_file():
             return directory.found(place)
