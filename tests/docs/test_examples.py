@@ -29,6 +29,14 @@ def test_the_example_with_an_own_data_set_learns() -> None:
     assert done.stderr == ""
 
 
+def test_fifteen_lines_are_enough() -> None:
+    script = ROOT / "examples" / "fifteen_lines.py"
+    code = [line for line in script.read_text().splitlines() if line and not line.startswith('"""')]
+    assert len(code) <= 15
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert float(done.stdout.split()[1]) > 0.85
+
+
 def test_the_sketch_of_files_decoded_when_needed_trains(tmp_path: Path) -> None:
     block = next(part for part in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "LazyImages" in part)
     names: dict[str, Any] = {
