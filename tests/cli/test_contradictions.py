@@ -58,7 +58,7 @@ def test_a_table_of_texts_is_found_again_from_another_folder(monkeypatch: pytest
     for name in ("train.csv", "test.csv"):
         rows = [f"{number % 2},word{number % 7} and word{number % 3}" for number in range(40)]
         Path(name).write_text("label,text\n" + "\n".join(rows) + "\n")
-    files = ("--set", "data.path=train.csv", "--set", "data.test=test.csv", "--model", "textcnn")
+    files = ("--set", "data.path=train.csv", "--set", "data.test=test.csv", "--set", "data.header=true")
     small = ("--rounds", "1", "--clients", "2", "--per-round", "1", "--workers", "0")
     outcome = flatfed("run", "texts", "fedavg", *small, *files, "--out", "a")
     assert outcome.code == 0, outcome.err

@@ -71,15 +71,21 @@ def test_get_goes_by_the_environment(site: Site, tmp_path: Path, monkeypatch: py
     assert "mnist" in flatfed("data", "list").out
 
 
-def test_get_without_a_network_tells_what_to_put_where(site: Site, tmp_path: Path) -> None:
+def test_get_without_a_network_tells_what_to_put_where(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     official = OFFICIAL["mnist"]
     away = tuple(replace(d, urls=(d.urls[0].replace(site.address, nowhere()),)) for d in official.downloads)
     OFFICIAL["mnist"] = replace(official, downloads=away)  # undone by the fixture
     outcome = flatfed("data", "get", "mnist", "--data-dir", tmp_path)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("Error: mnist: 127.0.0.1:")
-    assert f"put them into {tmp_path}/MNIST/raw and run `flatfed data get mnist` again" in outcome.err
+    again = f"`flatfed data get mnist --data-dir {tmp_path}` again"
+    assert f"put them into {tmp_path}/MNIST/raw and run {again}" in outcome.err
     assert outcome.err.count("\n") == 1
+    assert "--data-dir 'a folder'` again" in flatfed("data", "get", "mnist", "--data-dir", "a folder").err
+    monkeypatch.setenv("FLATFED_DATA", str(tmp_path))
+    assert "run `flatfed data get mnist` again" in flatfed("data", "get", "mnist").err
 
 
 def test_get_of_something_else_than_the_official_file(site: Site, tmp_path: Path) -> None:
@@ -98,6 +104,15 @@ def test_get_of_what_cannot_be_downloaded(tmp_path: Path) -> None:
     assert "cityscapes cannot be downloaded by a command: put " in outcome.err
     assert "https://www.cityscapes-dataset.com" in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["image-folder", "client-csv", "texts", "hugging-face"])
+def test_get_of_data_of_ones_own(name: str, tmp_path: Path) -> None:
+    outcome = flatfed("data", "get", name, "--data-dir", tmp_path)
+    refused(
+        outcome, f"{name} stands for data of your own", f"`flatfed run {name} ...`", "--set data.path=", "own-data.md"
+    )
+    assert "put " not in outcome.err and " in place" not in outcome.err
 
 
 # --- check ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
+from flatfed.experiments import measuring
 from flatfed.experiments.catalogue import TaskRecipe
 
 FIGURES = ("test_loss", "test_accuracy", "test_class_accuracy")
@@ -26,7 +28,8 @@ def measured(run: Path, *options: str) -> dict[str, Any]:
 def lines(outcome: Outcome) -> dict[str, str]:
     """Return what is printed by what stands before it."""
     assert outcome.code == 0, outcome.err
-    return {line[:24].rstrip(): line[24:] for line in outcome.out.splitlines()}
+    width = max(len(line.partition("  ")[0]) for line in outcome.out.splitlines()) + 2
+    return {line[:width].rstrip(): line[width:] for line in outcome.out.splitlines()}
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -65,19 +68,75 @@ def test_clients_with_parts_of_their_own_are_measured_with_them() -> None:
 def test_the_text_says_the_same(run: Path) -> None:
     told, found = lines(flatfed("evaluate", run)), measured(run)
     assert told["test_loss"] == f"{found['tests']['test_loss']:.4f}"
-    assert told["test_accuracy"] == f"{found['tests']['test_accuracy']:.4f}"
-    assert told["test_class_accuracy"].split() == [f"{x:.3f}" for x in found["tests"]["test_class_accuracy"]]
-    for name in ("accuracy", "loss"):
-        values = [entry[name] for entry in found["clients"]]
-        low, middle, high = min(values), statistics.median(values), max(values)
-        expected = f"mean {statistics.mean(values):.4f}, lowest {low:.4f}, median {middle:.4f}, highest {high:.4f}"
-        assert told[f"{name} of 5 clients"] == expected
+    assert told["test_accuracy (%)"] == f"{100 * found['tests']['test_accuracy']:.2f}"
+    shares = [f"{100 * x:.1f}" for x in found["tests"]["test_class_accuracy"]]
+    assert told["test_class_accuracy (%)"].split() == shares
+    for name, label, factor, form in (("accuracy", " (%)", 100, ".2f"), ("loss", "", 1, ".4f")):
+        values = [factor * entry[name] for entry in found["clients"]]
+        ends = {"mean": statistics.mean(values), "lowest": min(values)}
+        ends |= {"median": statistics.median(values), "highest": max(values)}
+        expected = ", ".join(f"{which} {value:{form}}" for which, value in ends.items())
+        assert told[f"{name} of 5 clients{label}"] == expected
+
+
+def test_the_accuracy_is_written_as_the_table_writes_it(run: Path) -> None:
+    told = lines(flatfed("evaluate", run))["test_accuracy (%)"]
+    assert re.search(rf"fedsam +{told} ", flatfed("show", run).out)
+
+
+def test_a_list_with_gaps_and_a_figure_that_is_no_share(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"test_loss": 1.0, "test_error": 0.25, "unseen_class_iou": [0.5, None], "test_miou": 0.5}
+    monkeypatch.setattr(ff.Run, "figures", lambda self, workers: found)
+    told = lines(flatfed("evaluate", run))
+    assert told["test_error"] == "0.2500"
+    assert told["unseen_class_iou (%)"] == "50.0 –"
+    assert told["test_miou (%)"] == "50.00"
 
 
 def test_a_terminal_shows_the_same(run: Path) -> None:
     outcome = on_terminal("evaluate", run, columns=200)
     assert outcome.code == 0
     assert outcome.out.replace("\r\n", "\n") == flatfed("evaluate", run).out
+    assert re.search(r"5/5 clients", outcome.err)
+
+
+# --- workers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [(), ("--local-parts", "bn"), ("--eval-stats", "recalibrate")], ids=str)
+def test_workers_do_not_matter(parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flatfed("run", "digits", "fedavg", *NORMED, *parts, "--out", "normed").code == 0
+    alone = measured(Path("normed"), "--workers", "0")
+    monkeypatch.setattr(measuring, "SMALL", 0)
+    monkeypatch.setattr(measuring, "GROUP", 500)
+    assert measured(Path("normed"), "--workers", "2") == alone
+    assert [entry["client"] for entry in alone["clients"]] == list(range(20))
+
+
+def test_the_workers_are_those_of_the_run_unless_others_are_asked_for(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    real = ff.Run.figures
+    monkeypatch.setattr(ff.Run, "figures", lambda self, workers: asked.append(workers) or real(self))
+    measured(run)
+    measured(run, "--workers", "auto")
+    assert asked == [0, "auto"]
+    refused(flatfed("evaluate", run, "--workers", "-1"), "--workers", "-1")
+
+
+def test_progress_is_told_group_by_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "GROUP", 300)
+    told: list[tuple[int, int]] = []
+    found = ff.load_run(run).client_figures(on_clients=lambda done, total: told.append((done, total)))
+    assert found == ff.load_run(run).client_figures()
+    assert told[0] == (0, 5) and told[-1] == (5, 5) and len(told) > 2
+
+
+def test_away_from_a_terminal_a_line_comes_now_and_then(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatfed.cli.progress.LINE_SECONDS", 0.0)
+    outcome = flatfed("evaluate", run)
+    assert outcome.err.splitlines() == ["test sets", "clients (1 of 5)"]
 
 
 # --- what it leaves alone, and what it refuses ------------------------------------------------------------
@@ -103,7 +162,10 @@ def test_what_is_not_a_run(make: Any) -> None:
 
 
 def test_a_comparison_is_not_a_run(comparison: Path) -> None:
-    refused(flatfed("evaluate", comparison), "is not a run directory")
+    for command in ("evaluate", "robustness"):
+        refused(flatfed(command, comparison), "is not a run directory", "fedavg/seed-0", "feddyn+sam/seed-2", "fedsam/")
+    with pytest.raises(ff.ConfigError, match="name one of the runs in it: fedavg/seed-0"):
+        ff.load_run(comparison)
     assert flatfed("evaluate", comparison / "fedavg" / "seed-1").code == 0
 
 
@@ -134,7 +196,7 @@ def test_data_that_give_another_partition_are_refused(run: Path) -> None:
 def test_what_is_not_finite_is_null_in_json_and_said_in_words(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = ff.Run.client_figures
 
-    def broken(self: ff.Run) -> list[dict[str, Any]]:
+    def broken(self: ff.Run, *_: Any) -> list[dict[str, Any]]:
         first, second, *others = real(self)
         return [first | {"loss": float("nan")}, second | {"loss": float("inf")}, *others]
 

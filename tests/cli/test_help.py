@@ -15,10 +15,10 @@ COMMON = [*TRAINING, *TASK, "--out", "--json", "--set", "--config"]
 OPTIONS = {
     "run": [*COMMON, "--seed"],
     "compare": [*COMMON, "--seeds"],
-    "resume": ["--rounds", "--workers", "--json"],
+    "resume": ["--rounds", "--data-dir", "--workers", "--json"],
     "show": ["--json", "--figure"],
     "robustness": ["--figure", "--json"],
-    "evaluate": ["--data-dir", "--json"],
+    "evaluate": ["--data-dir", "--workers", "--json"],
     "list": ["--json"],
     "data": [],
 }
@@ -91,3 +91,13 @@ def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr == ""
+
+
+def test_python_finds_the_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flatfed", "run", "--help"], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (flatfed("run", "--help").out, "")
+    done = subprocess.run([sys.executable, "-m", "flatfed", "runn"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "unknown command 'runn'; did you mean 'run'" in done.stderr

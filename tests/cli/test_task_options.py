@@ -115,6 +115,9 @@ def test_resuming_keeps_the_augmentation(name: str) -> None:
         ("flip(1,2)", ["flip takes p"]),
         ("mixup(0)", ["alpha", "positive"]),
         ("", ["--augment", "''"]),
+        ("none,crop", ["--augment", "'none' stands alone"]),
+        ("crop, none", ["--augment", "'none' stands alone"]),
+        ("default,crop", ["--augment", "'default' stands alone"]),
     ],
 )
 def test_augmentations_that_are_not_there(value: str, parts: list[str], tmp_path: Path) -> None:
@@ -148,6 +151,44 @@ def test_training_starts_from_the_weights(tmp_path: Path, monkeypatch: pytest.Mo
     assert flatfed("resume", "out", "--rounds", "2").code == 0
 
 
+@pytest.mark.parametrize("parts", [(), ("--local-parts", "bn")], ids=["shared", "local parts"])
+def test_the_file_of_the_weights_is_not_needed_again(parts: tuple[str, ...]) -> None:
+    how = (*TWICE[:-1], "cnn-small-bn", *parts)
+    torch.manual_seed(5)
+    start = models.build("cnn-small-bn", 10, 1, 8, seed=7)
+    safetensors.torch.save_file(start.state_dict(), "start.safetensors")
+    trained("--weights", "start.safetensors", "--rounds", "3", out="whole", how=how)
+    trained("--weights", "start.safetensors", how=how)
+    shutil.copytree("out", "elsewhere")
+    measured = flatfed("evaluate", "elsewhere", "--json")
+    Path("start.safetensors").unlink()
+    assert flatfed("evaluate", "elsewhere", "--json") == measured
+    assert flatfed("robustness", "elsewhere", "--corruptions", "contrast").code == 0
+    outcome = flatfed("resume", "elsewhere", "--rounds", "3")
+    assert outcome.code == 0, outcome.err
+    assert rows("elsewhere") == rows("whole")
+
+
+def test_other_weights_under_the_same_name_do_not_change_a_run() -> None:
+    saved("start.safetensors")
+    trained("--weights", "start.safetensors", "--lr", "0")
+    shutil.copytree("out", "elsewhere")
+    saved("start.safetensors", model="mlp")
+    for tensor in ff.load_run("elsewhere").model().state_dict().values():
+        assert torch.equal(tensor, torch.full_like(tensor, 0.01))
+
+
+def test_a_comparison_that_has_begun_does_not_need_the_weights_either() -> None:
+    saved("start.safetensors")
+    given = ("compare", "digits", "fedavg", "fedsam", *TINY, "--weights", "start.safetensors", "--out", "two")
+    assert flatfed(*given).code == 0
+    shutil.copytree("two", "elsewhere")
+    Path("start.safetensors").unlink()
+    assert flatfed("resume", "elsewhere").code == 0
+    shutil.rmtree("elsewhere/fedsam")
+    refused_with_a_path(flatfed("resume", "elsewhere"), "start.safetensors are missing")
+
+
 def test_without_weights_none_are_recorded() -> None:
     task = trained()
     assert (task["weights"], task["data_dir"]) == (None, None)
@@ -176,7 +217,9 @@ def test_weights_that_cannot_be_read(tmp_path: Path) -> None:
     Path("text.safetensors").write_text("weights")
     refused_with_a_path(train("--weights", "text.safetensors"), str(tmp_path / "text.safetensors"), "cannot be read")
     refused_with_a_path(train("--weights", "gone.safetensors"), str(tmp_path / "gone.safetensors"), "are missing")
-    refused_with_a_path(train("--weights", str(tmp_path)), str(tmp_path), "cannot be read")
+    refused_with_a_path(train("--weights", str(tmp_path)), str(tmp_path), "are a folder")
+    torch.save(models.build("logreg", 10, 1, 8).state_dict(), "w.pt")
+    refused_with_a_path(train("--weights", "w.pt"), str(tmp_path / "w.pt"), "torch.save", "safetensors.torch.save_file")
     whole = saved("half.safetensors").read_bytes()
     Path("half.safetensors").write_bytes(whole[:-8])
     refused_with_a_path(train("--weights", "half.safetensors"), str(tmp_path / "half.safetensors"), "cannot be read")
@@ -222,7 +265,9 @@ def test_a_model_from_the_current_folder(tmp_path: Path) -> None:
     assert again.code == 0, again.err
     assert again.json["tests"]["test_loss"] == row["test_loss"]
     elsewhere = in_folder(there, "evaluate", str(here / "out"))
-    refused(elsewhere, "the model nets_of_mine:Net cannot be imported", "nets_of_mine")
+    refused(elsewhere, "the model nets_of_mine:Net cannot be imported", "nets_of_mine", "PYTHONPATH")
+    for command in ("resume", "robustness"):
+        refused(in_folder(there, command, str(here / "out")), "where the run was started", "PYTHONPATH")
 
 
 BAD_SETTINGS = [

@@ -38,6 +38,10 @@ def loose(classes, **more):
     made.more = more
     return made
 
+class Needs(nn.Linear):
+    def __init__(self, classes, hidden, depth):
+        super().__init__(classes, hidden)
+
 def number(classes):
     return classes
 
@@ -89,6 +93,25 @@ def test_missing_facts(nets: str) -> None:
         build(f"{nets}:Net", 10, vocabulary=20, length=5)
     with pytest.raises(ConfigError, match="cnn: image_size must be at least 1, not 0"):
         build("cnn", 10, 3, 0)
+
+
+def test_an_option_without_a_default_must_be_set(nets: str) -> None:
+    with pytest.raises(ConfigError, match=r"own_nets:Needs needs hidden, depth: give it with --set model.hidden=VALUE"):
+        build(f"{nets}:Needs", 10, 1, 8)
+    with pytest.raises(ConfigError, match=r"needs depth: give it with --set model.depth=VALUE \(the data give classes"):
+        build(f"{nets}:Needs", 10, 1, 8, options={"hidden": 3})
+    assert build(f"{nets}:Needs", 10, 1, 8, options={"hidden": 3, "depth": 1}).out_features == 3
+
+
+def test_a_module_that_is_not_found_says_where_to_start(nets: str, tmp_path: Path) -> None:
+    start = r"; start in the folder that holds it \(where the run was started\), or put that folder into PYTHONPATH$"
+    for name in ("nowhere_nets", "nowhere.nets", f"{nets}.deeper"):
+        with pytest.raises(ConfigError, match=f"No module named .*{start}"):
+            build(f"{name}:Net", 10, 1, 8)
+    (tmp_path / "needy_nets.py").write_text("import another_module\n")
+    with pytest.raises(ConfigError, match="No module named 'another_module'") as caught:
+        build("needy_nets:Net", 10, 1, 8)
+    assert "PYTHONPATH" not in str(caught.value)
 
 
 def test_what_is_no_model(nets: str) -> None:
@@ -145,7 +168,9 @@ def refused(path: Path, match: str) -> None:
 
 def test_missing_weights(tmp_path: Path) -> None:
     refused(tmp_path / "none.safetensors", "the weights .* are missing")
-    refused(tmp_path, "the weights .* cannot be read")
+    refused(tmp_path, "the weights .* are a folder, not a safetensors file$")
+    (tmp_path / "config.json").write_text("{}")  # what a run directory has
+    refused(tmp_path, r"are a folder.*save_file\(ff.load_run\(.*\).model\(\).state_dict\(\), \"w.safetensors\"\)$")
 
 
 def test_damaged_weights(tmp_path: Path) -> None:
@@ -153,9 +178,24 @@ def test_damaged_weights(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged in (b"", content[:6], content[:60], content[:-10], b"\xff" * 64, content + b"more"):
         path.write_bytes(damaged)
-        refused(path, "the weights .* cannot be read")
-    torch.save(build("mlp", 4, 1, 4).state_dict(), path)  # the format of torch.save, which may hold code
-    refused(path, "the weights .* cannot be read")
+        refused(path, "the weights .* cannot be read: it is not a whole safetensors file")
+
+
+@pytest.mark.parametrize("as_archive", [True, False])
+def test_files_of_torch_save_are_named_with_how_to_convert_them(tmp_path: Path, as_archive: bool) -> None:
+    path = tmp_path / "w.pt"
+    torch.save(build("mlp", 4, 1, 4).state_dict(), path, _use_new_zipfile_serialization=as_archive)
+    refused(path, "cannot be read: it is not a safetensors file but one of torch.save; convert it with safetensors.to")
+
+
+def test_weights_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = saved(tmp_path / "w.safetensors", build("mlp", 4, 1, 4))
+    monkeypatch.setattr(safetensors.torch, "load_file", denied)
+    monkeypatch.setattr(Path, "open", denied)
+    refused(path, "cannot be read: Permission denied$")
 
 
 def test_weights_of_another_shape(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,3 +104,47 @@ def test_a_figure_leaves_no_global_figure_open(tmp_path: Path) -> None:
     before = plt.get_fignums()
     draw_curves(collect([write_run(tmp_path / "a")]), [tmp_path / "figure.png"])
     assert plt.get_fignums() == before
+
+
+def drawn(svg: str, label: str) -> list[ElementTree.Element]:
+    """Return the markers of a figure in the colour of a method."""
+    uses = [e for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("}use")]
+    return [e for e in uses if label in e.get("style", "")]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_single_point_is_drawn(seeds: int, tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / str(s), seed=s, accuracies=(0.1 + 0.5 * s,)) for s in range(seeds)]
+    assert len(drawn(svg_of(paths, tmp_path), COLOURS[0].lower())) >= 2  # one in each panel
+
+
+def test_a_single_point_is_drawn_beside_a_longer_curve(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / "long"), write_run(tmp_path / "short", "fedsam", accuracies=(0.3,))]
+    svg = svg_of(paths, tmp_path)
+    assert len(drawn(svg, COLOURS[1].lower())) >= 2
+    assert not drawn(svg, COLOURS[0].lower())
+
+
+@pytest.mark.parametrize("names", [("lr",), (), ("lr", "test_loss", "train_loss")], ids=len)
+def test_the_legend_and_the_title_fit_into_the_figure(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **how: figures.append(self))
+    methods = ["naivefedgloss+fsam+wima", "scaffold+asam+swa", *METHODS]
+    results = [
+        replace(result, method=f"{result.method} on landmarks-user-160k (local_epochs=7, lr=0.125) #{number}")
+        for number, result in enumerate(collect([write_run(tmp_path / m, m) for m in methods]))
+    ]
+    title = "landmarks-user-160k: natural partition with by user and more, 1262 clients, 50 a round, 5000 rounds"
+    draw_curves(results, [tmp_path / "figure.png"], title, names)
+    [figure] = figures
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    for part in (figure.legends[0], figure._suptitle):
+        box = part.get_window_extent(renderer)
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+        assert box.y0 >= 0 and box.y1 <= figure.bbox.height
+    assert all(axes.get_window_extent(renderer).height > 100 for axes in figure.axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 
@@ -44,6 +45,51 @@ def test_one_method_with_different_settings_is_told_apart(other: dict, tmp_path:
 def test_the_labels_say_which_setting_differs(tmp_path: Path) -> None:
     labels = names(write_run(tmp_path / "a"), write_run(tmp_path / "b", parameters={"server_lr": 0.5}))
     assert "server_lr" in labels[1] and "0.5" in labels[1]
+
+
+def on(path: Path, dataset: str) -> Path:
+    """Let a run be one on another data set."""
+    config = json.loads((path / "config.json").read_text())
+    config["task"]["dataset"] = dataset
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_the_data_set_is_told_where_runs_differ_in_it(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / "a"), on(write_run(tmp_path / "b"), "mnist"), write_run(tmp_path / "c", "fedsam")]
+    assert names(*paths) == ["fedavg on digits", "fedavg on mnist", "fedsam on digits"]
+    assert names(paths[0], paths[2]) == ["fedavg", "fedsam"]
+    assert names(on(paths[0], "mnist"), paths[2]) == ["fedavg on mnist", "fedsam on digits"]
+
+
+def test_many_options_give_a_number_and_are_noted(tmp_path: Path) -> None:
+    many = {"lr": 0.25, "local_epochs": 7, "weight_decay": 0.5, "rounds": 9}
+    paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", **many), write_run(tmp_path / "c", seed=1, **many)]
+    first, second = collect(paths)
+    assert (first.method, second.method) == ("fedavg #1", "fedavg #2")
+    assert [run.path.name for run in second.runs] == ["b", "c"]
+    assert not first.told and not second.told
+    assert second.differs == {f"settings.{name}": value for name, value in many.items()}
+    assert first.differs["settings.lr"] == 0.1
+
+
+def test_settings_in_which_methods_differ_are_noted(tmp_path: Path) -> None:
+    first, second = collect([write_run(tmp_path / "a"), write_run(tmp_path / "b", "fedsam", lr=0.5)])
+    assert (first.method, second.method) == ("fedavg", "fedsam")
+    assert (first.differs, second.differs) == ({"settings.lr": 0.1}, {"settings.lr": 0.5})
+    assert not first.told
+    alike = collect([write_run(tmp_path / "c"), write_run(tmp_path / "d", "fedsam")])
+    assert all(result.told and result.differs == {} for result in alike)
+
+
+def test_options_of_one_name_in_two_places_do_not_mix_runs_up(tmp_path: Path) -> None:
+    given = [{}, {"rho_server": 0.5}, {"client_opt.rho": 0.5}]
+    paths = [write_run(tmp_path / str(n), "fedgloss+sam", parameters=p) for n, p in enumerate(given)]
+    config = json.loads((paths[1] / "config.json").read_text())
+    config["algorithm"]["rho"] = 0.5  # another option whose name ends alike
+    (paths[1] / "config.json").write_text(json.dumps(config))
+    found = collect(paths)
+    assert len({result.method for result in found}) == 3
 
 
 def test_workers_and_versions_do_not_divide_a_method(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from flatfed.reports.table import (
     headings,
     markdown,
     megabytes,
+    notes,
     percent,
     records,
     terminal_table,
+    terminal_tables,
 )
 from reports.disk import write_run
 
@@ -150,3 +152,44 @@ def test_the_terminal_table_holds_every_cell(results: list[Result]) -> None:
     Console(file=text, width=160).print(terminal_table(results))
     assert all(cell in text.getvalue() for result in results for cell in cells(result))
     assert all(heading in text.getvalue() for heading in headings(results))
+
+
+LONG = ("naivefedgloss+fsam+wima", "scaffold+asam+swa", "fedavg")
+
+
+@pytest.mark.parametrize("width", [80, 90, 120, 160])
+def test_no_number_is_cut_whatever_the_labels(width: int, tmp_path: Path) -> None:
+    paths = [
+        write_run(tmp_path / f"{m}{n}{s}", m, s, lr=0.1 + n, local_epochs=1 + n, weight_decay=0.001 * (n + 1))
+        for m in LONG
+        for n in (0, 1)
+        for s in (0, 1)
+    ]
+    for number, path in enumerate(paths):
+        config = (
+            (path / "config.json").read_text().replace('"digits"', ('"digits"', '"landmarks-user-160k"')[number % 2])
+        )
+        (path / "config.json").write_text(config)
+    found = collect(paths)
+    text = io.StringIO()
+    for table in terminal_tables(found, width):
+        Console(file=text, width=width).print(table)
+    lines = text.getvalue().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines) and "…" not in text.getvalue()
+    rows = [line for line in lines if "50.00 " in line]
+    assert len(rows) == len(found) == 12
+    assert all("55.00" in row and "60.00" in row and "finished" in row for row in rows)
+    assert sum("3.0 MB" in line and "6.0 MB" in line and " 120 " in line for line in lines) == 12
+
+
+def test_the_notes_list_what_differs(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", lr=0.25, local_epochs=7, weight_decay=0.5, rounds=9)]
+    found = collect(paths)
+    assert notes(found) == [
+        "fedavg #1: local_epochs=1, lr=0.1, rounds=3, weight_decay=0.0004",
+        "fedavg #2: local_epochs=7, lr=0.25, rounds=9, weight_decay=0.5",
+    ]
+    assert all(note in markdown(found) for note in notes(found))
+    assert aggregates(found)[1]["differs"]["settings.lr"] == 0.25
+    assert notes(collect(paths[:1])) == []
+    assert notes(collect([paths[0], write_run(tmp_path / "c", lr=0.5)])) == []  # the label says it

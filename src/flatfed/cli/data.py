@@ -73,23 +73,36 @@ def get(name: str, data_dir: str | None) -> int:
         with Fetching() as report:
             fetched = fetch(name, directory, OFFICIAL, report)
     except DownloadError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {_as_typed(str(error), data_dir)}", err=True)
         return FAILED
     click.echo(f"{name} is in {directory.path}" if fetched else f"{name} is already in {directory.path}")
     return 0
+
+
+def _as_typed(text: str, data_dir: str | None) -> str:
+    """Let the command that is to be given again name the data directory that was typed."""
+    import shlex
+
+    return text if data_dir is None else text.replace("` again", f" --data-dir {shlex.quote(data_dir)}` again")
 
 
 def _without_download(name: str, directory: DataDirectory) -> int:
     """Tell where a data set comes from that cannot be downloaded."""
     from flatfed.data.catalogue import find
     from flatfed.data.official import OFFICIAL
-    from flatfed.data.places import BUILT_IN, IN_PLACE, place
+    from flatfed.data.places import BUILT_IN, IN_PLACE, OWN, place
 
     official = OFFICIAL.get(name)
     found = place(find(name), directory, official)
     if found.state in (BUILT_IN, IN_PLACE):
         click.echo(f"{name} is {'part of an installed package' if found.state == BUILT_IN else 'in place'}")
         return 0
+    if found.state == OWN:
+        how = found.lacking.removeprefix(f"{name}: ")
+        raise ConfigError(
+            f"{name} stands for data of your own, which are not downloaded; with `flatfed run {name} ...` {how} "
+            "(docs/own-data.md)"
+        )
     page = f" from {official.home}" if official is not None else ""
     wanted = found.lacking.removeprefix(f"{name}: ").partition(" is missing")[0]
     raise ConfigError(f"{name} cannot be downloaded by a command: put {wanted} in place{page} (docs/data.md tells how)")

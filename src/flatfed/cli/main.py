@@ -13,7 +13,6 @@ import click
 
 from flatfed import __version__
 from flatfed.core.errors import EngineError, FlatfedError, nearest
-from flatfed.engines.allocator import keep_freed_memory
 
 COMMANDS = {
     "run": "flatfed.cli.run:run",
@@ -74,7 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one clear sentence and exit code 2, never a traceback."""
     # One thread a process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    keep_freed_memory()
     warnings.showwarning = _show_warning
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # so that --model my_module:Net finds what lies here

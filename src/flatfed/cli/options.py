@@ -24,7 +24,7 @@ FILE_SETTINGS = "flatfed.file-settings"
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SETTINGS = (
     *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
-    *("every", "last", "eval_stats", "batched"),
+    *("every", "last", "eval_stats", "batched", "device"),
 )
 Command = Callable[..., Any]
 PER_ROUND = 5
@@ -88,6 +88,9 @@ class Augmentation(click.ParamType[bool | str]):
             return value is True or value == "default"
         if not isinstance(value, str) or not value.strip():
             self.fail(f"{value!r} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
+        for word in ("none", "default"):
+            if word in (name.strip() for name in value.split(",")):
+                self.fail(f"{value!r}: {word!r} stands alone; give either it or names", param, ctx)
         return value
 
 
@@ -205,6 +208,7 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "examples.  [default: running; batch-stats where statistics stay on the clients]",
         click.Choice(["running", "batch-stats", "recalibrate"]),
     ),
+    _option("--device", "Where clients compute: cpu, cuda, cuda:N, mps.", str, "cpu"),
     click.option(
         "--batched/--no-batched",
         default=None,

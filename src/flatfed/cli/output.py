@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
 def print_results(paths: Sequence[Path], as_json: bool) -> None:
     """Print the results of some runs."""
     from flatfed.reports.results import collect
-    from flatfed.reports.table import aggregates, records, terminal_tables
+    from flatfed.reports.table import aggregates, notes, records, terminal_tables
 
     results = collect(paths)
     if as_json:
@@ -48,6 +49,8 @@ def print_results(paths: Sequence[Path], as_json: bool) -> None:
     console = Console(width=width, highlight=False)
     for table in terminal_tables(results, width):
         console.print(table)
+    for note in notes(results):
+        click.echo(textwrap.fill(note, width, subsequent_indent="  ", break_on_hyphens=False))
     for result in results:
         for run in result.runs:
             if run.summary["reason"]:

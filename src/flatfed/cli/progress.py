@@ -73,6 +73,47 @@ class Progress:
         return clock((time.monotonic() - self.started) / self.played * (self.rounds * self.runs - complete))
 
 
+class Steps:
+    """Follows work of many like pieces: a live bar on a terminal, a line now and then elsewhere; on standard error.
+
+    Args:
+        unit: what is counted, `corruptions` say.
+        at_once: whether a first line comes at once where there is no terminal.
+    """
+
+    def __init__(self, unit: str, at_once: bool = True) -> None:
+        self.unit = unit
+        self._bar: Any = None
+        self._task: Any = None
+        self._spoken = -LINE_SECONDS if at_once else time.monotonic()
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, name: str, done: int, total: int | None) -> None:
+        """Tell what comes next, and how many of the pieces are done; a total that is not known yet is None."""
+        if sys.stderr.isatty():
+            if self._bar is None:
+                self._bar = _steps_bar(self.unit)
+                self._bar.start()
+                self._task = self._bar.add_task("", total=total)
+            self._bar.update(self._task, completed=done, total=total, description=name)
+        elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
+            self._spoken = time.monotonic()
+            self.say(name if total is None else f"{name} ({done + 1} of {total})")
+
+    def say(self, text: str) -> None:
+        """Tell something between the lines."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
 def clock(seconds: float) -> str:
     """Return a duration as people read it."""
     whole = round(seconds)
@@ -97,3 +138,19 @@ def _bar() -> Any:
         transient=True,
         expand=True,
     )
+
+
+def _steps_bar(unit: str) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    ]
+    return Bar(*columns, console=Console(stderr=True), transient=True, expand=True)

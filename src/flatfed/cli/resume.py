@@ -13,29 +13,32 @@ from flatfed.core.errors import ConfigError
 @click.command(short_help="Continue a run or a comparison.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--rounds", type=Whole(1), default=None, help="New total of rounds.  [default: the run's]")
+@click.option(
+    "--data-dir", default=None, help="Where the data sets lie, if no longer where they were; the run takes note of it."
+)
 @click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as before]")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
-def resume(path: Path, rounds: int | None, workers: int | str | None, as_json: bool) -> int:
+def resume(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
     from flatfed.experiments.compare import is_comparison, load_comparison
 
     if not is_comparison(path):
-        return _run(path, rounds, workers, as_json)
+        return _run(path, rounds, data_dir, workers, as_json)
     if rounds is not None:
         raise ConfigError("--rounds extends a single run; this is a comparison")
     from flatfed.cli.compare import run_and_report
 
-    return run_and_report(load_comparison(path, workers), path, as_json)
+    return run_and_report(load_comparison(path, workers, data_dir), path, as_json)
 
 
-def _run(path: Path, rounds: int | None, workers: int | str | None, as_json: bool) -> int:
+def _run(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     from flatfed.cli.output import finish_run
     from flatfed.cli.progress import Progress
+    from flatfed.experiments.loading import open_run
     from flatfed.experiments.resume import resume as go_on
-    from flatfed.runs.directory import RunDirectory
 
-    directory = RunDirectory.open(path)
+    directory = open_run(path)
     with Progress(rounds or directory.config["settings"]["rounds"]) as progress:
         progress.name = path.name
-        result = go_on(path, rounds, workers=workers, on_round=progress.round, say=progress.say)
+        result = go_on(path, rounds, data_dir=data_dir, workers=workers, on_round=progress.round, say=progress.say)
     return finish_run(result, path, as_json)

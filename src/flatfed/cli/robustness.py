@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from flatfed.cli.options import Whole, named_as_typed
+from flatfed.cli.progress import Steps
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.reports.robustness import Robustness
 
-LINE_SECONDS = 5.0
 WIDE = 160
 
 
@@ -55,14 +53,14 @@ def robustness(
     images made here in the same way, for any image data. Writes robustness.json, robustness.csv and robustness.png into
     the run directory; what is there already is not measured again.
     """
+    from flatfed.experiments.loading import open_run
     from flatfed.experiments.robustness import robustness as measure
-    from flatfed.runs.directory import RunDirectory
 
     if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
         raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
     names = [name.strip().replace("-", "_") for name in corruptions.split(",")] if corruptions is not None else None
-    directory = RunDirectory.open(path)
-    with _Progress() as progress, named_as_typed("unknown corruption", "--corruptions: unknown corruption"):
+    directory = open_run(path)
+    with Steps("corruptions") as progress, named_as_typed("unknown corruption", "--corruptions: unknown corruption"):
         found = measure(
             path,
             severities=range(1, 6) if severity == "all" else [int(severity)],
@@ -113,54 +111,3 @@ def _draw(found: Robustness, figure: Path) -> None:
     except OSError as error:
         raise ConfigError(f"--figure {figure}: {error.strerror}") from None
     click.echo(f"figure: {figure}", err=True)
-
-
-class _Progress:
-    """A live bar on a terminal, a line now and then elsewhere; on standard error."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-        self._spoken = 0.0
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, name: str, done: int, total: int) -> None:
-        """Tell which corruption comes next."""
-        if sys.stderr.isatty():
-            if self._bar is None:
-                self._bar = _bar()
-                self._bar.start()
-                self._task = self._bar.add_task("", total=total)
-            self._bar.update(self._task, completed=done, description=name)
-        elif time.monotonic() - self._spoken >= LINE_SECONDS:
-            self._spoken = time.monotonic()
-            self.say(f"{name} ({done + 1} of {total})")
-
-    def say(self, text: str) -> None:
-        """Tell something between the lines."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("corruptions"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    return Bar(*columns, console=Console(stderr=True), transient=True, expand=True)

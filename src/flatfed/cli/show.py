@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import MANY, ConfigError, nearest
 
 
 @click.command(short_help="Show results, also of what is still running.")
@@ -45,11 +45,17 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str 
 
 
 def _refuse_unknown(runs: list[Path], names: list[str]) -> None:
-    from flatfed.reports.curves import drawable
+    from flatfed.reports.curves import drawable, undrawable
     from flatfed.reports.results import collect
 
-    known = drawable(collect(runs)) if names else []
+    if not names:
+        return
+    results = collect(runs)
+    known, others = drawable(results), undrawable(results)
     for name in names:
+        if name in others and name not in known:
+            listed = ", ".join(known[:MANY]) + (", ..." if len(known) > MANY else "")
+            raise ConfigError(f"--plot: {name!r} holds {others[name]}, not one number a round; to draw are {listed}")
         if name not in known:
             raise ConfigError(f"--plot: {nearest(name, known, 'number in these histories')}")
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
@@ -21,6 +20,7 @@ from flatfed.data.catalogue import load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.pool import Pool
+from flatfed.experiments.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,14 @@ class TaskRecipe:
     weights: str | None = None
 
     def build(self) -> Task:
-        """Load the data, divide it and initialise the model."""
+        """Load the data, divide it, initialise the model, and try the model on two of the examples."""
         pool = self.pool()
         name = self.model or pool.default_model
         model = models.build(
             name, pool.classes, seed=self.seed, options=self.model_options, weights=self.weights, **pool.facts
         )
         augment, joint = self._augmentation(pool)
+        Trial(pool, augment, joint, self.augment).run(name, self.model_options, model)
         return Task(
             model=model,
             clients=Partition.over(pool.train, self.parts()),
@@ -65,9 +66,7 @@ class TaskRecipe:
     def _augmentation(self, pool: Pool) -> tuple[Augment | None, Joint | None]:
         """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
         if isinstance(self.augment, str):
-            made = named(self.augment, {"classes": pool.classes, **pool.facts})
-            _try_out(self.augment, pool, *made)
-            return made
+            return named(self.augment, {"classes": pool.classes, **pool.facts})
         return (pool.augment, pool.joint) if self.augment else (None, None)
 
     def pool(self) -> Pool:
@@ -94,20 +93,6 @@ class TaskRecipe:
             return cls(**{name: value for name, value in data.items() if name not in ("kind", FINGERPRINT)})
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
-
-
-def _try_out(names: str, pool: Pool, augment: Augment | None, joint: Joint | None) -> None:
-    """Refuse an augmentation that does not suit the data, on a batch of two: better now than in the first client."""
-    generator = torch.Generator().manual_seed(0)
-    inputs, targets = pool.train.batch(torch.arange(min(2, len(pool.train))))
-    try:
-        inputs = augment(inputs, generator) if augment else inputs
-        inputs = pool.prepare(inputs) if pool.prepare else inputs
-        if joint:
-            joint(inputs, targets, generator)
-    except Exception as error:
-        shape = " x ".join(str(n) for n in inputs.shape[1:])
-        raise ConfigError(f"--augment {names} does not suit {pool.name} (examples of {shape}): {error}") from error
 
 
 FINGERPRINT = "partition_sha256"

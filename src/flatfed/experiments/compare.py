@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from flatfed.core.errors import CheckpointError, ConfigError, EngineError, Flatf
 from flatfed.core.sampling import Sampler
 from flatfed.core.settings import Settings
 from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.loading import moved
 from flatfed.experiments.methods import Method, parse_method
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import play
@@ -35,21 +37,23 @@ class Comparison:
     workers: int | str = "auto"
     command: str = ""
 
-    def plans(self, out: Path) -> Iterator[tuple[Path, Plan]]:
-        """Yield each run's directory and plan: method by method, seed by seed."""
+    def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
+        """Yield each run's directory and what makes its plan: method by method, seed by seed."""
         for method in self.methods:
             for seed in self.seeds:
-                recipe = replace(self.recipe, seed=seed)
-                plan = Plan(
-                    recipe.build(),
-                    method.algorithm,
-                    self.settings.replace(seed=seed),
-                    self.sampler,
-                    method.average,
-                    self.workers,
-                    task_recipe=recipe.to_dict(),
-                )
-                yield run_path(out, method.spelling, seed), plan
+                yield run_path(out, method.spelling, seed), functools.partial(self._plan, method, seed)
+
+    def _plan(self, method: Method, seed: int) -> Plan:
+        recipe = replace(self.recipe, seed=seed)
+        return Plan(
+            recipe.build(),
+            method.algorithm,
+            self.settings.replace(seed=seed),
+            self.sampler,
+            method.average,
+            self.workers,
+            task_recipe=recipe.to_dict(),
+        )
 
     @property
     def title(self) -> str:
@@ -84,19 +88,21 @@ def compare(
 
     A run that diverges, stops or fails is recorded as such and the others go on.
     """
-    for _, plan in comparison.plans(out):
-        plan.check()
+    for path, plan in comparison.runs(out):
+        if not is_run(path):
+            plan().check()
     _claim(comparison, out)
     paths = []
-    for path, plan in comparison.plans(out):
+    for path, plan in comparison.runs(out):
         paths.append(path)
         try:
             done = len(RunDirectory.open(path).history().rows) if is_run(path) else 0
             on_start(path, done)
             if not is_run(path):
-                _tell(path, play(plan, path, on_round), say)
+                _tell(path, play(plan(), path, on_round), say)
             elif RunDirectory.open(path).status()["status"] not in ("finished", "diverged"):
-                _tell(path, resume(path, workers=comparison.workers, on_round=on_round, say=say), say)
+                place, workers = comparison.recipe.data_dir, comparison.workers
+                _tell(path, resume(path, data_dir=place, workers=workers, on_round=on_round, say=say), say)
         except (EngineError, CheckpointError) as error:
             say(f"{path}: {error}")
     return [path for path in paths if _readable(path)]
@@ -138,13 +144,13 @@ def is_comparison(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def load_comparison(path: Path, workers: int | str | None = None) -> Comparison:
-    """Read back what a directory compares."""
+def load_comparison(path: Path, workers: int | str | None = None, data_dir: str | Path | None = None) -> Comparison:
+    """Read back what a directory compares, perhaps on data that lie elsewhere now."""
     data = read_json(path / FILE)
     try:
         methods = [_method(entry) for entry in data["methods"]]
         return Comparison(
-            TaskRecipe.from_dict(data["task"]),
+            TaskRecipe.from_dict(data["task"] if data_dir is None else moved(data["task"], data_dir)),
             methods,
             data["seeds"],
             Settings(**data["settings"]),
@@ -187,8 +193,12 @@ def _claim(comparison: Comparison, out: Path) -> None:
     """Enter the comparison in its directory, or check that the one there is the same."""
     if is_comparison(out):
         here, there = comparison.to_dict(), read_json(out / FILE)
-        if here | {"about": None} != there | {"about": None}:
+        place = here["task"]["data_dir"]  # where the data lie does not decide the results
+        now = there | {"task": there["task"] if place is None else moved(there["task"], place)}
+        if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
+        if now != there:
+            write_json(out / FILE, now)
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not a comparison; choose another --out")

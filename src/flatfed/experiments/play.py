@@ -11,10 +11,8 @@ from flatfed.core.engine import Engine
 from flatfed.core.errors import EngineError, Interrupted
 from flatfed.core.loop import Federation
 from flatfed.core.threads import single_thread
-from flatfed.engines.cores import worker_count
-from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
 from flatfed.experiments.interruption import Interruption, RunInterrupted
+from flatfed.experiments.measuring import start_engine
 from flatfed.experiments.plan import Plan, restore, stores_of, tensors_of
 from flatfed.experiments.run import Run
 from flatfed.experiments.tasks import remember, write_task
@@ -102,6 +100,8 @@ class _Session:
             restore(federation, loaded.round, loaded.tensors, loaded.states)
             if self.plan.settings.rounds != self.directory.config["settings"]["rounds"]:
                 self.directory.rewrite(self.directory.config | self.plan.to_config())
+            elif RunDirectory.open(self.directory.path).config != self.directory.config:  # the data lie elsewhere now
+                self.directory.publish()
             self.history.cut(loaded.round)
             self.saved_round = loaded.round
         elif self.checkpoints and self.directory:
@@ -144,7 +144,8 @@ class _Session:
         return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
 
     def _with_hint(self, error: EngineError) -> EngineError:
-        hint = f"\nsaved; resume with: flatfed resume {self.directory.path}" if self.directory else ""
+        done = "saved; resume with" if self.history.rows else "nothing was trained; when this is mended, start with"
+        hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
         told = EngineError(f"{error}{hint}")
         for note in getattr(error, "__notes__", []):
             told.add_note(note)
@@ -153,7 +154,4 @@ class _Session:
 
 def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:
     """Return the engine that a plan's workers ask for."""
-    workers = worker_count(plan.workers)
-    if workers == 0:
-        return InProcessEngine(plan.task, plan.algorithm, plan.settings, pulse)
-    return ProcessEngine(plan.task, plan.algorithm, plan.settings, workers, pulse)
+    return start_engine(plan.task, plan.algorithm, plan.settings, plan.workers, pulse)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task import Task
+from flatfed.experiments.loading import open_run, with_data
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import continue_play
 from flatfed.experiments.run import Run
 from flatfed.experiments.tasks import remember, task_of
-from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 
 
@@ -20,6 +20,7 @@ def resume(
     rounds: int | None = None,
     *,
     task: Task | None = None,
+    data_dir: str | Path | None = None,
     workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -30,16 +31,17 @@ def resume(
         path: the run directory.
         rounds: a new total number of rounds; None keeps the run's own.
         task: needed only where the run was made from objects that no file can describe.
+        data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
         workers: another number of worker processes; results do not depend on it.
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
     """
-    directory = RunDirectory.open(Path(path))
+    directory = with_data(open_run(Path(path)), data_dir)
     done = len(directory.history().rows)
     if rounds is not None and rounds < done:
         raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")
     if task is None:
-        task = task_of(directory)
+        task = task_of(directory, remembered=data_dir is None)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")

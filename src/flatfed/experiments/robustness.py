@@ -14,7 +14,7 @@ from flatfed.core.examples import Examples
 from flatfed.core.loop import Federation
 from flatfed.core.task import Task
 from flatfed.data.corruptions import CorruptedExamples, corruptions, find, has_published, published, white_of
-from flatfed.experiments.loading import Say, restored
+from flatfed.experiments.loading import Say, open_run, restored
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import make_engine
 from flatfed.reports.robustness import FILE, FORMAT, Cell, Robustness, from_dict, write
@@ -65,7 +65,7 @@ def robustness(
         on_corruption: called with the name of each corruption to be measured, and how many are done, of how many.
         say: called with remarks.
     """
-    directory = RunDirectory.open(Path(path))
+    directory = open_run(Path(path))
     request = _request(directory, severities, names, data_dir)
     known = _known(directory, _newest(directory))
     if known is not None and not _missing(request, known):

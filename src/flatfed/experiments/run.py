@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,7 @@ from torch import Tensor, nn
 
 from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
-from flatfed.core.metrics import figures
-from flatfed.core.randomness import preserved_global_state
-from flatfed.core.threads import single_thread
-from flatfed.core.trainer import NoStatistics, Trainer
-from flatfed.engines.in_process import InProcessEngine
+from flatfed.experiments.measuring import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.runs.history import Row
 from flatfed.runs.summary import summarise
 
@@ -81,47 +75,27 @@ class Run:
         full[: len(federation.server.w)] = federation.evaluated
         self._layout.write(full, model)
         vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
-        found = self._statistics()
+        found = statistics_of(federation)
         for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
             shared = found.get(name, vector[:0])
             vector[: len(shared)] = shared
         self._layout.write_buffers(*vectors, model)
         return model
 
-    def figures(self) -> dict[str, Any]:
-        """Return the figures of the evaluated model on every test set."""
-        federation = self._federation
-        engine = InProcessEngine(federation.task, federation.algorithm, federation.settings)
-        return dict(engine.evaluate(federation.evaluated, federation.server.buffers))
+    def figures(self, workers: int | str = 0) -> dict[str, Any]:
+        """Return the figures of the evaluated model on every test set; they do not depend on the workers."""
+        return measure_tests(self._federation, workers)
 
-    def client_figures(self) -> list[dict[str, Any]]:
+    def client_figures(
+        self, workers: int | str = 0, on_clients: OnClients = lambda done, total: None
+    ) -> list[dict[str, Any]]:
         """Return loss and accuracy of the evaluated model on each client's own examples.
 
-        Where parts of the model stay on the clients, each is measured with its own. A client with a single example has
-        no figures where BatchNorm would need its batch's statistics.
+        Where parts of the model stay on the clients, each is measured with its own, in this process. A client with a
+        single example has no figures where BatchNorm would need its batch's statistics. `on_clients` is called with how
+        many clients are done, of how many.
         """
-        federation = self._federation
-        trainer = Trainer(federation.task, federation.algorithm, federation.settings)
-        found: list[dict[str, Any]] = []
-        with single_thread(), preserved_global_state():
-            buffers = trainer.calibrated(federation.evaluated, federation.server.buffers)
-            for client in range(federation.task.population):
-                kept, samples = federation.clients.read(client), len(federation.task.examples(client))
-                if samples:
-                    found.append({"client": client, "samples": samples})
-                    with suppress(NoStatistics):
-                        totals = trainer.measure_client(federation.evaluated, buffers, kept, client)
-                        found[-1] |= figures(federation.task.metrics, totals)
-        return found
-
-    def _statistics(self) -> Mapping[str, Tensor]:
-        """Return the buffers that go with the evaluated model: the server's, or calibrated ones."""
-        federation = self._federation
-        if federation.settings.eval_stats != "recalibrate":
-            return federation.server.buffers
-        trainer = Trainer(federation.task, federation.algorithm, federation.settings)
-        with single_thread(), preserved_global_state():
-            return trainer.calibrated(federation.evaluated, federation.server.buffers)
+        return measure_clients(self._federation, workers, on_clients)
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -30,7 +30,10 @@ def write_task(plan: Plan) -> tuple[dict[str, Any], Callable[[Path], None]]:
     if plan.task_recipe is not None:
         from flatfed.experiments.catalogue import FINGERPRINT, fingerprint
 
-        return plan.task_recipe | {FINGERPRINT: fingerprint(plan.task)}, lambda path: None
+        # The weights to start from are kept: their file may be gone when the run is opened again.
+        start = plan.task.model.state_dict() if plan.task_recipe.get("weights") is not None else None
+        recipe = plan.task_recipe | {FINGERPRINT: fingerprint(plan.task)}
+        return recipe, _writer({n: t.clone() for n, t in start.items()}) if start is not None else lambda path: None
     try:
         recipe, tensors = describe_task(plan.task)
     except CannotDescribe as error:
@@ -51,7 +54,9 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
     if recipe["kind"] == "catalogue":
         from flatfed.experiments.catalogue import FINGERPRINT, TaskRecipe, fingerprint
 
-        task = TaskRecipe.from_dict(recipe).build()
+        kept = directory.path / TENSORS
+        made = TaskRecipe.from_dict(recipe | {"weights": str(kept)} if kept.is_file() else recipe)
+        task = made.build()
         if recipe.get(FINGERPRINT, fingerprint(task)) != fingerprint(task):
             raise CheckpointError(f"{directory.path}: the data give another partition now than when the run was made")
         return task

@@ -87,7 +87,7 @@ def build(
             raise
         except Exception as error:
             told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            raise ConfigError(f"{id}({told}) cannot be made: {_explained(error)}") from error
+            raise ConfigError(f"{id}({told}) cannot be made: {explained(error)}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{id} makes a {type(made).__name__}, not a torch.nn.Module")
     if weights is not None:
@@ -106,13 +106,21 @@ def _find(id: str) -> Builder:
     try:
         found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
     except Exception as error:
-        raise ConfigError(f"the model {id} cannot be imported: {_explained(error)}") from error
+        hint = _where_to_start(error, module)
+        raise ConfigError(f"the model {id} cannot be imported: {explained(error)}{hint}") from error
     if not callable(found):
         raise ConfigError(f"the model {id} is a {type(found).__name__}, not a class or function")
     return found  # type: ignore[no-any-return]
 
 
-def _explained(error: Exception) -> str:
+def _where_to_start(error: Exception, module: str) -> str:
+    """Return what to do where a module is not found at all; one that is found may lack others, of which it says so."""
+    if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
+        return ""
+    return "; start in the folder that holds it (where the run was started), or put that folder into PYTHONPATH"
+
+
+def explained(error: Exception) -> str:
     """Return what went wrong and, where it was in the user's own file, where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     own = not any(part in place.filename for part in ("importlib", "site-packages", "flatfed/models"))
@@ -135,9 +143,12 @@ def _arguments(id: str, builder: Builder, facts: dict[str, int], options: dict[s
         given["num_classes"] = facts["classes"]
     missing = [n for n, p in named.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     missing = [name for name in missing if name not in given and name not in options]
+    lacking, has = [name for name in missing if name in FACTS], ", ".join(sorted(facts))
+    if lacking:
+        raise ConfigError(f"{id} needs {', '.join(lacking)}, which these data have not (they have {has}); try another")
     if missing:
-        has = ", ".join(sorted(facts))
-        raise ConfigError(f"{id} needs {', '.join(missing)}, which these data have not (they have {has}); try another")
+        how = " ".join(f"--set model.{name}=VALUE" for name in missing)
+        raise ConfigError(f"{id} needs {', '.join(missing)}: give it with {how} (the data give {has})")
     return given | options
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from flatfed.runs.history import Row
 # Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 LEGEND_COLUMNS = 4
+PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
+"""Inches: a panel's width, the height without the legend, and that of one line of it."""
 STYLES = ("-", "--", "-.", ":")
 PERCENT = {"test_accuracy"}
 LABELS = {
@@ -42,8 +45,7 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     from matplotlib.figure import Figure
 
     chosen = list(names) or default_names(results)
-    legend_rows = -(-len(results) // LEGEND_COLUMNS)
-    figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2 + 0.22 * legend_rows), layout="constrained")
+    figure = Figure(figsize=(PANEL * max(len(chosen), 1), HEIGHT), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     known: dict[str, Any] = {}
@@ -56,12 +58,28 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
             _scale_loss(axes, results)
         known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | known
     if known:
-        columns = min(LEGEND_COLUMNS, len(known))
-        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=columns, frameon=False)
+        _add_legend(figure, known)
     if title:
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(textwrap.fill(title, _letters(figure)), fontsize=10)
     for file in files:
         figure.savefig(file, dpi=160)
+
+
+def _add_legend(figure: Any, known: dict[str, Any]) -> None:
+    """Put the legend below, in as many columns as fit, and make room for it."""
+    labels = [textwrap.fill(label, _letters(figure) - 8) for label in known]
+    for columns in range(min(LEGEND_COLUMNS, len(known)), 0, -1):
+        legend = figure.legend(known.values(), labels, loc="outside lower center", ncols=columns, frameon=False)
+        if columns == 1 or legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            break
+        legend.remove()
+    lines = sum(label.count("\n") + 1 for label in labels)
+    figure.set_size_inches(figure.get_figwidth(), HEIGHT + LINE * -(-lines // columns))
+
+
+def _letters(figure: Any) -> int:
+    """Return how many letters of text fit side by side."""
+    return int(11 * figure.get_figwidth())
 
 
 def default_names(results: Sequence[Result]) -> list[str]:
@@ -76,6 +94,13 @@ def drawable(results: Sequence[Result]) -> list[str]:
     rows = [row for result in results for run in result.runs for row in run.rows]
     numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)} - {"round"}
     return sorted(numbers | {name for row in rows for name in row.get("watch", {})})
+
+
+def undrawable(results: Sequence[Result]) -> dict[str, str]:
+    """Return the columns that hold more than a number, and what it is."""
+    rows = [row for result in results for run in result.runs for row in run.rows]
+    lists = {name: "a list" for row in rows for name, value in row.items() if isinstance(value, list)}
+    return lists | {name: "numbers by name" for row in rows for name, value in row.items() if isinstance(value, dict)}
 
 
 def _value(row: Row, name: str) -> float | None:
@@ -97,10 +122,14 @@ def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, 
     rounds = sorted(points)
     if not rounds:
         return
-    axes.plot(rounds, [statistics.fmean(points[r]) for r in rounds], label=result.method, linewidth=1.5, **style)
+    alone = {"marker": "o", "markersize": 5} if len(rounds) == 1 else {}  # one point makes no line
+    means = [statistics.fmean(points[r]) for r in rounds]
+    axes.plot(rounds, means, label=result.method, linewidth=1.5, **style, **alone)
     if len(result.runs) > 1:
         low, high = [min(points[r]) for r in rounds], [max(points[r]) for r in rounds]
         axes.fill_between(rounds, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        if alone:
+            axes.vlines(rounds, low, high, color=style["color"], alpha=0.3, linewidth=4)
 
 
 def _scale_loss(axes: Any, results: Sequence[Result]) -> None:

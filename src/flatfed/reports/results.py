@@ -5,13 +5,18 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 
+INLINE = 40
+"""So many characters of differing options stand in a label; more are listed below a table."""
+NAMES = ("task.dataset", "task.name")
+OPTIONS = {"sampler.count": "per_round", "sampler.p": "bernoulli"}
+VAGUE = ("id", "path", "name", "kind")
 ACCURACIES = ("accuracy_final", "accuracy_last_mean", "accuracy_best")
 
 
@@ -32,10 +37,15 @@ class OneRun:
 
 @dataclass(frozen=True)
 class Result:
-    """One method over its seeds."""
+    """One method over its seeds; `differs` are the options in which the results side by side differ, with its values.
+
+    `method` is a label of its own among these results, `told` whether the labels say all that differs.
+    """
 
     method: str
     runs: list[OneRun]
+    differs: dict[str, Any] = field(default_factory=dict)
+    told: bool = True
 
     @property
     def good(self) -> list[OneRun]:
@@ -69,26 +79,75 @@ class Result:
 
 
 def collect(paths: Sequence[Path]) -> list[Result]:
-    """Read runs and group them by method, in the order in which methods first appear."""
+    """Read runs and group them by method, data set and options, in the order in which these first appear."""
     directories = [RunDirectory.open(path) for path in paths]
-    groups: dict[str, list[OneRun]] = {}
-    for directory, label in zip(directories, _labels(directories), strict=True):
-        run = OneRun(directory.path, directory.config, directory.summary(), directory.history().rows)
-        groups.setdefault(label, []).append(run)
-    return [Result(label, runs) for label, runs in groups.items()]
+    runs = [OneRun(d.path, d.config, d.summary(), d.history().rows) for d in directories]
+    groups: list[_Group] = []
+    for run in runs:
+        setting = _flat(_without_seed(run.config))
+        for group in groups:
+            if (group.method, group.setting) == (run.config["method"], setting):
+                group.runs.append(run)
+                break
+        else:
+            groups.append(_Group(run.config["method"], setting, [run]))
+    return _labelled(groups)
 
 
-def _labels(directories: Sequence[RunDirectory]) -> list[str]:
-    """Return a label per run: its method, and what differs from the first run of that method besides the seed."""
-    first: dict[str, dict[str, Any]] = {}
-    labels = []
-    for directory in directories:
-        method, setting = directory.config["method"], _flat(_without_seed(directory.config))
-        reference = first.setdefault(method, setting)
-        names = [n for n in reference.keys() | setting.keys() if reference.get(n) != setting.get(n)]
-        differs = ", ".join(f"{name.rpartition('.')[2]}={setting.get(name)}" for name in sorted(names))
-        labels.append(f"{method} ({differs})" if differs else method)
-    return labels
+@dataclass(eq=False)
+class _Group:
+    """The runs of one method with one setting."""
+
+    method: str
+    setting: dict[str, Any]
+    runs: list[OneRun]
+
+    @property
+    def data(self) -> str:
+        """What was trained on."""
+        return str(self.setting.get("task.dataset") or self.setting.get("task.name") or "other data")
+
+
+def _labelled(groups: list[_Group]) -> list[Result]:
+    """Give each group a label of its own, and note in which options it differs from the others."""
+    several = len({group.data for group in groups}) > 1
+    bases = [f"{group.method} on {group.data}" if several else group.method for group in groups]
+    common = [name for name in _varying(groups) if not name.startswith(("algorithm.", "average."))]
+    results: list[Result] = []
+    for base, group in zip(bases, groups, strict=True):
+        alike = [other for other, its in zip(groups, bases, strict=True) if its == base]
+        own = [name for name in _varying(alike) if name not in NAMES]
+        names = sorted({*own, *(name for name in common if name not in NAMES)})
+        label, inline = _label(base, group, alike, own)
+        differs = {name: group.setting.get(name) for name in names}
+        results.append(Result(label, group.runs, differs, inline and set(names) <= set(own)))
+    return results
+
+
+def _label(base: str, group: _Group, alike: list[_Group], names: list[str]) -> tuple[str, bool]:
+    """Return a label and whether it says all: options beside the first of its like, where they are few, or a number."""
+    first, texts = alike[0], []
+    for other in alike:
+        changed = [name for name in names if other.setting.get(name) != first.setting.get(name)]
+        texts.append(", ".join(f"{short(name)}={other.setting.get(name)}" for name in changed))
+    place = alike.index(group)
+    if len(set(texts)) == len(texts) and all(len(text) <= INLINE for text in texts):
+        return f"{base} ({texts[place]})" if texts[place] else base, True
+    return f"{base} #{place + 1}", False
+
+
+def short(name: str) -> str:
+    """Return an option as the command line calls it: the last part of its dotted name, or two where one says little."""
+    if name in OPTIONS:
+        return OPTIONS[name]
+    before, _, last = name.rpartition(".")
+    return f"{before.rpartition('.')[2]}.{last}" if last in VAGUE else last
+
+
+def _varying(groups: Sequence[_Group]) -> list[str]:
+    """Return the options in which groups differ."""
+    names = {name for group in groups for name in group.setting}
+    return sorted(n for n in names if any(g.setting.get(n) != groups[0].setting.get(n) for g in groups))
 
 
 def _without_seed(config: dict[str, Any]) -> dict[str, Any]:

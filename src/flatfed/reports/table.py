@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flatfed.reports.results import ACCURACIES, Result
+from flatfed.reports.results import ACCURACIES, Result, short
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,13 +71,26 @@ def _table(results: Sequence[Result], columns: Sequence[int], text: str) -> Tabl
     table = Table(box=box.SIMPLE_HEAD, caption=text or None, caption_justify="left", padding=(0, 1))
     heads = headings(results)
     for index in columns:
-        is_status = index == len(HEADINGS) - 1
-        left = index == 0 or is_status
-        table.add_column(heads[index], justify="left" if left else "right", no_wrap=not is_status, overflow="fold")
+        # Where it is narrow, labels and states are wrapped; numbers are not.
+        words = index in (0, len(HEADINGS) - 1)
+        table.add_column(heads[index], justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for result in results:
         line = cells(result)
         table.add_row(*(line[index] for index in columns))
     return table
+
+
+def notes(results: Sequence[Result]) -> list[str]:
+    """Return a line for each result with the options in which they differ, unless their labels say it all."""
+    if all(result.told for result in results):
+        return []
+    names = {name for result in results for name in result.differs}
+    shown = Counter(map(short, names))
+    lines = []
+    for result in results:
+        values = ((short(n) if shown[short(n)] == 1 else n, value) for n, value in result.differs.items())
+        lines.append(f"{result.method}: " + ", ".join(f"{name}={value}" for name, value in values))
+    return lines
 
 
 def markdown(results: Sequence[Result]) -> str:
@@ -84,7 +98,9 @@ def markdown(results: Sequence[Result]) -> str:
     heads = headings(results)
     rule = [":--" if i in (0, len(heads) - 1) else "--:" for i in range(len(heads))]
     lines = [heads, rule, *(cells(result) for result in results)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(results)}.\n"
+    below = "".join(f"\n- {note}" for note in notes(results))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(results)}.\n"
+    return f"{text}{below}\n" if below else text
 
 
 def records(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -107,7 +123,7 @@ def as_csv(results: Sequence[Result]) -> str:
 
 
 def aggregates(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return one record per method: mean and standard deviation of the accuracies, mean costs, status."""
+    """Return one record per method: accuracies with their deviations, mean costs, status, and how it differs."""
     found = []
     for result in results:
         record: dict[str, Any] = {"method": result.method, "seeds": [run.seed for run in result.runs]}
@@ -115,7 +131,7 @@ def aggregates(results: Sequence[Result]) -> list[dict[str, Any]]:
             mean, std = result.spread(name) or (None, None)
             record |= {name: mean, f"{name}_std": std}
         record |= {name: result.mean(name) for name in ("bytes_down", "bytes_up", "backprops", "seconds")}
-        found.append(record | {"status": result.status})
+        found.append(record | {"status": result.status, "differs": result.differs})
     return found
 
 

@@ -1,0 +1,6 @@
+"""`python -m flatfed` is the command line."""
+
+from flatfed.cli.main import main
+
+if __name__ == "__main__":
+    main()
