@@ -57,8 +57,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def get(name: str, data_dir: str | None) -> int:
     """Download the official files of NAME and put them in place.
 
-    A broken download goes on where it stopped. Files are checked before they are unpacked; what is there already is
-    left alone. An official archive that you put into the data directory yourself is used instead of the network.
+    A broken download goes on where it stopped. Files are checked before they are unpacked; official files that
+    are there are left alone, damaged or other ones are fetched again. An official archive that you put into the data
+    directory yourself is used instead of the network.
     """
     from flatfed.cli.fetching import Fetching
     from flatfed.data.directory import DataDirectory

@@ -1,0 +1,1 @@
+"""How flat a minimum is: the loss around a model, measured and seen."""

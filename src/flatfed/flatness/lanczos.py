@@ -1,0 +1,151 @@
+"""The largest eigenvalues of a symmetric operator by Lanczos, each with its residual and a verdict.
+
+After m products the operator looks like a small tridiagonal matrix T in an orthonormal basis Q:
+
+    A Q = Q T + beta_m q_{m+1} e_m^T
+    A y ~ theta y with y = Q s, T s = theta s, and ||A y - theta y|| = beta_m |s_m|
+
+The residual costs no further product, and bounds the distance to a true eigenvalue. The basis is kept orthogonal to
+rounding (two passes of Gram-Schmidt), so that no eigenvalue appears twice. SciPy's `eigsh` finds the same values; it
+restarts, which costs products, and tells neither residuals nor how far it got when a budget ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.randomness import torch_generator
+
+Product = Callable[[Tensor], Tensor]
+
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Eigenvalues:
+    """The largest eigenvalues, in descending order, and how well they are known.
+
+    Attributes:
+        values: the Ritz values.
+        residuals: `||A y - theta y||` of each: a true eigenvalue is at most so far away.
+        vectors: a Ritz vector in each row, or nothing.
+        products: products of the operator that were needed.
+        tolerance: the share of the largest value that a residual may be.
+    """
+
+    values: Tensor
+    residuals: Tensor
+    vectors: Tensor
+    products: int
+    tolerance: float
+
+    @property
+    def converged(self) -> list[bool]:
+        """Say of each value whether its residual is within the tolerance."""
+        bound = self.tolerance * float(self.values.abs().max())
+        return [float(residual) <= bound for residual in self.residuals]
+
+    @property
+    def verdict(self) -> str:
+        """The same in words."""
+        good = sum(self.converged)
+        if good == len(self.values):
+            return f"converged after {self.products} products"
+        return f"{good} of {len(self.values)} converged after {self.products} products; give it more"
+
+
+@dataclass(frozen=True)
+class Tridiagonal:
+    """What Lanczos has found: the diagonal and off-diagonal of T, the last beta, and the basis."""
+
+    alphas: Tensor
+    betas: Tensor
+    basis: Tensor
+    last: float
+
+    @property
+    def matrix(self) -> Tensor:
+        """T itself."""
+        return torch.diag(self.alphas) + torch.diag(self.betas, 1) + torch.diag(self.betas, -1)
+
+
+class Lanczos:
+    """The recurrence, one product at a time."""
+
+    def __init__(self, product: Product, start: Tensor, most: int) -> None:
+        self._product, self._most = product, min(most, len(start))
+        self._basis = start.new_empty(self._most + 1, len(start))
+        self._basis[0] = start / torch.linalg.vector_norm(start)
+        self._alphas: list[float] = []
+        self._betas: list[float] = []
+
+    def step(self) -> bool:
+        """Do one product; say whether another one can tell more."""
+        m = len(self._alphas)
+        q, known = self._basis[m], self._basis[: m + 1]
+        u = self._product(q).clone()
+        self._alphas.append(float(torch.dot(u.double(), q.double())))
+        for _ in range(2):
+            u -= known.T @ (known @ u)
+        beta = float(torch.linalg.vector_norm(u.double()))
+        self._betas.append(beta)
+        scale = max(1e-12, max(abs(a) for a in self._alphas))
+        exhausted = beta <= scale * torch.finfo(u.dtype).eps * 10 or m + 1 >= self._most
+        self._basis[m + 1] = u / max(beta, TINY)
+        return not exhausted
+
+    @property
+    def found(self) -> Tridiagonal:
+        """What is known so far."""
+        m = len(self._alphas)
+        off = torch.tensor(self._betas[:-1], dtype=torch.float64)
+        return Tridiagonal(torch.tensor(self._alphas, dtype=torch.float64), off, self._basis[:m], self._betas[-1])
+
+
+def largest_eigenvalues(
+    product: Product,
+    size: int,
+    k: int = 1,
+    *,
+    tolerance: float = 1e-3,
+    most: int = 200,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    vectors: bool = False,
+) -> Eigenvalues:
+    """Return the `k` algebraically largest eigenvalues of a symmetric operator.
+
+    Args:
+        product: `v -> A v`.
+        size: its dimension.
+        k: how many values.
+        tolerance: stop when each residual is below this share of the largest value.
+        most: products at most.
+        seed: key of the random start vector.
+        dtype: the type of the vectors.
+        vectors: return the eigenvectors too.
+    """
+    if not 1 <= k <= size:
+        raise ConfigError(f"k must be between 1 and the {size} parameters, not {k}")
+    generator = torch_generator(seed, "lanczos")
+    start = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
+    lanczos = Lanczos(product, start, max(most, k))
+    while True:
+        more = lanczos.step()
+        answer = _ritz(lanczos.found, min(k, size), tolerance, vectors and not more)
+        enough = len(answer.values) == k and all(answer.converged)
+        if enough or not more:
+            return _ritz(lanczos.found, k, tolerance, vectors)
+
+
+def _ritz(found: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenvalues:
+    thetas, s = torch.linalg.eigh(found.matrix)
+    chosen = torch.arange(len(thetas) - 1, max(len(thetas) - 1 - k, -1), -1)
+    residuals = found.last * s[-1, chosen].abs()
+    ys = s[:, chosen].T.to(found.basis.dtype) @ found.basis if vectors else found.basis[:0]
+    return Eigenvalues(thetas[chosen], residuals, ys, len(thetas), tolerance)

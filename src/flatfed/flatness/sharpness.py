@@ -1,0 +1,74 @@
+"""How much the loss rises near a model.
+
+    sharpness(w) = max_{||e|| <= rho} L(w + e) - L(w)
+    adaptive:      max_{||e/T|| <= rho} ..., T = |w| + eta on weights and 1 elsewhere (ASAM's norm)
+    LPF(w) = mean over tau ~ N(0, sigma^2 I) of L(w + tau)
+
+The maximum is approached from below: by SAM's one step along the gradient, or by several steps of projected ascent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flatfed.core.randomness import torch_generator
+from flatfed.core.vectors import GUARD, unit
+from flatfed.flatness.surface import Surface
+
+ASCENT = 5.0
+"""Several steps of ascent go this multiple of the radius in all, so that they can turn along the sphere."""
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """The rise of the loss, and the perturbation that it was found at."""
+
+    rise: float
+    perturbation: Tensor
+
+
+def sharpness(surface: Surface, w: Tensor, rho: float, *, steps: int = 1, eta: float | None = None) -> Sharpness:
+    """Return the largest rise that was found within the radius `rho`.
+
+    Args:
+        surface: the loss.
+        w: the model.
+        rho: the radius.
+        steps: 1 is SAM's point; more are projected ascent.
+        eta: ASAM's norm with this `eta` instead of the Euclidean one.
+    """
+    T = torch.ones_like(w) if eta is None else torch.where(surface.oracle.is_weight, w.abs() + eta, 1.0)
+    start, best = surface.loss(w), Sharpness(-math.inf, torch.zeros_like(w))
+    e = torch.zeros_like(w)  # in the coordinates in which the ball is round: the perturbation is T * e
+    length = rho if steps == 1 else ASCENT * rho / steps
+    for _ in range(steps):
+        e = e + length * unit(T * surface.gradient(w + T * e))
+        norm = float(torch.linalg.vector_norm(e))
+        e = e * min(1.0, rho / (norm + GUARD))
+        rise = surface.loss(w + T * e) - start
+        if rise > best.rise:
+            best = Sharpness(rise, T * e)
+    return best
+
+
+@dataclass(frozen=True)
+class LPF:
+    """The mean loss under Gaussian noise, and its standard error."""
+
+    value: float
+    error: float
+
+
+def lpf(surface: Surface, w: Tensor, *, sigma: float = 0.01, samples: int = 100, seed: int = 0) -> LPF:
+    """Return the low-pass-filtered loss: lower is flatter."""
+    generator = torch_generator(seed, "lpf")
+    losses = torch.empty(samples, dtype=torch.float64)
+    for number in range(samples):
+        noise = torch.randn(w.shape, generator=generator, dtype=w.dtype)
+        losses[number] = surface.loss(w + sigma * noise)
+    error = float(losses.std()) / math.sqrt(samples) if samples > 1 else math.inf
+    return LPF(float(losses.mean()), error)
