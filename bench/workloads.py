@@ -70,12 +70,12 @@ ONE_BACKPROP = ("fedgloss", "fedwmsam", "fedlesam")
 
 
 def sam(repeats: int) -> dict[str, Result]:
-    small = Problem("sam", CONV.model, CONV.shape, 10, 128, 2, 64)
+    small = Problem("sam", CONV.model, CONV.shape, 10, 500, 2, 64)
     task = task_of(small)
     makers: list[Maker] = [
         partial(Rounds, name, small, method=name, task=task) for name in ("fedavg", *TWO_BACKPROPS, *ONE_BACKPROP)
     ]
-    return take_turns("sam", makers, 2 * repeats)
+    return take_turns("sam", makers, repeats)
 
 
 # clients: the size of the population.
@@ -308,7 +308,7 @@ WORKLOADS = [
     ),
     Workload(
         "sam",
-        "10 clients x 128 CIFAR-shaped images, 2 a round, batch 64, cnn, in process",
+        "10 clients x 500 CIFAR-shaped images, 2 a round, batch 64, cnn, in process",
         sam,
         [Target(f"{name} / fedavg", ratio(name, "fedavg"), most=2.05) for name in TWO_BACKPROPS]
         + [Target(f"{name} / fedavg", ratio(name, "fedavg"), most=1.08) for name in ONE_BACKPROP],

@@ -23,10 +23,10 @@ def sam_gradient(client: Client, rho: float) -> Tensor:
 
 def asam_gradient(client: Client, rho: float, eta: float) -> Tensor:
     """Return the gradient at `w + rho * T^2 g / (||T g|| + 1e-16)`, `T = |w| + eta` on weights and 1 elsewhere."""
-    T = torch.where(client.is_weight, client.w.abs() + eta, 1.0)
+    T = torch.where(client.is_weight, client.w.abs().add_(eta), 1.0)
     Tg = T * client.gradient()
-    eps = rho * T * Tg / (torch.linalg.vector_norm(Tg) + GUARD)
-    return client.gradient(at=client.w + eps)
+    eps = T.mul_(rho).mul_(Tg).div_(torch.linalg.vector_norm(Tg) + GUARD)
+    return client.gradient(at=eps.add_(client.w))
 
 
 class SGD(ClientOptimiser, id="sgd"):

@@ -49,7 +49,7 @@ class ControlVariates(Algorithm):
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Correct the gradient for the client's drift."""
-        return gradient - client.kept.c + client.received.c
+        return (gradient - client.kept.c).add_(client.received.c)
 
     def renewed(self, client: Client) -> Tensor:
         """Return the next `c_k`."""

@@ -40,7 +40,7 @@ class Duals(Algorithm):
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Add the dynamic regulariser's gradient."""
-        return gradient + self.penalty * (client.w - client.start + client.kept.h)
+        return (client.w - client.start).add_(client.kept.h).mul_(self.penalty).add_(gradient)
 
     def finish(self, client: Client) -> Message:
         """Add the update to the dual."""

@@ -12,7 +12,7 @@ from flatfed.core.config import NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, vector
-from flatfed.core.vectors import norm, unit
+from flatfed.core.vectors import norm, unit, unit_
 
 
 class FedSMOO(Duals, id="fedsmoo"):
@@ -58,7 +58,7 @@ class FedSMOO(Duals, id="fedsmoo"):
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the dual-corrected ascent point and move `mu_k`."""
-        e = self.rho * unit(client.gradient() - client.kept.mu - client.received.s)
+        e = unit_((client.gradient() - client.kept.mu).sub_(client.received.s)).mul_(self.rho)
         client.kept.mu += e - client.received.s
         client.memo.e = e
         return client.gradient(at=client.w + e)

@@ -13,7 +13,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import Slots, scalar, vector
-from flatfed.core.vectors import norm, unit
+from flatfed.core.vectors import norm, unit_
 
 
 class FedWMSAM(Algorithm, id="fedwmsam"):
@@ -71,12 +71,12 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         if self.rho == 0:
             return client.gradient()
         momentum = client.received.pull / (1 - client.received.scalars["alpha"])
-        ahead = client.start + client.step * momentum - client.w
-        return client.gradient(at=client.w + self.perturb_sign * self.rho * unit(ahead))
+        ahead = momentum.mul_(client.step).add_(client.start).sub_(client.w)
+        return client.gradient(at=unit_(ahead).mul_(self.perturb_sign * self.rho).add_(client.w))
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Mix the momentum in."""
-        return client.received.scalars["alpha"] * gradient + client.received.pull
+        return (client.received.scalars["alpha"] * gradient).add_(client.received.pull)
 
     def update(self, server: Server, replies: Replies) -> None:
         """Renew the control variates, the mix and the momentum, and average."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Direction, Gradient
-from flatfed.core.devices import seed_device
+from flatfed.core.devices import CPU, seed_device
 from flatfed.core.examples import Examples, epoch_batches
 from flatfed.core.lockstep import Seat
 from flatfed.core.messages import Message
@@ -152,7 +152,9 @@ class Client:
 
     def _draw_from(self, purpose: str, number: int) -> None:
         """Key the global generator, from which dropout and data sets' transforms draw."""
-        seed_device(self._oracle.device, self._seeds[purpose] + number)
+        torch.default_generator.manual_seed(self._seeds[purpose] + number)
+        if self._oracle.device is not CPU:
+            seed_device(self._oracle.device, self._seeds[purpose] + number)
 
     def _take(self, indices: Tensor) -> None:
         """Make this the current batch, augmented once for all passes of the step."""

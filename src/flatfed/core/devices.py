@@ -25,7 +25,7 @@ def find_device(name: str) -> torch.device:
         raise ConfigError(f"device {name!r} is not here: PyTorch sees no Metal device")
     if device.type not in ("cpu", "cuda", "mps"):
         raise ConfigError(f"device {name!r} is not supported; take cpu, cuda, cuda:N or mps")
-    return device
+    return CPU if device == CPU else device
 
 
 def share(name: str, worker: int) -> str:
@@ -44,8 +44,7 @@ def place(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def seed_device(device: torch.device, seed: int) -> None:
-    """Key the global generator of the main memory and that of the device."""
-    torch.default_generator.manual_seed(seed)
+    """Key the global generator of a device."""
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
     elif device.type == "mps":

@@ -5,17 +5,15 @@ All give the same two things: how many there are, and a batch for a tensor of in
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.randomness import torch_generator
+from flatfed.core.randomness import other_generators, torch_generator
 
 
 class Examples(Protocol):
@@ -75,10 +73,8 @@ class DatasetExamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples."""
-        seed = torch.initial_seed()
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002  (transforms use the global generator)
-        batch = default_collate([self.dataset[int(i)] for i in indices])
+        with other_generators(torch.initial_seed()):
+            batch = default_collate([self.dataset[int(i)] for i in indices])
         if len(batch) != 2:
             raise ConfigError(f"a Dataset must give (input, target) pairs, not {len(batch)} things")
         return batch[0], batch[1]

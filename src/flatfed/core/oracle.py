@@ -31,7 +31,7 @@ class Oracle:
         self._initial = self._copied_buffers()
         self.is_weight = self.layout.weight_mask().to(device)
         self.backprops = 0
-        self._stash: Tensor | None = torch.empty_like(self.w)
+        self._here = self.w
         self._flat = [torch.zeros_like(self.w) for _ in range(2)]
         trainable = dict(self.model.named_parameters())
         self._parameters = [trainable[piece.name] for piece in self.layout.parameters]
@@ -46,6 +46,8 @@ class Oracle:
 
     def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return raw examples on the device: they are smallest before they are prepared."""
+        if self.device is CPU:
+            return inputs, targets
         return place(inputs, self.device), place(targets, self.device)
 
     def prepared(self, inputs: Tensor) -> Tensor:
@@ -98,19 +100,21 @@ class Oracle:
 
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
         """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""
-        buffers = self._copied_buffers() if still else []
-        if at is None:
-            stash = None
-        else:  # work may itself look elsewhere, and needs a stash of its own then
-            stash, self._stash = (self.w.clone() if self._stash is None else self._stash.copy_(self.w)), None
-            self.w.copy_(at)
+        buffers, here = self._copied_buffers() if still else [], self._here
+        if at is not None:
+            self._go(at)
         try:
             return work()
         finally:
-            if stash is not None:
-                self.w.copy_(stash)
-                self._stash = stash
+            if at is not None:
+                self._go(here)
             self._put_buffers(buffers)
+
+    def _go(self, point: Tensor) -> None:
+        """Let the model's parameters be views of another vector: nothing is copied."""
+        self._here = point.contiguous()
+        for parameter, piece in zip(self._parameters, self.layout.parameters, strict=True):
+            parameter.data = piece.view(self._here)
 
     def reset_buffers(self) -> None:
         """Put every buffer back to its first value: nothing may pass from one client to the next through the model."""

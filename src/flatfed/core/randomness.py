@@ -33,11 +33,22 @@ def numpy_generator(seed: int, purpose: str, *parts: int | str) -> np.random.Gen
 
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
-    """Put the global generators back as they were: dropout and data sets' transforms draw from them."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002  (to put it back)
+    """Put torch's global generator back as it was: dropout and data sets' transforms draw from it."""
+    state = torch.get_rng_state()
     try:
         yield
     finally:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002  (put back)
-        random.setstate(states[2])
+        torch.set_rng_state(state)
+
+
+@contextmanager
+def other_generators(seed: int) -> Iterator[None]:
+    """Key the global generators of NumPy and of Python, and put them back: transforms of data sets draw from them."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002  (to put it back)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  (transforms use the global generator)
+    try:
+        yield
+    finally:
+        np.random.set_state(states[0])  # noqa: NPY002  (put back)
+        random.setstate(states[1])

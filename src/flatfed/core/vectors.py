@@ -15,6 +15,12 @@ def unit(v: Tensor) -> Tensor:
     return v / (length + GUARD)
 
 
+def unit_(v: Tensor) -> Tensor:
+    """As `unit`, in place."""
+    length: Tensor = torch.linalg.vector_norm(v)
+    return v.div_(length + GUARD)
+
+
 def norm(v: Tensor) -> float:
     """Return the L2 norm of the whole vector."""
     return float(torch.linalg.vector_norm(v))

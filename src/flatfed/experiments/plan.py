@@ -155,7 +155,7 @@ class Plan:
             self.settings.rounds,
             records := self._store(lambda: State.declared(first.records(), shared)),
         )
-        clients = self._store(lambda: fresh_client_state(first, initial, buffers, layout))
+        clients = self._store(fresh_client_state(first, initial, buffers, layout).copy)
         kept = State.declared(self.average.state(self.settings.rounds), shared) if self.average else None
         return Federation(
             self.task,

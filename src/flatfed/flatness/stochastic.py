@@ -1,8 +1,9 @@
 """Trace and spectral density of a symmetric operator from random vectors, without knowing its matrix.
 
-trace ~ mean of <z, A z> over vectors z of random signs (Hutchinson)
-density ~ mean over z of sum_j tau_j^2 delta(x - theta_j), theta_j the eigenvalues of T after m Lanczos steps from z,
-tau_j the first entries of its eigenvectors (stochastic Lanczos quadrature)
+    trace   ~ mean over z of <z, A z>                              (Hutchinson; z a vector of random signs)
+    density ~ mean over z of sum_j tau_j^2 delta(x - theta_j)      (stochastic Lanczos quadrature)
+
+with `theta_j` the eigenvalues of T after some Lanczos steps from z, `tau_j` the first entries of its eigenvectors.
 """
 
 from __future__ import annotations

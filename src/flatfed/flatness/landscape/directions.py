@@ -1,0 +1,43 @@
+"""Random directions on the scale of a model's filters.
+
+Each slice along the first axis of a tensor with two or more axes is rescaled to the norm of the model's own slice;
+biases and norm parameters (one axis) stay where they are:
+
+    d_ij <- d_ij * ||w_ij|| / (||d_ij|| + 1e-10),          d = 0 on tensors with one axis
+
+The raw Gaussian directions depend on the seed and the number of the direction alone, so that compared models of one
+shape get the same ones; the rescaling is each model's own. Li et al., "Visualizing the loss landscape of neural
+nets", NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flatfed.core.layout import Layout
+from flatfed.core.randomness import torch_generator
+
+SMALL = 1e-10
+
+
+def raw_direction(size: int, number: int, seed: int, dtype: torch.dtype) -> Tensor:
+    """Return a Gaussian direction, the same for every model of this size."""
+    return torch.randn(size, generator=torch_generator(seed, "direction", number), dtype=torch.float64).to(dtype)
+
+
+def filter_normalised(layout: Layout, w: Tensor, raw: Tensor) -> Tensor:
+    """Return a direction with the norms of the model's filters."""
+    direction = torch.zeros_like(w)
+    for piece in layout.parameters:
+        if len(piece.shape) < 2:
+            continue
+        given, weights = piece.view(raw).flatten(1), piece.view(w).flatten(1)
+        scale = weights.norm(dim=1, keepdim=True) / (given.norm(dim=1, keepdim=True) + SMALL)
+        piece.view(direction).copy_((given * scale).view(piece.shape))
+    return direction
+
+
+def random_directions(layout: Layout, w: Tensor, count: int, seed: int = 0) -> list[Tensor]:
+    """Return filter-normalised random directions for a model."""
+    return [filter_normalised(layout, w, raw_direction(layout.size, n, seed, w.dtype)) for n in range(count)]

@@ -1,0 +1,78 @@
+"""Lines and planes through models, as coordinates.
+
+line:   w(g) = g w_A + (1 - g) w_B
+plane:  w(x, y) = w_1 + x u + y v,   u = unit(w_2 - w_1),   v = unit((w_3 - w_1) - <w_3 - w_1, u> u)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.vectors import unit
+
+MARGIN = 0.2
+"""A plane through three models reaches so far beyond them, as a share of their distances."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Points `origin + x u + y v`."""
+
+    origin: Tensor
+    u: Tensor
+    v: Tensor
+
+    def at(self, x: float, y: float) -> Tensor:
+        """Return the point with these coordinates."""
+        return self.origin + x * self.u + y * self.v
+
+    def coordinates(self, w: Tensor) -> tuple[float, float]:
+        """Return where a model of the plane lies, or its nearest point does, for orthonormal `u` and `v`."""
+        away = w - self.origin
+        return float(away @ self.u), float(away @ self.v)
+
+
+def plane_through(models: Sequence[Tensor]) -> Plane:
+    """Return the plane through three models, the first at the origin, the second on the first axis."""
+    if len(models) != 3 or len({tuple(model.shape) for model in models}) != 1:
+        raise ConfigError("a plane goes through three models of one shape")
+    first, second, third = models
+    u = unit(second - first)
+    off = third - first
+    v = off - (off @ u) * u
+    if float((second - first).norm()) == 0 or float(v.norm()) <= 1e-6 * float(off.norm()):
+        raise ConfigError("the three models lie on one line, or two are the same; there is no plane through them")
+    return Plane(first, u, unit(v))
+
+
+def grid_around(plane: Plane, models: Sequence[Tensor], points: int) -> tuple[list[float], list[float]]:
+    """Return the coordinates of a grid that holds the models with a margin: -0.2 to 1.2 of their distances."""
+    places = [plane.coordinates(model) for model in models]
+    axes = []
+    for axis in range(2):
+        low, high = min(p[axis] for p in places), max(p[axis] for p in places)
+        margin = MARGIN * (high - low)
+        axes.append(torch.linspace(low - margin, high + margin, points).tolist())
+    return axes[0], axes[1]
+
+
+def between(a: Tensor, b: Tensor, share: float) -> Tensor:
+    """Return `share * a + (1 - share) * b`."""
+    return share * a + (1 - share) * b
+
+
+def barrier(shares: Sequence[float], losses: Sequence[float]) -> float:
+    """Return how far the loss on the way between two models rises above the straight line between their losses.
+
+    `max over g in [0, 1] of L(w(g)) - (g L(w_A) + (1 - g) L(w_B))`; 0 and 1 must be among the shares.
+    """
+    by_share = {round(share, 12): loss for share, loss in zip(shares, losses, strict=True)}
+    if 0.0 not in by_share or 1.0 not in by_share:
+        raise ConfigError("the barrier needs the losses of both models: 0 and 1 must be on the grid")
+    inside = [share for share in by_share if 0.0 <= share <= 1.0]
+    return max(by_share[g] - (g * by_share[1.0] + (1 - g) * by_share[0.0]) for g in inside)
