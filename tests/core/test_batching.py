@@ -373,7 +373,7 @@ def test_a_model_that_fails_is_refused_with_what_it_said() -> None:
 @pytest.mark.parametrize("name", [*STRUCTURE, *OTHERS])
 def test_what_is_refused_is_not_chosen_and_forcing_it_says_why(name: str) -> None:
     problem = task(seeded(STRUCTURE[name][0] if name in STRUCTURE else OTHERS[name]))
-    assert not wins_batched(problem, PLAIN)
+    assert not wins_batched(problem, PLAIN, 8)
     why = why_not_batched(problem, PLAIN)
     with pytest.raises(ff.ConfigError, match="lockstep") as caught:
         check_batched(problem, PLAIN.replace(batched=True))
@@ -412,7 +412,7 @@ def test_what_can_be_stacked_is_taken(name: str) -> None:
     model(torch.zeros(1, INPUTS, dtype=next(model.parameters()).dtype if name != "convolutions" else None))
     problem = task(model)
     assert why_not_batched(problem, PLAIN) == ""
-    assert wins_batched(problem, PLAIN)
+    assert wins_batched(problem, PLAIN, 8)
     check_batched(problem, PLAIN.replace(batched=True))
 
 
@@ -439,10 +439,10 @@ def test_the_choice_is_for_small_steps() -> None:
 
     few, many = PLAIN.replace(batch_size=2), PLAIN.replace(batch_size=None)
     assert step_work(problem(400), few) < 2e6 < 40e6 < step_work(problem(400), many)
-    assert wins_batched(problem(400), few)
-    assert not wins_batched(problem(400), many)
+    assert wins_batched(problem(400), few, 8)
+    assert not wins_batched(problem(400), many, 8)
     assert problem(800).layout().size > MOST_PARAMETERS
-    assert not wins_batched(problem(800), few)
+    assert not wins_batched(problem(800), few, 8)
     for batch in (few, many):
         check_batched(problem(800), batch.replace(batched=True))  # it is slower, and still can be had
 
@@ -453,8 +453,8 @@ def test_the_choice_leaves_generators_threads_and_model_alone() -> None:
         torch.manual_seed(5)
         before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy(), torch.get_num_threads()  # noqa: NPY002
         weights = {name: p.clone() for name, p in problem.model.state_dict().items()}
-        assert wins_batched(problem, PLAIN)
-        assert not wins_batched(task(seeded(Noise)), PLAIN)
+        assert wins_batched(problem, PLAIN, 8)
+        assert not wins_batched(task(seeded(Noise)), PLAIN, 8)
         assert torch.equal(torch.get_rng_state(), before[0])
         assert random.getstate() == before[1]
         assert np.array_equal(np.random.get_state()[1], before[2])  # noqa: NPY002
@@ -462,3 +462,16 @@ def test_the_choice_leaves_generators_threads_and_model_alone() -> None:
     assert torch.is_grad_enabled()
     assert all(torch.equal(p, weights[name]) for name, p in problem.model.state_dict().items())
     assert all(p.grad is None for p in problem.model.parameters())
+
+
+def test_a_few_clients_a_round_do_not_go_in_lockstep() -> None:
+    problem = task()
+    assert [wins_batched(problem, PLAIN, cohort) for cohort in (1, 7.9, 8, 100)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [(ff.Uniform(5), 5), (ff.Uniform(50), 20), (ff.Bernoulli(0.3), 6), (ff.Schedule([[1], [2, 3]]), 2)],
+)
+def test_samplers_tell_how_many_take_part(sampler: Any, expected: float) -> None:
+    assert sampler.expected(20) == expected

@@ -213,7 +213,7 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "--batched/--no-batched",
         default=None,
         help="Train clients in lockstep, many at a time; the same to rounding.  [default: where it wins, by a rule on "
-        "the task alone]",
+        "the task and the clients a round]",
     ),
     _option("--workers", "Worker processes; 0: in this one. Results do not depend on it.", Whole(0, "auto"), "auto"),
     _option(

@@ -1,4 +1,4 @@
-"""Whether clients are trained in lockstep: a rule on the task and the settings alone, never on the machine.
+"""Whether clients are trained in lockstep: a rule on what is trained, never on the machine or the workers.
 
 Lockstep wins where a step is so small that most of its time is spent around the arithmetic.
 """
@@ -17,6 +17,8 @@ from flatfed.core.stacked import CannotStack, StackedModel, write_gradients
 from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
 
+FEWEST_CLIENTS = 8
+"""Clients a round below which there would be one group only, and all workers but one would be idle."""
 MOST_PARAMETERS = 250_000
 MOST_WORK = 40e6
 """Floating-point operations of a step up to which lockstep wins with matrix products alone ..."""
@@ -27,9 +29,9 @@ LOOKED_AT = 100
 """Clients of which the one with the most examples gives the batch of a trial."""
 
 
-def wins_batched(task: Task, settings: Settings) -> bool:
-    """Say whether clients in lockstep are possible and likely to be faster than one after another."""
-    if task.layout().size > MOST_PARAMETERS:
+def wins_batched(task: Task, settings: Settings, cohort: float) -> bool:
+    """Say whether clients in lockstep, about `cohort` a round, are possible and likely to be faster than by turns."""
+    if cohort < FEWEST_CLIENTS or task.layout().size > MOST_PARAMETERS:
         return False
     convolutions = any(isinstance(module, nn.Conv2d) for module in task.model.modules())
     limit = MOST_WORK_WITH_CONVOLUTIONS if convolutions else MOST_WORK

@@ -21,6 +21,10 @@ class Sampler(Config):
         """Return the cohort of a round."""
         raise NotImplementedError
 
+    def expected(self, population: int) -> float:
+        """Return about how many clients take part in a round."""
+        raise NotImplementedError
+
     def check(self, population: int, rounds: int) -> None:
         """Refuse what cannot be drawn from so many clients over so many rounds."""
 
@@ -29,6 +33,10 @@ class Uniform(Sampler, id="uniform"):
     """Exactly `count` clients, uniform, without replacement."""
 
     count: Count
+
+    def expected(self, population: int) -> float:
+        """Return how many clients take part in a round."""
+        return min(self.count, population)
 
     def check(self, population: int, rounds: int) -> None:
         """Refuse more clients than there are."""
@@ -45,6 +53,10 @@ class Bernoulli(Sampler, id="bernoulli"):
     """Each client joins independently with probability `p`; an empty draw is drawn again."""
 
     p: Annotated[float, Range(low=0.0, open_low=True, high=1.0)]
+
+    def expected(self, population: int) -> float:
+        """Return how many clients take part on average."""
+        return self.p * population
 
     def draw(self, population: int, seed: int, round: int, attempt: int) -> list[int]:
         """Return the cohort of a round."""
@@ -79,6 +91,10 @@ class Schedule(Sampler, id="schedule"):
             outside = [k for k in cohort if not 0 <= k < population]
             if outside:
                 raise ConfigError(f"schedule: round {round} names client {outside[0]}, but there are {population}")
+
+    def expected(self, population: int) -> float:
+        """Return the size of the largest cohort."""
+        return max(len(cohort) for cohort in self.cohorts)
 
     def draw(self, population: int, seed: int, round: int, attempt: int) -> list[int]:
         """Return the cohort of a round; a retry is the same cohort again."""

@@ -51,7 +51,7 @@ class Plan:
             statistics = default_statistics(self.task.layout())
             object.__setattr__(self, "settings", self.settings.replace(eval_stats=statistics))
         if self.settings.batched is None:
-            batched = wins_batched(self.task, self.settings)
+            batched = wins_batched(self.task, self.settings, self.sampler.expected(self.task.population))
             object.__setattr__(self, "settings", self.settings.replace(batched=batched))
 
     def to_config(self) -> dict[str, Any]:
