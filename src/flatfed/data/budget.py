@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.examples import Examples, TensorExamples
 from flatfed.data.lazy import LazyImages
+from flatfed.data.mapped import room_for
 
 GIGABYTE = 2**30
 PIXELS = 512 * 64 * 64
@@ -64,8 +64,8 @@ def open_examples(readers: Mapping[str, Reader], gigabytes: float, training: str
 
 
 def read_all(reader: Reader) -> DecodedImages:
-    """Return all examples of a reader as tensors, decoded on as many threads as there are cores."""
-    inputs, targets = (torch.empty(len(reader), *part.shape, dtype=part.dtype) for part in reader(0))
+    """Return all examples of a reader as tensors, mapped where large, decoded on as many threads as there are cores."""
+    inputs, targets = (room_for((len(reader), *part.shape), part.dtype) for part in reader(0))
 
     def place(index: int) -> None:
         inputs[index], targets[index] = reader(index)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import EngineError
+from flatfed.core.room import reserve
 
 ALIGN = 64
 SPARE = 64 * 2**20
@@ -113,10 +114,7 @@ def group(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _reserve(descriptor: int, size: int) -> None:
     """Give a file its size and, where the system can, its room: a full disk is an error now, not a crash later."""
     try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
-        else:
-            os.ftruncate(descriptor, size)
+        reserve(descriptor, size)
     except OSError as error:
         raise EngineError(f"no room for {size:,} bytes of shared memory: {error.strerror}; use fewer workers") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from flatfed.core.room import reserve
 from flatfed.core.state import State
 from flatfed.core.store import MemoryStore
 
@@ -105,14 +105,6 @@ class SpillingStore(MemoryStore):
         self._mapped.setdefault(client, []).append(Range(self._segment, self._used, size))
         self._used += size
         return flat[: entry.numel()].view(entry.shape).copy_(entry)
-
-
-def reserve(descriptor: int, size: int) -> None:
-    """Give a file its size and, where the system can, its room: a full disk is then an error, not a crash."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
-        os.ftruncate(descriptor, size)
 
 
 def _aligned(tensor: Tensor, step: int) -> int:
