@@ -1,0 +1,23 @@
+"""Fixtures of the tests of engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flatfed.core.lockstep import Lockstep
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the groups that have gone in lockstep in this process."""
+    seen: list[int] = []
+    original = Lockstep.run
+
+    def watched(self: Lockstep, works: Any) -> Any:
+        seen.append(len(works))
+        return original(self, works)
+
+    monkeypatch.setattr(Lockstep, "run", watched)
+    return seen
