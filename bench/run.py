@@ -35,10 +35,12 @@ def main() -> None:
             results = workload.run(arguments.repeats)
             targets = [target.line(results) for target in workload.targets]
             found = {"about": workload.about, "cases": [r.as_dict() for r in results.values()], "targets": targets}
-            print(table(workload.name, workload.about, found), flush=True)
             kept[workload.name] = found
+            print(table(workload.name, workload.about, found), flush=True)
             kept["machine"] = {"cores": os.cpu_count(), "processor": _processor(), "torch": torch.__version__}
             arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
+            tables = [table(w.name, w.about, kept[w.name]) for w in WORKLOADS if w.name in kept]
+            arguments.out.with_suffix(".md").write_text("\n".join(tables))
 
 
 def _processor() -> str:

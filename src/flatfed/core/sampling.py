@@ -22,8 +22,8 @@ class Sampler(Config):
         raise NotImplementedError
 
     def expected(self, population: int) -> float:
-        """Return about how many clients take part in a round."""
-        raise NotImplementedError
+        """Return about how many clients take part in a round: as many as would be drawn in the first."""
+        return len(self.draw(population, 0, 0, 0))
 
     def check(self, population: int, rounds: int) -> None:
         """Refuse what cannot be drawn from so many clients over so many rounds."""

@@ -69,8 +69,8 @@ def _listing(table: Table, folder: Path) -> Listing:
 def _place(folder: str, name: str) -> str:
     """Return where an image lies: by the first three characters of its name, or in the folder itself."""
     flat = os.path.join(folder, f"{name}.jpg")  # noqa: PTH118  (hundreds of thousands)
-    nested = os.path.join(folder, *name[:3], f"{name}.jpg")  # noqa: PTH118
-    return nested if not os.path.exists(flat) else flat  # noqa: PTH110
+    nested = os.path.join(folder, *name[:3], f"{name}.jpg")  # noqa: PTH118  (the same)
+    return nested if not os.path.exists(flat) else flat  # noqa: PTH110  (the same)
 
 
 def _check_apart(tables: dict[str, Table], parts: dict[str, Listing]) -> None:
