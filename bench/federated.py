@@ -28,7 +28,7 @@ def task_of(problem: Problem, test: Any = None) -> ff.Task:
 
 
 class Rounds:
-    """A method on a problem; evaluation off."""
+    """A method on a problem; evaluated now and then where asked."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Rounds:
         batched: bool | None = None,
         task: ff.Task | None = None,
         per_round: int | None = None,
+        every: int = ENDLESS,
     ) -> None:
         self.name = name
         settings = Settings(
@@ -46,7 +47,7 @@ class Rounds:
             lr=LR,
             weight_decay=WEIGHT_DECAY,
             batch_size=problem.batch_size,
-            every=ENDLESS,
+            every=every,
             last=0,
             batched=batched,
         )

@@ -22,6 +22,7 @@ from problems import CONV, TINY, Problem
 from torch import nn
 
 import flatfed as ff
+from flatfed.core.testing import Evaluation as TestFigures
 from flatfed.experiments.plan import stores_of, tensors_of
 from flatfed.runs.checkpoint import Checkpoints
 
@@ -185,8 +186,29 @@ class Evaluation:
 
     def round(self) -> float:
         federation, started = self._rounds.federation, time.perf_counter()
-        self._rounds.engine.evaluate(federation.evaluated, federation.server.buffers)
+        rounds, model, buffers = self._rounds, federation.evaluated, federation.server.buffers
+        TestFigures(rounds.engine, rounds.plan.task, rounds.plan.settings, model, buffers).figures()
         return time.perf_counter() - started
+
+    def close(self) -> None:
+        self._rounds.close()
+
+
+ONE_AFTER_OTHER = "round, then evaluation, 2 workers"
+IN_GAPS = "evaluation in the gaps of the next round, 2 workers"
+
+
+class EvaluatedRounds:
+    """Rounds of which each is evaluated: at once, or in the gaps of the next."""
+
+    def __init__(self, name: str, at_once: bool) -> None:
+        test = torch.randn(10_000, 3, 32, 32), torch.randint(0, 10, (10_000,))
+        self.name, self._rounds = name, Rounds(name, CONV, workers=2, task=task_of(CONV, test), every=1)
+        if at_once:
+            self._rounds.engine.gaps = False  # the loop then waits for each evaluation
+
+    def round(self) -> float:
+        return self._rounds.round()
 
     def close(self) -> None:
         self._rounds.close()
@@ -211,6 +233,8 @@ def evaluate(repeats: int) -> dict[str, Result]:
         BareEvaluation,
         partial(Evaluation, "in process", 0),
         partial(Evaluation, "2 workers", 2),
+        partial(EvaluatedRounds, ONE_AFTER_OTHER, at_once=True),
+        partial(EvaluatedRounds, IN_GAPS, at_once=False),
     ]
     return take_turns("evaluate", makers, repeats)
 
@@ -332,7 +356,10 @@ WORKLOADS = [
         "evaluate",
         "cnn on 10,000 images",
         evaluate,
-        [Target("in process / bare evaluation", ratio("in process", "bare evaluation"), most=1.5)],
+        [
+            Target("in process / bare evaluation", ratio("in process", "bare evaluation"), most=1.5),
+            Target("in the gaps / one after the other", ratio(IN_GAPS, ONE_AFTER_OTHER), most=1.0),
+        ],
     ),
     Workload(
         "checkpoint",

@@ -191,10 +191,11 @@ def test_a_non_finite_global_model_is_divergence():
     json.dumps(run.history, allow_nan=False)
 
 
-def test_a_non_finite_test_loss_is_divergence():
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_non_finite_test_loss_is_divergence_and_ends_the_run_with_the_next_round(workers):
     x, y = pairs((4,))[0]
-    run = train(task(test=(x * math.nan, y)), cohorts=[ALL] * 4, every=2, last=0)
-    assert (run.status, len(run.history)) == ("diverged", 2)
+    run = train(task(test=(x * math.nan, y)), cohorts=[ALL] * 5, every=2, last=0, workers=workers)
+    assert (run.status, len(run.history)) == ("diverged", 3)
     assert run.reason == "round 2: the test loss is not finite"
     assert run.history[1]["test_loss"] is None
     json.dumps(run.history, allow_nan=False)

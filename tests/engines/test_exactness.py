@@ -83,8 +83,12 @@ class Reordered:
         replies = sorted(self.engine.exchange(message, self.order(list(jobs))), key=lambda reply: reply.client)
         yield from self.order(replies)
 
-    def evaluate(self, w: Tensor, buffers: Tensor) -> dict[str, float]:
-        return self.engine.evaluate(w, buffers)
+    @property
+    def gaps(self) -> bool:
+        return self.engine.gaps
+
+    def compute(self, *work: Any) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        yield from self.order(list(self.engine.compute(*work)))
 
     def close(self) -> None:
         self.engine.close()

@@ -303,6 +303,8 @@ class WireEngine:
     Meanwhile the server's own copies hold garbage, so that a client which could reach them would be found out.
     """
 
+    gaps = False
+
     def __init__(self, plan: Plan, work: Work) -> None:
         self._work, self._own = work, plainly(plan)
         self._held = Message()
@@ -324,8 +326,8 @@ class WireEngine:
             self.crossings.append(Crossing(job.round, job.exchange, (common, personal), answer, watched))
             yield Reply(**numbers, message=Message.from_bytes(answer), kept=kept)
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
-        return self._own.evaluate(w, buffers)
+    def compute(self, *work: Any) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        return self._own.compute(*work)
 
     def close(self) -> None:
         self._own.close()
@@ -371,6 +373,8 @@ def spoilt(tensors: Iterable[Tensor]) -> Iterator[None]:
 class SpoilingEngine:
     """The plain engine, but whatever passed between the sides is garbage as soon as it has been read."""
 
+    gaps = False
+
     def __init__(self, plan: Plan) -> None:
         self._plain = plainly(plan)
         self._given: list[Message] = []  # to the server, in the round before
@@ -392,8 +396,8 @@ class SpoilingEngine:
             self._given.append(good.message)
             yield good
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, float]:
-        return self._plain.evaluate(w, buffers)
+    def compute(self, *work: Any) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        return self._plain.compute(*work)
 
     def close(self) -> None:
         self._plain.close()

@@ -49,13 +49,15 @@ def test_train_raises_with_the_run_and_resumes_to_the_same_bits(
     with pytest.raises(ff.RunInterrupted) as caught:
         small_run(path, on_round=interrupt_after(1, number), workers=workers, checkpoint_every=every)
     run = caught.value.run
-    assert (run.status, [row["round"] for row in run.history]) == ("interrupted", [0, 1])
+    done = len(run.history)
+    assert done in ((2, 3) if workers and every is None else (2,)), "workers may have played the next round already"
+    assert (run.status, [row["round"] for row in run.history]) == ("interrupted", list(range(done)))
     assert run.vector.isfinite().all()
     assert f"flatfed resume {path}" in str(caught.value)
     assert RunDirectory.open(path).status()["status"] == "interrupted"
     played: list[int] = []
     again = ff.resume(path, on_round=lambda row: played.append(row["round"]))
-    assert played == [2, 3, 4], "an interrupt must not cost a round that was complete"
+    assert played == list(range(done, 5)), "an interrupt must not cost a round that was complete"
     assert digest(again) == expected
 
 

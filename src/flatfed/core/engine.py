@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Figure
 from flatfed.core.state import State
 
 
@@ -55,8 +54,18 @@ class Jobs(Protocol):
         ...
 
 
+Item = tuple[Any, ...]
+Piece = Callable[..., Mapping[str, Tensor]]
+"""A function of a module: `piece(trainer, given, *item)` to named tensors, the same whoever runs it."""
+
+
 class Engine(Protocol):
-    """Runs clients and evaluations; replies may come back in any order."""
+    """Runs clients and computations; replies and results may come back in any order."""
+
+    @property
+    def gaps(self) -> bool:
+        """Say whether computations go on while clients are trained, wherever a worker has nothing else to do."""
+        ...
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Give `message` (and each job's own part) to the clients and yield their replies as they arrive.
@@ -65,8 +74,14 @@ class Engine(Protocol):
         """
         ...
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
-        """Return the test figures of a model, or nothing where there is no test set."""
+    def compute(
+        self, piece: Piece, given: Mapping[str, Tensor], items: Sequence[Item]
+    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Do a piece of work for every item and yield each item's number with its result, as they come.
+
+        The work is done when the results are asked for, or before, in the gaps between clients. The tensors that are
+        `given` to every piece must not change until then.
+        """
         ...
 
     def close(self) -> None:

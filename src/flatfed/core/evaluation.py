@@ -48,6 +48,12 @@ def even_chunks(total: int, size: int) -> list[tuple[int, int]]:
     return [(first, end - first) for first, end in itertools.pairwise(ends)]
 
 
+def calibration_batches(task: Task) -> int:
+    """Return how many batches the calibration sample has."""
+    total = sum(len(task.examples(k)) for k in range(task.population))
+    return len(even_chunks(min(total, CALIBRATION), task.test_batch))
+
+
 class Calibration:
     """The sample of training examples on which statistics are estimated, mixed over all clients."""
 
@@ -59,7 +65,7 @@ class Calibration:
         self._sample = order[:CALIBRATION]
 
     def __len__(self) -> int:
-        return len(even_chunks(len(self._sample), self.task.test_batch))
+        return calibration_batches(self.task)
 
     def inputs(self, number: int) -> Tensor:
         """Return the raw inputs of one batch."""

@@ -1,7 +1,8 @@
 """The round loop: sample, exchange, check, update, evaluate, one history row.
 
 One direction, no back and forth: `Federation.rounds()` yields a row per round; whoever iterates writes history
-and checkpoints. Server state changes only between exchanges, so stopping between rows is always safe.
+and checkpoints. Server state changes only between exchanges. Where the engine has gaps, a round is evaluated by workers
+that would be idle in the next one, and its row comes a round later: `settle()` catches up before state is saved.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
+from flatfed.core.testing import Evaluation
 from flatfed.core.vectors import is_finite, norm
 
 Row = dict[str, Any]
@@ -54,14 +56,42 @@ class Federation:
         self.round, self.method = round, algorithm
         self.status: Status = "running"
         self.reason = ""
+        self._waiting: tuple[Row, Evaluation] | None = None
+        self._unsound = ""
 
     def rounds(self) -> Iterator[Row]:
-        """Play the rounds that are left and yield a history row after each."""
-        while self.status == "running":
-            if self.round >= self.settings.rounds:
-                self.status = "finished"
-                return
-            yield self._play()
+        """Play the rounds that are left and yield their history rows, in order."""
+        while self.status == "running" and self.round < self.settings.rounds:
+            row = self._play()
+            late = self.settle()
+            if self.status == "running" and self._unsound:
+                self.status, self.reason = "diverged", self._unsound
+            if self.status == "running" and self.settings.evaluates(row["round"]):
+                model = self.evaluated.clone()
+                self._waiting = row, Evaluation(self.engine, self.task, self.settings, model, self.server.buffers)
+            else:
+                late.append(row)
+            yield from late if self.engine.gaps else late + self.settle()
+        yield from self.settle()
+        if self.status == "running":
+            self.status, self.reason = ("diverged", self._unsound) if self._unsound else ("finished", "")
+
+    def settle(self) -> list[Row]:
+        """Return the row that waits for its evaluation, if one does, with its figures."""
+        if self._waiting is None:
+            return []
+        row, evaluation = self._waiting
+        figures = evaluation.figures()
+        self._waiting = None
+        row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
+        if row.get("test_loss", 0.0) is None:
+            self._unsound = f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
+        return [row]
+
+    @property
+    def sound(self) -> bool:
+        """Say whether the last test loss was finite; if not, the run ends with the round after it."""
+        return not self._unsound
 
     @property
     def evaluated(self) -> torch.Tensor:
@@ -86,8 +116,6 @@ class Federation:
             self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
         row = self._row(tally, before, started)
         self.round += 1
-        if self.status == "running" and self.settings.evaluates(row["round"]):
-            self._evaluate(row)
         return row
 
     def _attempt(self, tally: Tally) -> Courier:
@@ -139,12 +167,6 @@ class Federation:
         if tally.attempts > 1:
             row["attempts"] = tally.attempts
         return row
-
-    def _evaluate(self, row: Row) -> None:
-        figures = self.engine.evaluate(self.evaluated, self.server.buffers)
-        row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
-        if row.get("test_loss", 0.0) is None:
-            self.status, self.reason = "diverged", f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
 
 
 def _number(value: float) -> float | None:

@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Job, Jobs, Reply
+from flatfed.core.engine import Item, Job, Jobs, Piece, Reply
 from flatfed.core.errors import EngineError, FlatfedError
-from flatfed.core.evaluation import test_chunks
 from flatfed.core.lockstep import group_sizes
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Figure, Totals, add_up, figures
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
@@ -29,6 +27,8 @@ class InProcessEngine:
     Memory that a step frees stays with the process for the next one.
     """
 
+    gaps = False
+
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Callable[[], None] = lambda: None):
         self._trainer = Trainer(task, algorithm, settings)
         self._pulse = pulse
@@ -42,14 +42,14 @@ class InProcessEngine:
                 replies = self._trainer.run_together(message, group, self._pulse)
             yield from replies
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
-        """Return the test figures of a model."""
-        trainer, chunks = self._trainer, test_chunks(self._trainer.task)
-        with single_thread(), preserved_global_state(), told("the evaluation"):
-            if chunks:
-                buffers = trainer.calibrated(w, buffers)
-            parts = [(chunk[0], trainer.measure(w, buffers, *chunk)) for chunk in chunks]
-        return summary(trainer.task, parts)
+    def compute(
+        self, piece: Piece, given: Mapping[str, Tensor], items: Sequence[Item]
+    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Do a piece of work for one item after the other."""
+        for number, item in enumerate(items):
+            with single_thread(), preserved_global_state(), told(label(piece, item)):
+                result = dict(piece(self._trainer, given, *item))
+            yield number, result
 
     def close(self) -> None:
         """Nothing was started."""
@@ -73,10 +73,6 @@ def told(what: str) -> Iterator[None]:
         raise EngineError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def summary(task: Task, parts: Sequence[tuple[str, Totals]]) -> dict[str, Figure]:
-    """Return the figures for the history from the sums over the test sets' batches, in their order."""
-    found: dict[str, Figure] = {}
-    for name in task.test_sets:
-        totals = add_up(part for test, part in parts if test == name)
-        found |= {f"{name}_{figure}": value for figure, value in figures(task.metrics, totals).items()}
-    return found
+def label(piece: Piece, item: Item) -> str:
+    """Return how errors call a piece of work."""
+    return f"{getattr(piece, '__name__', 'computation')} of {', '.join(str(word) for word in item)}"

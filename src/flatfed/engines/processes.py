@@ -7,7 +7,7 @@ ends the run with its id.
 from __future__ import annotations
 
 import contextlib
-import functools
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -17,7 +17,7 @@ import sys
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -27,16 +27,14 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.devices import share
-from flatfed.core.engine import Jobs, Reply
+from flatfed.core.engine import Item, Jobs, Piece, Reply
 from flatfed.core.errors import EngineError
-from flatfed.core.evaluation import Calibration, averaged, has_batch_norm, test_chunks
 from flatfed.core.messages import Message
-from flatfed.core.metrics import Figure
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
-from flatfed.engines.in_process import grouped, summary
-from flatfed.engines.work import CalibrateWork, MeasureWork, TrainWork, Work, done_or_error
+from flatfed.engines.in_process import grouped
+from flatfed.engines.work import Computation, ComputeWork, TrainWork, Work, done_or_error
 from flatfed.engines.worker import Answer, serve
 
 MAX_DEATHS = 3
@@ -60,6 +58,8 @@ class Seat:
 class ProcessEngine:
     """Runs clients in `workers` processes; the same bits as `InProcessEngine`, in any arrival order."""
 
+    gaps = True
+
     def __init__(
         self,
         task: Task,
@@ -71,45 +71,45 @@ class ProcessEngine:
     ) -> None:
         self._task, self._algorithm, self._settings, self._pulse = task, algorithm, settings, pulse
         self._context: Any = multiprocessing.get_context(start_method or default_start_method(settings.device))
-        self._calibrates = settings.eval_stats == "recalibrate" and has_batch_norm(task.model)
         self._directory = shared_directory()
         self._common = Outbox(self._directory, "down")
+        self._boxes, self._numbers = list[Outbox](), itertools.count()
+        self._open: list[Computation] = []
         self._seats = [Seat(f"worker{i}", Outbox(self._directory, f"worker{i}-down")) for i in range(workers)]
         self._cleanup = weakref.finalize(self, _shut, os.getpid(), self._seats, str(self._directory))
         for seat in self._seats:
             self._start(seat)
 
-    @functools.cached_property
-    def _calibration(self) -> Calibration:
-        return Calibration(self._task, self._settings.seed)
-
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
-        """Give the jobs to free workers and yield replies as they arrive."""
+        """Give the jobs to free workers and yield replies as they arrive.
+
+        A worker for whom no job is left goes on with the computations that are open, as long as others train.
+        """
         common, groups = self._common.write(message.vectors), grouped(jobs, self._settings)
         works = (TrainWork(common, message.scalars, group) for group in groups)
-        for replies in self._spread(works, self._pulse):
+        for replies in self._spread(works, self._pulse, self._open):
             yield from replies
 
-    def evaluate(self, w: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Figure]:
-        """Return the test figures of a model; the workers share the test sets' batches.
+    def compute(
+        self, piece: Piece, given: Mapping[str, Tensor], items: Sequence[Item]
+    ) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Spread the items over the workers, now or in the gaps of an exchange. Not interrupted.
 
-        Not interrupted: the round is over, and its row must reach the history.
+        What is given is copied at once.
         """
-        chunks = test_chunks(self._task)
-        if not chunks:
-            return {}
-        if self._calibrates:
-            buffers = self._calibrated(w, buffers)
-        common = self._common.write({"w": w, **buffers})
-        works = [MeasureWork(common, *chunk) for chunk in chunks]
-        parts = dict(self._spread(iter(works), lambda: None))
-        return summary(self._task, [(test, parts[test, first]) for test, first, _ in chunks])
+        box = self._boxes.pop() if self._boxes else Outbox(self._directory, f"given{next(self._numbers)}")
+        computation = Computation(box.write(given), piece, items)
+        self._open.append(computation)
+        return self._results(computation, box)
 
-    def _calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the buffers with statistics of the calibration sample, whose batches the workers share."""
-        common, batches = self._common.write({"w": w, **buffers}), range(len(self._calibration))
-        found = dict(self._spread((CalibrateWork(common, number) for number in batches), lambda: None))
-        return {**buffers, **averaged([found[number] for number in batches])}
+    def _results(self, computation: Computation, box: Outbox) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield what was found in gaps, then what is still to do."""
+        self._open.remove(computation)
+        if computation.error is not None:
+            raise computation.error
+        yield from computation.found
+        yield from self._spread(computation.works(), lambda: None)
+        self._boxes.append(box)
 
     def close(self) -> None:
         """End the workers and free the shared memory."""
@@ -120,45 +120,96 @@ class ProcessEngine:
         """Process ids of the workers."""
         return [seat.process.pid for seat in self._seats]
 
-    def _spread(self, works: Iterator[Work[T]], pulse: Callable[[], None]) -> Iterator[T]:
-        """Keep every worker busy until all works are answered, and yield results as they come."""
+    def _spread(
+        self, works: Iterator[Work[T]], pulse: Callable[[], None], meanwhile: Sequence[Computation] = ()
+    ) -> Iterator[T]:
+        """Keep every worker busy until all works are answered, and yield results as they come.
+
+        A worker that finds no more works takes up a piece of what can be done meanwhile.
+        """
         again, deaths = deque[Work[T]](), Counter[str]()
         busy: dict[Seat, Work[T]] = {}
+        filling: dict[Seat, tuple[ComputeWork, Computation]] = {}
         try:
-            while self._fill(works, again, busy, deaths):
-                for seat in self._ready(busy, pulse):
-                    work = busy.pop(seat)
+            while self._fill(works, again, busy, filling, deaths) or self._fill_gaps(busy, filling, meanwhile):
+                for seat in self._ready([*busy, *filling], pulse):
                     answer = self._take(seat)
+                    if seat in filling:
+                        self._file(seat, answer, filling, deaths)
+                        continue
+                    work = busy.pop(seat)
                     if answer is None:
-                        self._bury(seat, work, deaths, again)
+                        self._bury(seat, work, deaths)
+                        again.append(work)
                     else:
                         yield work.result(done_or_error(answer, work), seat.inbox)
         finally:
             # Abandoned in the middle: an answer still to come must not be taken for the next one's.
-            for seat in busy:
+            for piece, computation in filling.values():
+                computation.todo.appendleft(piece)
+            for seat in (*busy, *filling):
                 seat.process.kill()
                 seat.process.join()
 
     def _fill(
-        self, works: Iterator[Work[T]], again: deque[Work[T]], busy: dict[Seat, Work[T]], deaths: Counter[str]
+        self,
+        works: Iterator[Work[T]],
+        again: deque[Work[T]],
+        busy: dict[Seat, Work[T]],
+        taken: Container[Seat],
+        deaths: Counter[str],
     ) -> bool:
-        """Give every free worker something to do; say whether anyone is at work."""
+        """Give every free worker something to do; say whether all are at work."""
         for seat in self._seats:
-            while seat not in busy:
+            while seat not in busy and seat not in taken:
                 work = again.popleft() if again else next(works, None)
                 if work is None:
-                    break
-                if not seat.process.is_alive():
-                    self._start(seat)  # it ended without work, so no client is to blame
+                    return False
                 if self._give(seat, work):
                     busy[seat] = work
                 else:
-                    self._bury(seat, work, deaths, again)
-        return bool(busy)
+                    self._bury(seat, work, deaths)
+                    again.append(work)
+        return True
 
-    def _ready(self, busy: dict[Seat, Work[T]], pulse: Callable[[], None]) -> list[Seat]:
+    def _fill_gaps(
+        self,
+        busy: Container[Seat],
+        filling: dict[Seat, tuple[ComputeWork, Computation]],
+        meanwhile: Sequence[Computation],
+    ) -> bool:
+        """Give workers without work a piece of what can be done meanwhile, while others work; say if anyone does."""
+        for seat in self._seats if busy else ():
+            computation = next((one for one in meanwhile if one.todo), None)
+            if computation is not None and seat not in busy and seat not in filling:
+                piece = computation.todo.popleft()
+                if self._give(seat, piece):
+                    filling[seat] = piece, computation
+                else:
+                    computation.todo.appendleft(piece)
+        return bool(busy) or bool(filling)
+
+    def _file(
+        self,
+        seat: Seat,
+        answer: Answer | None,
+        filling: dict[Seat, tuple[ComputeWork, Computation]],
+        deaths: Counter[str],
+    ) -> None:
+        """Put what was done in a gap with its computation; an error waits there until the results are asked for."""
+        piece, computation = filling.pop(seat)
+        try:
+            if answer is None:
+                self._bury(seat, piece, deaths)
+                computation.todo.appendleft(piece)
+            else:
+                computation.found.append(piece.result(done_or_error(answer, piece), seat.inbox))
+        except EngineError as error:
+            computation.fail(error)
+
+    def _ready(self, seats: Sequence[Seat], pulse: Callable[[], None]) -> list[Seat]:
         """Wait until a busy worker has answered or died; look up now and then for the interrupt key."""
-        pipes = {seat.pipe: seat for seat in busy}
+        pipes = {seat.pipe: seat for seat in seats}
         while pipes:
             pulse()
             ready = multiprocessing.connection.wait(list(pipes), POLL_SECONDS)  # type: ignore[arg-type]
@@ -167,6 +218,8 @@ class ProcessEngine:
         return []
 
     def _give(self, seat: Seat, work: Work[Any]) -> bool:
+        if not seat.process.is_alive():
+            self._start(seat)  # it ended without work, so nobody is to blame
         assert seat.pipe is not None
         command = work.command(seat.outbox)
         try:
@@ -183,8 +236,8 @@ class ProcessEngine:
         except (EOFError, OSError):
             return None
 
-    def _bury(self, seat: Seat, work: Work[T], deaths: Counter[str], again: deque[Work[T]]) -> None:
-        """Replace a dead worker and put its work back, unless that work has killed too many."""
+    def _bury(self, seat: Seat, work: Work[Any], deaths: Counter[str]) -> None:
+        """Replace a dead worker, unless its work has killed too many."""
         seat.process.join(timeout=5)
         deaths[work.label] += 1
         code = seat.process.exitcode
@@ -195,7 +248,6 @@ class ProcessEngine:
                 "it may need more memory than there is, or its data or model may crash the interpreter"
             )
         self._start(seat)
-        again.append(work)
 
     def _start(self, seat: Seat) -> None:
         if seat.process is not None:

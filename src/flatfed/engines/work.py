@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from flatfed.core.engine import Job, Reply
+from flatfed.core.engine import Item, Job, Piece, Reply
 from flatfed.core.errors import EngineError
 from flatfed.core.messages import Message
 from flatfed.core.state import State
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
-from flatfed.engines.worker import Answer, Calibrate, Command, Done, Failed, Measure, Train
+from flatfed.engines.in_process import label
+from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Train
 
 T = TypeVar("T")
 
@@ -60,36 +63,39 @@ class TrainWork(Work[list[Reply]]):
         return replies
 
 
-class MeasureWork(Work[tuple[tuple[str, int], dict[str, Tensor]]]):
-    """One chunk of a test set."""
+class ComputeWork(Work[tuple[int, dict[str, Tensor]]]):
+    """A piece of work for one item of a computation."""
 
-    def __init__(self, common: Header, test: str, first: int, count: int) -> None:
-        self.common, self.test, self.first, self.count = common, test, first, count
-        self.label = f"evaluation of {test} from example {first}"
-
-    def command(self, outbox: Outbox) -> Command:
-        """Say which examples."""
-        return Measure(self.common, self.test, self.first, self.count)
-
-    def result(self, done: Done, inbox: Inbox) -> tuple[tuple[str, int], dict[str, Tensor]]:
-        """Return the chunk's test set and first example, and its sums."""
-        return (self.test, self.first), {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
-
-
-class CalibrateWork(Work[tuple[int, dict[str, Tensor]]]):
-    """One batch of the calibration sample."""
-
-    def __init__(self, common: Header, number: int) -> None:
-        self.common, self.number = common, number
-        self.label = f"calibration batch {number}"
+    def __init__(self, given: Header, piece: Piece, number: int, item: Item) -> None:
+        self.given, self.piece, self.number, self.item = given, piece, number, item
+        self.label = label(piece, item)
 
     def command(self, outbox: Outbox) -> Command:
-        """Say which batch."""
-        return Calibrate(self.common, self.number)
+        """Say what to do with what was given."""
+        return Compute(self.given, self.piece, self.item)
 
     def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
-        """Return the batch's number and its statistics."""
+        """Return the item's number and what was found."""
         return self.number, {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
+
+
+class Computation:
+    """The items of a computation that are still to do, and what has been found meanwhile."""
+
+    def __init__(self, given: Header, piece: Piece, items: Sequence[Item]) -> None:
+        self.todo = deque(ComputeWork(given, piece, number, item) for number, item in enumerate(items))
+        self.found: list[tuple[int, dict[str, Tensor]]] = []
+        self.error: EngineError | None = None
+
+    def fail(self, error: EngineError) -> None:
+        """Give up: a piece cannot be done."""
+        self.todo.clear()
+        self.error = error
+
+    def works(self) -> Iterator[ComputeWork]:
+        """Take what is to do, piece by piece."""
+        while self.todo:
+            yield self.todo.popleft()
 
 
 def done_or_error(answer: Answer, work: Work[Any]) -> Done:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Job
+from flatfed.core.engine import Item, Job, Piece
 from flatfed.core.errors import EngineError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
@@ -48,21 +48,12 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """Evaluate the model in `common` on one chunk of a test set."""
+class Compute:
+    """Do a piece of work for one item, with the tensors in `given`."""
 
-    common: Header
-    test: str
-    first: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Calibrate:
-    """Return the statistics that the model in `common` has on one batch of the calibration sample."""
-
-    common: Header
-    number: int
+    given: Header
+    piece: Piece
+    item: Item
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ class Failed:
     says_who: bool = False
 
 
-Command = Train | Measure | Calibrate
+Command = Train | Compute
 Answer = Done | Failed
 
 
@@ -137,7 +128,7 @@ class Worker:
 
     def __init__(self, directory: Path, name: str, make: Callable[[], Trainer]) -> None:
         self._make = make
-        self._common, self._own = Inbox(), Inbox()
+        self._common, self._own, self._given = Inbox(), Inbox(), Inbox()
         self._out = Outbox(directory, f"{name}-up")
 
     @functools.cached_property
@@ -151,10 +142,9 @@ class Worker:
             match command:
                 case Train():
                     return self._train(command)
-                case Measure():
-                    return self._measure(command)
-                case Calibrate():
-                    return self._calibrate(command)
+                case Compute():
+                    given = self._given.read(command.given)
+                    return Done(self._out.write(command.piece(self.trainer, given, *command.item)))
         except EngineError as error:
             return Failed(str(error), traceback.format_exc(), says_who=True)
         except Exception as error:
@@ -172,12 +162,3 @@ class Worker:
             tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
             told.append(Told(reply.message.scalars, {name: getattr(reply, name) for name in FACTS}))
         return Done(self._out.write(tensors), tuple(told))
-
-    def _measure(self, command: Measure) -> Done:
-        model = self._common.read(command.common)
-        totals = self.trainer.measure(model["w"], model, command.test, command.first, command.count)
-        return Done(self._out.write(totals))
-
-    def _calibrate(self, command: Calibrate) -> Done:
-        model = self._common.read(command.common)
-        return Done(self._out.write(self.trainer.calibrate(model["w"], model, command.number)))

@@ -17,6 +17,7 @@ from flatfed.core.metrics import figures
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
+from flatfed.core.testing import Evaluation
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import NoStatistics, Trainer
 from flatfed.engines.cores import worker_count
@@ -138,6 +139,6 @@ def _evaluated(
 ) -> dict[str, Any]:
     engine = start_engine(task, federation.algorithm, settings, workers)
     try:
-        return dict(engine.evaluate(federation.evaluated, buffers))
+        return dict(Evaluation(engine, task, settings, federation.evaluated, buffers).figures())
     finally:
         engine.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from flatfed.core.engine import Engine
@@ -77,10 +77,13 @@ class _Session:
                     self._note(federation, row)
             except Interrupted:
                 federation.status = "interrupted"
+                self._catch_up(federation)
                 self._end(federation, run)
                 raise RunInterrupted(self._how_to_resume(federation), run) from None
             except EngineError as error:
                 federation.status, federation.reason = "failed", str(error)
+                with suppress(EngineError):
+                    self._catch_up(federation)
                 self._end(federation, run)
                 raise self._with_hint(error) from error
             except Exception as error:
@@ -112,11 +115,21 @@ class _Session:
             self.directory.set_status("running")
 
     def _note(self, federation: Federation, row: Row) -> None:
+        rows = [row]
         self.history.append(row)
         if federation.status == "running" and self._due(federation):
+            rows += self._catch_up(federation)
             self._save(federation)
         if self.on_round is not None:
-            self.on_round(row)
+            for told in rows:
+                self.on_round(told)
+
+    def _catch_up(self, federation: Federation) -> list[Row]:
+        """Have the last round evaluated now: rows and state then agree, and can be saved."""
+        rows = federation.settle()
+        for row in rows:
+            self.history.append(row)
+        return rows
 
     def _due(self, federation: Federation) -> bool:
         if self.plan.checkpoint_every is not None:
@@ -125,7 +138,7 @@ class _Session:
 
     def _save(self, federation: Federation) -> None:
         recorded = self.history.rows[-1]["round"] + 1 if self.history.rows else 0
-        if self.checkpoints and recorded >= federation.round != self.saved_round:
+        if self.checkpoints and federation.sound and recorded >= federation.round != self.saved_round:
             self.history.sync()
             self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
             self.saved_round, self.saved_at = federation.round, time.monotonic()

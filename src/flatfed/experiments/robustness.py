@@ -13,6 +13,7 @@ from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.examples import Examples
 from flatfed.core.loop import Federation
 from flatfed.core.task import Task
+from flatfed.core.testing import Evaluation
 from flatfed.data.corruptions import CorruptedExamples, corruptions, find, has_published, published, white_of
 from flatfed.experiments.loading import Say, open_run, restored
 from flatfed.experiments.plan import Plan
@@ -192,7 +193,8 @@ class _Measurement:
         plan = replace(self.plan, task=task, workers=0 if small else self.plan.workers)
         engine = make_engine(plan, lambda: None)
         try:
-            figures = engine.evaluate(self.federation.evaluated, self.federation.server.buffers)
+            model, buffers = self.federation.evaluated, self.federation.server.buffers
+            figures = Evaluation(engine, task, plan.settings, model, buffers).figures()
         finally:
             engine.close()
         numbers = {name: value for name, value in figures.items() if isinstance(value, float)}

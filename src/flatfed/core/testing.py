@@ -1,0 +1,64 @@
+"""The figures of a model on the test sets, in pieces that any engine spreads over its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from flatfed.core.engine import Engine
+from flatfed.core.evaluation import averaged, calibration_batches, has_batch_norm, test_chunks
+from flatfed.core.metrics import Figure, Totals, add_up, figures
+from flatfed.core.settings import Settings
+from flatfed.core.task import Task
+
+if TYPE_CHECKING:
+    from flatfed.core.trainer import Trainer
+
+
+class Evaluation:
+    """The test figures of one model: begun when it is made, done when they are asked for.
+
+    An engine with gaps works on them while clients are trained. Where statistics are calibrated first, that is done at
+    once.
+    """
+
+    def __init__(
+        self, engine: Engine, task: Task, settings: Settings, w: Tensor, buffers: Mapping[str, Tensor]
+    ) -> None:
+        self._task, self._chunks = task, test_chunks(task)
+        if self._chunks and settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
+            buffers = calibrated(engine, task, w, buffers)
+        self._results = engine.compute(evaluation, {"w": w, **buffers}, self._chunks)
+
+    def figures(self) -> dict[str, Figure]:
+        """Return the figures, or nothing where there is no test set."""
+        parts = dict(self._results)
+        return summary(self._task, [(chunk[0], parts[number]) for number, chunk in enumerate(self._chunks)])
+
+
+def calibrated(engine: Engine, task: Task, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return the buffers with statistics of the calibration sample."""
+    batches = range(calibration_batches(task))
+    found = dict(engine.compute(calibration, {"w": w, **buffers}, [(number,) for number in batches]))
+    return {**buffers, **averaged([found[number] for number in batches])}
+
+
+def evaluation(trainer: Trainer, given: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
+    """Return the sums of the given model over one chunk of a test set."""
+    return trainer.measure(given["w"], given, test, first, count)
+
+
+def calibration(trainer: Trainer, given: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+    """Return the statistics that the given model has on one batch of the calibration sample."""
+    return trainer.calibrate(given["w"], given, number)
+
+
+def summary(task: Task, parts: Sequence[tuple[str, Totals]]) -> dict[str, Figure]:
+    """Return the figures for the history from the sums over the test sets' batches, in their order."""
+    found: dict[str, Figure] = {}
+    for name in task.test_sets:
+        totals = add_up(part for test, part in parts if test == name)
+        found |= {f"{name}_{figure}": value for figure, value in figures(task.metrics, totals).items()}
+    return found

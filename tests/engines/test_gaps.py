@@ -1,0 +1,174 @@
+"""Workers without a client go on with what can be done meanwhile: the evaluation of the round before."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import flatfed as ff
+from flatfed.core.engine import Job
+from flatfed.core.messages import Message
+from flatfed.core.settings import Settings
+from flatfed.core.state import State
+from flatfed.core.trainer import Trainer
+from flatfed.engines.processes import ProcessEngine
+from flatfed.runs.directory import RunDirectory
+
+ITEMS = 6
+
+
+def marked(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+    """Leave a mark, then add."""
+    (Path(directory) / f"{number}").touch()
+    return {"sum": given["x"].sum() + number}
+
+
+def deadly_once(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+    mark = Path(directory) / f"{number}"
+    if number == 0 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"sum": given["x"].sum() + number}
+
+
+def deadly(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def faulty(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+    raise ValueError("no such number")
+
+
+def task(clients: int = 3) -> ff.Task:
+    generator = torch.Generator().manual_seed(0)
+    data = [(torch.randn(20, 4, generator=generator), torch.arange(20) % 2) for _ in range(clients)]
+    torch.manual_seed(0)
+    return ff.Task(torch.nn.Linear(4, 2), data, test=data[0], test_batch=4)
+
+
+@pytest.fixture
+def engine() -> Iterator[ProcessEngine]:
+    made = ProcessEngine(task(), ff.make("fedavg"), Settings(rounds=1, lr=0.1, batched=False), workers=2)
+    yield made
+    made.close()
+
+
+def one_client(engine: ProcessEngine) -> list[Any]:
+    """An exchange with one client leaves one of two workers without work."""
+    message = Message.of({"w": torch.zeros(10)}, {})
+    return list(engine.exchange(message, [Job(0, 0, 0, 0.1, State({}))]))
+
+
+def begin(engine: ProcessEngine, piece: Any, directory: Path) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    return engine.compute(piece, {"x": torch.ones(3)}, [(str(directory), number) for number in range(ITEMS)])
+
+
+SUMS = {number: 3.0 + number for number in range(ITEMS)}
+
+
+def sums(results: Iterator[tuple[int, dict[str, Tensor]]]) -> dict[int, float]:
+    return {number: float(found["sum"]) for number, found in results}
+
+
+def test_a_computation_goes_on_while_a_client_is_trained(engine: ProcessEngine, tmp_path: Path) -> None:
+    results = begin(engine, marked, tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert len(one_client(engine)) == 1
+    assert list(tmp_path.iterdir()), "the idle worker did nothing"
+    assert sums(results) == SUMS
+
+
+def test_given_tensors_are_those_of_the_beginning(engine: ProcessEngine, tmp_path: Path) -> None:
+    x = torch.ones(3)
+    results = engine.compute(marked, {"x": x}, [(str(tmp_path), 0)])
+    x.zero_()
+    one_client(engine)
+    assert sums(results) == {0: 3.0}
+
+
+def test_several_computations_may_be_open_and_are_taken_in_any_order(engine: ProcessEngine, tmp_path: Path) -> None:
+    first, second = begin(engine, marked, tmp_path), begin(engine, marked, tmp_path)
+    one_client(engine)
+    assert sums(second) == SUMS
+    assert sums(first) == SUMS
+    assert sums(begin(engine, marked, tmp_path)) == SUMS
+
+
+def test_a_worker_that_dies_in_a_gap_is_replaced(engine: ProcessEngine, tmp_path: Path) -> None:
+    results = begin(engine, deadly_once, tmp_path)
+    assert len(one_client(engine)) == 1
+    assert sums(results) == SUMS
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"), [(faulty, "faulty of .*ValueError: no such number"), (deadly, "deadly of .* 3 times")]
+)
+def test_work_that_cannot_be_done_is_named(piece: Any, message: str, engine: ProcessEngine, tmp_path: Path) -> None:
+    """The clients' replies come all the same; the error comes when the results are asked for."""
+    results = begin(engine, piece, tmp_path)
+    for _ in range(5):
+        assert len(one_client(engine)) == 1
+    with pytest.raises(ff.EngineError, match=message):
+        list(results)
+    assert len(one_client(engine)) == 1
+    assert sums(begin(engine, marked, tmp_path)) == SUMS
+
+
+def test_an_abandoned_exchange_leaves_what_was_begun_in_a_gap_to_do(engine: ProcessEngine, tmp_path: Path) -> None:
+    results = begin(engine, marked, tmp_path)
+    message, jobs = Message.of({"w": torch.zeros(10)}, {}), [Job(k, 0, 0, 0.1, State({})) for k in range(3)]
+    exchange = engine.exchange(message, jobs)
+    next(exchange)
+    exchange.close()
+    assert sums(results) == SUMS
+
+
+SETTINGS: dict[str, Any] = {"rounds": 6, "sampling": 1, "lr": 0.1, "every": 1, "batched": False}
+
+
+def rows(run: ff.Run) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.history]
+
+
+@pytest.mark.parametrize("checkpoint_every", [None, 1, 2, 3])
+def test_rows_are_whole_in_order_and_the_same(checkpoint_every: int | None, tmp_path: Path) -> None:
+    plain = ff.train(task(), ff.make("fedavg"), workers=0, **SETTINGS)
+    told: list[int] = []
+    run = ff.train(
+        task(),
+        ff.make("fedavg"),
+        workers=2,
+        out=tmp_path / "run",
+        checkpoint_every=checkpoint_every,
+        on_round=lambda row: told.append(row["round"]) if "test_loss" in row else None,
+        **SETTINGS,
+    )
+    assert told == list(range(6))
+    assert rows(run) == rows(plain)
+    assert RunDirectory.open(tmp_path / "run").checkpoints.rounds()[0] == 6
+
+
+@pytest.mark.parametrize("stop", range(6))
+def test_a_run_that_is_stopped_anywhere_keeps_whole_rows_and_goes_on(stop: int, tmp_path: Path) -> None:
+    """The interrupt key is pressed when a row is told: a round that was played and waits must not be lost."""
+    plain = ff.train(task(), ff.make("fedavg"), workers=0, **SETTINGS)
+
+    def press(row: dict[str, Any]) -> None:
+        if row["round"] == stop:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        ff.train(task(), ff.make("fedavg"), workers=2, out=tmp_path / "run", on_round=press, **SETTINGS)
+    directory = RunDirectory.open(tmp_path / "run")
+    kept = directory.history().rows
+    assert all("test_loss" in row for row in kept)
+    assert directory.checkpoints.rounds()[0] == len(kept) > stop
+    assert rows(ff.resume(tmp_path / "run")) == rows(plain)
