@@ -38,6 +38,7 @@ _HOME = {
     "train": "flatfed.experiments.train",
     "resume": "flatfed.experiments.resume",
     "load_run": "flatfed.experiments.loading",
+    "laboratory": "flatfed.experiments.laboratory",
     "Run": "flatfed.experiments.run",
     "RunInterrupted": "flatfed.experiments.interruption",
 }
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from flatfed.core.sampling import Uniform as Uniform
     from flatfed.core.task import Task as Task
     from flatfed.experiments.interruption import RunInterrupted as RunInterrupted
+    from flatfed.experiments.laboratory import laboratory as laboratory
     from flatfed.experiments.loading import load_run as load_run
     from flatfed.experiments.resume import resume as resume
     from flatfed.experiments.run import Run as Run

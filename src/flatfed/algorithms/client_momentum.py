@@ -34,6 +34,10 @@ class ClientMomentum(Algorithm):
         """Declare `Delta`."""
         return {"momentum": vector()}
 
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the momentum."""
+        return server.kept.momentum
+
     def broadcast(self, server: Server) -> Message:
         """Send the model and the last direction."""
         return Message(w=server.w, momentum=server.kept.momentum)

@@ -39,6 +39,10 @@ class ControlVariates(Algorithm):
         """Declare `c`."""
         return super().server_state() | {"c": vector()}
 
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the mean control variate."""
+        return server.kept.c
+
     def client_state(self) -> Slots:
         """Declare `c_k`."""
         return super().client_state() | {"c": vector()}

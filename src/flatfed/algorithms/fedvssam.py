@@ -41,6 +41,14 @@ class FedVSSAM(Algorithm, id="fedvssam"):
         """Declare the direction."""
         return {"d": vector()}
 
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the smoothed direction."""
+        return server.kept.d
+
+    def perturbed_along(self, server: Server, gradient: Tensor) -> Tensor:
+        """Return the mixed direction."""
+        return server.kept.d.lerp(gradient, self.mix_local if self.mix_perturb is None else self.mix_perturb)
+
     def broadcast(self, server: Server) -> Message:
         """Send the model and the direction."""
         return Message(w=server.w, d=server.kept.d)

@@ -50,6 +50,10 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         """Declare the momentum, the mix and, with control variates, their mean."""
         return {"momentum": vector(), "alpha": scalar(self.alpha)} | ({"c": vector()} if self.control else {})
 
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the momentum."""
+        return server.kept.momentum
+
     def records(self) -> Slots:
         """Declare each client's control variate, which the server keeps."""
         return {"c": vector()} if self.control else {}

@@ -26,6 +26,10 @@ class ServerMomentum(Algorithm):
         """Declare the momentum."""
         return {"momentum": vector()}
 
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the momentum."""
+        return server.kept.momentum
+
     def mixed(self, fresh: Tensor, momentum: Tensor) -> Tensor:
         """Return `(1 - beta) g + beta m`."""
         return (1 - self.beta) * fresh + self.beta * momentum

@@ -102,6 +102,16 @@ class Algorithm(Config):
         """Make the next state: `w <- w + sum_k p_k (w_k - w)`."""
         server.w = server.w + replies.mean_update()
 
+    # What measurements ask for.
+
+    def global_direction(self, server: Server) -> Tensor | None:
+        """Return the server's estimate of the global gradient, where the method keeps one."""
+        return None
+
+    def perturbed_along(self, server: Server, gradient: Tensor) -> Tensor:
+        """Return the direction that a client with this gradient perturbs along."""
+        return gradient
+
     # The client's side.
 
     def local(self, client: Client) -> Message:

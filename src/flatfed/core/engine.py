@@ -22,6 +22,8 @@ class Job:
     lr: float
     kept: State
     personal: Message = field(default_factory=Message)
+    shows_model: bool = False
+    """The reply is to hold the client's model: for measurements, never in a federation."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Reply:
     watch: Mapping[str, float] = field(default_factory=dict)
     drift: float = 0.0
     """Distance of the client's model from the one it received, over the shared part."""
+    model: Tensor | None = None
+    """The shared part of the client's model after its local steps, where the job asks for it."""
 
 
 class Jobs(Protocol):

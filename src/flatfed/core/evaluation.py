@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from flatfed.core.examples import joined
 from flatfed.core.layout import Layout
 from flatfed.core.randomness import torch_generator
 from flatfed.core.task import Task
@@ -59,9 +60,8 @@ class Calibration:
 
     def __init__(self, task: Task, seed: int) -> None:
         self.task = task
-        sizes = torch.tensor([len(task.examples(k)) for k in range(task.population)])
-        self._ends = sizes.cumsum(0)
-        order = torch.randperm(int(self._ends[-1]), generator=torch_generator(seed, "calibration"))
+        self._examples = joined(task.clients)
+        order = torch.randperm(len(self._examples), generator=torch_generator(seed, "calibration"))
         self._sample = order[:CALIBRATION]
 
     def __len__(self) -> int:
@@ -70,13 +70,7 @@ class Calibration:
     def inputs(self, number: int) -> Tensor:
         """Return the raw inputs of one batch."""
         first, count = even_chunks(len(self._sample), self.task.test_batch)[number]
-        chosen = self._sample[first : first + count].sort().values
-        clients = torch.searchsorted(self._ends, chosen, right=True)
-        parts = []
-        for client in sorted(set(clients.tolist())):
-            begin = int(self._ends[client - 1]) if client else 0
-            parts.append(self.task.examples(client).batch(chosen[clients == client] - begin)[0])
-        return torch.cat(parts)
+        return self._examples.batch(self._sample[first : first + count].sort().values)[0]
 
 
 @contextmanager

@@ -58,6 +58,26 @@ class PartExamples:
         return self.pool.batch(self.part.index_select(0, indices))
 
 
+class JoinedExamples:
+    """The examples of several holders one after the other."""
+
+    def __init__(self, parts: Sequence[Examples]) -> None:
+        self.parts = parts
+        self._ends = torch.tensor([len(part) for part in parts]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self.parts) else 0
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of these examples, in ascending order of their holders."""
+        holders = torch.searchsorted(self._ends, indices, right=True)
+        found = []
+        for holder in sorted(set(holders.tolist())):
+            begin = int(self._ends[holder - 1]) if holder else 0
+            found.append(self.parts[holder].batch(indices[holders == holder] - begin))
+        return torch.cat([inputs for inputs, _ in found]), torch.cat([targets for _, targets in found])
+
+
 class DatasetExamples:
     """Examples of a map-style torch Dataset, collated as a DataLoader would.
 
@@ -111,6 +131,13 @@ class Partition(Sequence[Examples]):
         if isinstance(client, slice):
             raise TypeError("clients are taken one at a time")
         return PartExamples(self.pool, self.parts[client])
+
+
+def joined(clients: Sequence[Examples]) -> Examples:
+    """Return everyone's examples as one set; parts of one pool stay one gather."""
+    if isinstance(clients, Partition):
+        return PartExamples(clients.pool, torch.cat(clients.parts))
+    return JoinedExamples(clients)
 
 
 def as_examples(source: Any, label: str) -> Examples:

@@ -103,7 +103,7 @@ class Courier:
         kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
         personal = fed.method.personal(fed.server, client)
         self.tally.sent(fresh, personal)
-        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal)
+        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal, fed.shows_models)
 
     def _collect(self, message: Message, fresh: Message, names: tuple[str, ...]) -> list[Reply]:
         fed = self.federation

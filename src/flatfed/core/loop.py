@@ -58,6 +58,7 @@ class Federation:
         self.reason = ""
         self._waiting: tuple[Row, Evaluation] | None = None
         self._unsound = ""
+        self.shows_models = False
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
@@ -101,8 +102,7 @@ class Federation:
     def _play(self) -> Row:
         """Play one round and return its row."""
         started, tally, before = time.perf_counter(), Tally(), self.server.w.clone()
-        self.server.round, self.server.lr, self.server.watch = self.round, self._lr(), {}
-        self.method = self.algorithm.at(self.round)
+        self.begin_round()
         try:
             courier = self._attempt(tally)
         except TooFewReplies as error:
@@ -118,6 +118,12 @@ class Federation:
         self.round += 1
         return row
 
+    def begin_round(self) -> None:
+        """Let server and method be those of the current round; after the last one they stay those of the last."""
+        round = min(self.round, self.settings.rounds - 1)
+        self.server.round, self.server.lr, self.server.watch = round, self._lr(round), {}
+        self.method = self.algorithm.at(round)
+
     def _attempt(self, tally: Tally) -> Courier:
         """Play the round's exchanges, again with a new cohort where too few replies are good."""
         while True:
@@ -131,9 +137,9 @@ class Federation:
                 if tally.attempts > self.settings.retries or error.diverged:
                     raise
 
-    def _lr(self) -> float:
-        lr = self.settings.decayed_lr(self.round)
-        return self.average.lr(lr, self.round, self.settings.rounds) if self.average else lr
+    def _lr(self, round: int) -> float:
+        lr = self.settings.decayed_lr(round)
+        return self.average.lr(lr, round, self.settings.rounds) if self.average else lr
 
     def _average_buffers(self, replies: Replies | None) -> None:
         """Average BatchNorm statistics with the clients' weights; counters are copied from the first client."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ from flatfed.core.randomness import key
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.task import Task
+
+NOTHING = State({})
 
 
 class NoStatistics(ConfigError):
@@ -121,34 +123,39 @@ class Trainer:
             kept=job.kept,
             watch=client.watch,
             drift=float(torch.dist(client.w[: self.layout.shared], client.start[: self.layout.shared])),
+            model=desk.w[: self.layout.shared].to(CPU, copy=True) if job.shows_model else None,
         )
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
         """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
-        self._show(w, buffers, State({}))
+        self.show(w, buffers)
         torch.default_generator.manual_seed(key(self.settings.seed, test, first))
-        return self._totals(self.task.test_sets[test], first, count, self.statistics)
+        return self.totals(self.task.test_sets[test], first, count)
 
     def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
         """Return sums over all of a client's own examples, the model having the client's own local parts."""
         examples, parts = self.task.examples(client), []
         policy: Statistics = "running" if LOCAL_BUFFERS in kept else self.statistics
         for first, count in even_chunks(len(examples), self.task.test_batch):
-            self._show(w, buffers, kept)
+            self.show(w, buffers, kept)
             torch.default_generator.manual_seed(key(self.settings.seed, "own examples", client, first))
-            parts.append(self._totals(examples, first, count, policy))
+            parts.append(self.totals(examples, first, count, policy))
         return add_up(parts)
 
-    def _totals(self, examples: Examples, first: int, count: int, policy: Statistics) -> Totals:
+    def totals(self, examples: Examples, first: int, count: int, policy: Statistics | None = None) -> Totals:
+        """Return sums over some examples, with the model as it is shown."""
         inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
-        own = batch_statistics(self.oracle.model) if policy == "batch-stats" else nullcontext()
-        with torch.no_grad(), own:
+        with torch.no_grad(), self.inference(policy):
             outputs = self._inferred(inputs)
             sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
             sums |= self.task.metrics.measure(outputs, targets)
             mean = self.task.loss(outputs, targets).double()
             loss = mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)
             return {name: value.to(CPU) for name, value in sums.items()} | {"loss": loss.to(CPU)}
+
+    def inference(self, policy: Statistics | None = None) -> AbstractContextManager[None]:
+        """Let BatchNorm use the statistics of the policy (default: the settings')."""
+        return batch_statistics(self.oracle.model) if (policy or self.statistics) == "batch-stats" else nullcontext()
 
     def _inferred(self, inputs: Tensor) -> Any:
         """Return the outputs, with an error of our own where a batch is too small to have statistics."""
@@ -164,7 +171,7 @@ class Trainer:
 
     def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
         """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
-        self._show(w, buffers, State({}))
+        self.show(w, buffers)
         torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
         inputs = self.oracle.prepared(self.calibration.inputs(number))
         with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
@@ -182,7 +189,7 @@ class Trainer:
         """The sample that statistics are estimated on."""
         return Calibration(self.task, self.settings.seed)
 
-    def _show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State) -> None:
+    def show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State = NOTHING) -> None:
         """Put the model into inference mode, with these parameters and buffers and the local parts that are kept.
 
         Where none are kept, local parts are the initial ones.

@@ -49,8 +49,8 @@ class TrainWork(Work[list[Reply]]):
             own |= prefixed(f"{place}/kept", job.kept.tensors())
         clients = tuple(job.client for job in self.jobs)
         own_scalars = tuple(job.personal.scalars for job in self.jobs)
-        header, common = outbox.write(own), self.common
-        return Train(clients, first.round, first.exchange, first.lr, common, self.scalars, header, own_scalars)
+        where, shows = (first.round, first.exchange, first.lr), first.shows_model
+        return Train(clients, *where, self.common, self.scalars, outbox.write(own), own_scalars, shows)
 
     def result(self, done: Done, inbox: Inbox) -> list[Reply]:
         """Return the clients' replies and new states."""
@@ -59,7 +59,8 @@ class TrainWork(Work[list[Reply]]):
         for place, (job, told) in enumerate(zip(self.jobs, done.told, strict=True)):
             message = Message.of(group(f"{place}/vector", tensors), told.scalars)
             kept = State(group(f"{place}/kept", tensors))
-            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, **told.facts))
+            model = tensors.get(f"{place}/model")
+            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, model=model, **told.facts))
         return replies
 
 

@@ -45,6 +45,7 @@ class Train:
     common_scalars: Scalars
     own: Header
     own_scalars: tuple[Scalars, ...]
+    shows_model: bool
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,11 @@ class Worker:
         for place, (client, scalars) in enumerate(zip(command.clients, command.own_scalars, strict=True)):
             personal = Message.of(group(f"{place}/personal", own), scalars)
             kept = State({name: tensor.clone() for name, tensor in group(f"{place}/kept", own).items()})
-            jobs.append(Job(client, command.round, command.exchange, command.lr, kept, personal))
+            shows = command.shows_model
+            jobs.append(Job(client, command.round, command.exchange, command.lr, kept, personal, shows))
         for place, reply in enumerate(self.trainer.run_together(message, jobs)):
             tensors |= prefixed(f"{place}/vector", reply.message.vectors)
             tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
+            tensors |= {f"{place}/model": reply.model} if reply.model is not None else {}
             told.append(Told(reply.message.scalars, {name: getattr(reply, name) for name in FACTS}))
         return Done(self._out.write(tensors), tuple(told))

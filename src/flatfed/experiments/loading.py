@@ -44,12 +44,13 @@ def restored(
     task: Task | None = None,
     data_dir: str | Path | None = None,
     say: Say = lambda text: None,
+    round: int | None = None,
 ) -> tuple[Plan, Federation]:
-    """Return a run's plan and its federation as the newest good checkpoint has it."""
+    """Return a run's plan and its federation as a round's checkpoint has it, or the newest good one."""
     plan = Plan.from_config(
         directory.config, task or task_of(with_data(directory, data_dir), remembered=data_dir is None), rounds=None
     )
-    loaded = directory.checkpoints.load_newest(say)
+    loaded = directory.checkpoints.load_newest(say) if round is None else directory.checkpoints.load(round)
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
     restore(federation, loaded.round, loaded.tensors, loaded.states)
     standing = directory.status()

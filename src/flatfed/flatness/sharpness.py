@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flatfed.core.randomness import torch_generator
 from flatfed.core.vectors import GUARD, unit
 from flatfed.flatness.surface import Surface
 
@@ -31,18 +30,18 @@ class Sharpness:
     perturbation: Tensor
 
 
-def sharpness(surface: Surface, w: Tensor, rho: float, *, steps: int = 1, eta: float | None = None) -> Sharpness:
+def sharpness(surface: Surface, rho: float, *, steps: int = 1, eta: float | None = None) -> Sharpness:
     """Return the largest rise that was found within the radius `rho`.
 
     Args:
-        surface: the loss.
-        w: the model.
+        surface: the loss around a model.
         rho: the radius.
         steps: 1 is SAM's point; more are projected ascent.
         eta: ASAM's norm with this `eta` instead of the Euclidean one.
     """
-    T = torch.ones_like(w) if eta is None else torch.where(surface.oracle.is_weight, w.abs() + eta, 1.0)
-    start, best = surface.loss(w), Sharpness(-math.inf, torch.zeros_like(w))
+    w, is_weight = surface.w, surface.layout.weight_mask()[: surface.size]
+    T = torch.ones_like(w) if eta is None else torch.where(is_weight, w.abs() + eta, 1.0)
+    start, best = surface.loss(), Sharpness(-math.inf, torch.zeros_like(w))
     e = torch.zeros_like(w)  # in the coordinates in which the ball is round: the perturbation is T * e
     length = rho if steps == 1 else ASCENT * rho / steps
     for _ in range(steps):
@@ -63,12 +62,8 @@ class LPF:
     error: float
 
 
-def lpf(surface: Surface, w: Tensor, *, sigma: float = 0.01, samples: int = 100, seed: int = 0) -> LPF:
+def lpf(surface: Surface, *, sigma: float = 0.01, samples: int = 100, seed: int = 0) -> LPF:
     """Return the low-pass-filtered loss: lower is flatter."""
-    generator = torch_generator(seed, "lpf")
-    losses = torch.empty(samples, dtype=torch.float64)
-    for number in range(samples):
-        noise = torch.randn(w.shape, generator=generator, dtype=w.dtype)
-        losses[number] = surface.loss(w + sigma * noise)
+    losses = surface.noisy_losses(sigma, samples, seed)
     error = float(losses.std()) / math.sqrt(samples) if samples > 1 else math.inf
     return LPF(float(losses.mean()), error)

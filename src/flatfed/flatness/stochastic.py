@@ -48,6 +48,11 @@ class Density:
     weights: Tensor
     products: int
 
+    @classmethod
+    def none(cls) -> Density:
+        """Return the density that was not asked for."""
+        return cls(torch.zeros(0), torch.zeros(0), 0)
+
     def moment(self, power: int) -> float:
         """Return the mean of `lambda^power` over the spectrum."""
         return float((self.weights * self.points**power).sum())

@@ -1,110 +1,151 @@
-"""The loss of a task over some examples as a function of the flat parameter vector.
+"""The loss of a model over stated examples as a function of the flat parameter vector.
 
-    L(w) = (1/n) sum_i l(w; x_i, y_i)          gradient(w) = grad L(w)          product(w, v) = H(w) v
+    L(w) = (1/n) sum_i l(w; x_i, y_i)          gradient(w) = grad L(w)          product(v, w) = H(w) v
 
-The model is in inference mode, nothing is augmented, and every example counts once: batches are weighted by their size.
+Inference mode, no augmentation, every example counts once. An engine does the arithmetic, spread over its workers; the
+result does not depend on how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from flatfed.core.engine import Engine
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation import even_chunks
-from flatfed.core.examples import Examples
-from flatfed.core.layout import BUFFERS, COUNTERS
-from flatfed.core.oracle import Oracle
+from flatfed.core.layout import Layout
+from flatfed.core.metrics import Figure, Totals, add_up, figures
 from flatfed.core.task import Task
+from flatfed.core.vectors import is_finite
+from flatfed.flatness import pieces
+from flatfed.flatness.sample import Sample
+
+STRETCHES = 16
+"""One gradient or product is divided into at most so many parts, whatever the number of workers."""
+
+OnPoint = Callable[[int, dict[str, Figure]], None]
 
 
+@dataclass(frozen=True)
 class Surface:
-    """The mean loss over some examples, its gradient and its Hessian's products, at any point.
+    """A model, the examples its loss is taken over, and an engine to compute with.
 
-    Args:
-        task: the model's shape, the loss, and how raw examples are prepared.
-        examples: over what; several sets are one.
-        dtype: the type of the arithmetic.
-        buffers: BatchNorm statistics to use, as a run's server has them; the initial model's where none are given.
-        batch: examples at a time, at most.
+    Attributes:
+        engine: where the arithmetic runs.
+        task: the model's shape, the loss, the data.
+        w: the model: shared parameters in the layout's order.
+        buffers: the statistics that go with it.
+        sample: which examples.
+        layout: where the parameters lie in the vectors.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        examples: Sequence[Examples],
-        dtype: torch.dtype = torch.float32,
-        buffers: Mapping[str, Tensor] | None = None,
-        batch: int = 512,
-    ) -> None:
-        self.samples = sum(len(part) for part in examples)
-        if self.samples == 0:
-            raise ConfigError("there are no examples to take the loss over")
-        self.oracle = Oracle(task, dtype)
-        self.layout, self.dtype = self.oracle.layout, dtype
-        self._parts = [part for part in examples if len(part)]
-        self._batch = batch
-        self._set_buffers(buffers or {})
-        self.oracle.model.eval()
-        self.products = 0
-        """Hessian products so far."""
+    engine: Engine
+    task: Task
+    w: Tensor
+    buffers: Mapping[str, Tensor]
+    sample: Sample
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        if not is_finite(self.w):
+            raise ConfigError("the model's weights are not finite numbers: it has diverged, and has no flatness")
+        self.sample.count(self.task)
 
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return self.layout.size
+        return len(self.w)
 
-    def loss(self, w: Tensor) -> float:
+    @property
+    def note(self) -> str:
+        """On which examples the loss is taken, for people."""
+        return self.sample.describe(self.task)
+
+    def over(self, sample: Sample | str) -> Surface:
+        """Return the loss of the same model over other examples."""
+        return replace(self, sample=Sample(sample) if isinstance(sample, str) else sample)
+
+    def at(self, w: Tensor, buffers: Mapping[str, Tensor] | None = None) -> Surface:
+        """Return the loss of another model of the same shape over the same examples."""
+        if w.shape != self.w.shape:
+            raise ConfigError(f"models of {len(self.w):,} and of {len(w):,} parameters have no common surface")
+        return replace(self, w=w, buffers=self.buffers if buffers is None else buffers)
+
+    def loss(self, w: Tensor | None = None) -> float:
         """Return `L(w)`."""
-        total = 0.0
-        with torch.no_grad():
-            for inputs, targets in self._batches(w):
-                outputs = self.oracle.model(inputs)
-                total += float(self.oracle.task.loss(outputs, targets).double()) * len(targets)
-        return total / self.samples
+        return float(self.figures(w)["loss"])  # type: ignore[arg-type]
 
-    def gradient(self, w: Tensor) -> Tensor:
+    def figures(self, w: Tensor | None = None) -> dict[str, Figure]:
+        """Return loss and figures (accuracy, ...) at `w`."""
+        items = [((), self.sample, *stretch) for stretch in self._stretches()]
+        found = dict(self.engine.compute(pieces.loss, self._given(w), items))
+        return self._told([found[number] for number in range(len(items))])
+
+    def figures_at(
+        self,
+        points: Sequence[pieces.Coefficients],
+        directions: Sequence[Tensor],
+        on_point: OnPoint = lambda number, found: None,
+    ) -> list[dict[str, Figure]]:
+        """Return the figures at `w + sum_i c_i d_i` for each point; `on_point` hears of each as it comes."""
+        given = self._given() | {f"d{number}": direction for number, direction in enumerate(directions)}
+        count = self.sample.count(self.task)
+        items = [(tuple(point), self.sample, 0, count) for point in points]
+        return self._by_item(self.engine.compute(pieces.loss, given, items), len(items), on_point)
+
+    def noisy_losses(self, sigma: float, samples: int, seed: int) -> Tensor:
+        """Return `L(w + tau)` for so many draws of Gaussian noise."""
+        items = [(sigma, seed, number, self.sample) for number in range(samples)]
+        found = self._by_item(self.engine.compute(pieces.noisy_loss, self._given(), items), samples)
+        return torch.tensor([one["loss"] for one in found], dtype=torch.float64)
+
+    def gradient(self, w: Tensor | None = None) -> Tensor:
         """Return the gradient of `L` at `w`."""
-        total = torch.zeros_like(self.oracle.w)
-        for inputs, targets in self._batches(w):
-            gradient, _ = self.oracle.gradient(inputs, targets)
-            total.add_(gradient, alpha=len(targets) / self.samples)
-        return total
+        return self._mean(pieces.gradient, self._given(w))
 
-    def product(self, w: Tensor, v: Tensor) -> Tensor:
-        """Return `H(w) v`, `H` the Hessian of `L`: the gradient of `<grad L, v>`."""
-        total = torch.zeros_like(self.oracle.w)
-        self.products += 1
-        parameters = self._parameters()
-        directions = [piece.view(v) for piece in self.layout.parameters]
-        for inputs, targets in self._batches(w):
-            loss = self.oracle.task.loss(self.oracle.model(inputs), targets)
-            first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
-            along = [(g * d).sum() for g, d in zip(first, directions, strict=True) if g is not None and g.requires_grad]
-            if not along:
-                continue  # linear in the parameters
-            second = torch.autograd.grad(torch.stack(along).sum(), parameters, allow_unused=True)
-            for piece, part in zip(self.layout.parameters, second, strict=True):
-                if part is not None:
-                    piece.view(total).add_(part, alpha=len(targets) / self.samples)
-        return total
+    def product(self, v: Tensor, w: Tensor | None = None) -> Tensor:
+        """Return `H(w) v`, `H` the Hessian of `L`."""
+        return self._mean(pieces.product, self._given(w) | {"v": v})
 
-    def _parameters(self) -> list[Tensor]:
-        named = dict(self.oracle.model.named_parameters())
-        return [named[piece.name] for piece in self.layout.parameters]
+    def _given(self, w: Tensor | None = None) -> dict[str, Tensor]:
+        return {"w": self.w if w is None else w, **self.buffers}
 
-    def _batches(self, w: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Put the model at `w` and yield the batches."""
-        self.oracle.w.copy_(w)
-        for part in self._parts:
-            for first, count in even_chunks(len(part), self._batch):
-                yield self.oracle.batch(*part.batch(torch.arange(first, first + count)))
+    def _mean(self, piece: Callable[..., Mapping[str, Tensor]], given: Mapping[str, Tensor]) -> Tensor:
+        """Return a mean over the examples from sums over stretches, added in their order."""
+        items = [(self.sample, *stretch) for stretch in self._stretches()]
+        found = dict(self.engine.compute(piece, given, items))
+        total = add_up(found[number] for number in range(len(items)))
+        return total["sum"] / float(total["counted"])
 
-    def _set_buffers(self, given: Mapping[str, Tensor]) -> None:
-        buffers, counters = (flat.clone() for flat in self.oracle.initial_buffers)
-        for flat, name in ((buffers, BUFFERS), (counters, COUNTERS)):
-            if name in given:
-                flat[: len(given[name])] = given[name]
-        self.layout.write_buffers(buffers, counters, self.oracle.model)
+    def _stretches(self) -> list[tuple[int, int]]:
+        """Return the division of the examples: whole batches, in at most so many stretches of about one size."""
+        count = self.sample.count(self.task)
+        batches = even_chunks(count, self.task.test_batch)
+        parts = even_chunks(len(batches), -(-len(batches) // STRETCHES))
+        return [_span(batches[first : first + size]) for first, size in parts]
+
+    def _by_item(
+        self,
+        results: Iterable[tuple[int, Totals]],
+        count: int,
+        on_point: OnPoint = lambda number, found: None,
+    ) -> list[dict[str, Figure]]:
+        found: dict[int, dict[str, Figure]] = {}
+        for number, totals in results:
+            found[number] = self._told([totals])
+            on_point(number, found[number])
+        return [found[number] for number in range(count)]
+
+    def _told(self, parts: Sequence[Totals]) -> dict[str, Figure]:
+        totals = add_up(parts)
+        if not totals["counted"] > 0:
+            raise ConfigError(f"{self.sample.of}: no target of these examples counts, so there is no loss")
+        return figures(self.task.metrics, totals)
+
+
+def _span(batches: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return batches[0][0], sum(size for _, size in batches)

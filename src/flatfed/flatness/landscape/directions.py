@@ -30,8 +30,8 @@ def filter_normalised(layout: Layout, w: Tensor, raw: Tensor) -> Tensor:
     """Return a direction with the norms of the model's filters."""
     direction = torch.zeros_like(w)
     for piece in layout.parameters:
-        if len(piece.shape) < 2:
-            continue
+        if len(piece.shape) < 2 or piece.offset + piece.size > len(w):
+            continue  # one axis, or a part that stays on the clients
         given, weights = piece.view(raw).flatten(1), piece.view(w).flatten(1)
         scale = weights.norm(dim=1, keepdim=True) / (given.norm(dim=1, keepdim=True) + SMALL)
         piece.view(direction).copy_((given * scale).view(piece.shape))
@@ -40,4 +40,4 @@ def filter_normalised(layout: Layout, w: Tensor, raw: Tensor) -> Tensor:
 
 def random_directions(layout: Layout, w: Tensor, count: int, seed: int = 0) -> list[Tensor]:
     """Return filter-normalised random directions for a model."""
-    return [filter_normalised(layout, w, raw_direction(layout.size, n, seed, w.dtype)) for n in range(count)]
+    return [filter_normalised(layout, w, raw_direction(len(w), n, seed, w.dtype)) for n in range(count)]

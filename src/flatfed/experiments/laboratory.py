@@ -1,0 +1,212 @@
+"""A model opened for measuring: from a run, a checkpoint, or a live model and examples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from flatfed.algorithms import make
+from flatfed.core.engine import Engine
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation import default_statistics, has_batch_norm
+from flatfed.core.loop import Federation
+from flatfed.core.settings import Settings, dtype_name
+from flatfed.core.task import Task
+from flatfed.core.testing import calibrated
+from flatfed.core.trainer import shared_buffers
+from flatfed.experiments.loading import open_run, restored
+from flatfed.experiments.measures import parse_measurements
+from flatfed.experiments.measuring import SMALL, start_engine
+from flatfed.experiments.run import Run
+from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject
+from flatfed.flatness.sample import Sample
+from flatfed.flatness.surface import Surface
+from flatfed.runs.readings import Readings
+
+Weights = Literal["evaluated", "global"]
+Source = str | Path | Run | Task | nn.Module
+
+
+class Laboratory:
+    """A model with everything that measurements need; close it, or use it in a `with` statement.
+
+    Attributes:
+        surface: the model's loss over the chosen examples.
+        federation: the run that it stands in, or None.
+        label: whose model it is.
+        key: what decides a reading besides the measurement: run, round, weights and sample.
+    """
+
+    def __init__(
+        self,
+        surface: Surface,
+        federation: Federation | None,
+        label: str,
+        key: dict[str, Any],
+        path: Path | None = None,
+        on_step: OnStep = lambda name, done, total: None,
+    ) -> None:
+        self.surface, self.federation, self.label, self.key, self.path = surface, federation, label, key, path
+        self._on_step = on_step
+
+    def measure(self, *measurements: Measurement | str) -> dict[str, Reading]:
+        """Take measurements, or look up what was taken of this run in the same way; return readings by id."""
+        given = [parse_measurements(one) if isinstance(one, str) else [one] for one in measurements]
+        return {one.id: self._read(one) for several in given for one in several}
+
+    def _read(self, measurement: Measurement) -> Reading:
+        kept = Readings(self.path) if self.path is not None else None
+        key = self.key | {"measurement": measurement.to_dict()}
+        found = kept.find(key) if kept else None
+        if found is not None:
+            return Reading.from_dict(found)
+        self._on_step(measurement.id, 0, None)
+        with _quiet():
+            reading = measurement.measure(Subject(self.surface, self.federation, self._on_step))
+        if kept:
+            kept.keep(key, reading.to_dict())
+        return reading
+
+    def close(self) -> None:
+        """End the workers."""
+        self.surface.engine.close()
+
+    def __enter__(self) -> Laboratory:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def laboratory(
+    source: Source,
+    examples: Any = None,
+    *,
+    data: str = "train",
+    samples: int | None = None,
+    seed: int = 0,
+    weights: Weights = "evaluated",
+    loss: Callable[[Any, torch.Tensor], torch.Tensor] = nn.functional.cross_entropy,
+    workers: int | str | None = None,
+    data_dir: str | Path | None = None,
+    task: Task | None = None,
+    on_step: OnStep = lambda name, done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Laboratory:
+    """Open a model for measuring.
+
+    Args:
+        source: a run directory, a checkpoint in one, a `Run`, a task (its initial model), or any `nn.Module`.
+        examples: with a module: a pair of tensors, a torch Dataset, or a list with one of those per client.
+        data: the loss is taken over `train` (all clients' examples), a test set, or one client's (`client 3`).
+        samples: so many of them at random, if there are more; all by default.
+        seed: key of that draw.
+        weights: of a run with an average, the averaged model that is `evaluated`, or the last `global` one.
+        loss: with a module and examples.
+        workers: worker processes; by default the run's, or none where there is little to do.
+        data_dir: where a run's data lie, if no longer where they were.
+        task: of a run that no file can describe.
+        on_step: hears what is being done.
+        say: hears remarks.
+    """
+    sample = Sample(data, samples, seed)
+    if isinstance(source, nn.Module | Task):
+        return _of_model(_task(source, examples, loss), sample, workers or 0, on_step)
+    if examples is not None:
+        raise ConfigError("a run has examples of its own; choose among them with data=")
+    if isinstance(source, Run):
+        federation, path, label = source._federation, source.path, source._federation.algorithm.id
+        identity = ""
+    else:
+        directory, round = _split(Path(source))
+        plan, federation = restored(directory, task, data_dir, say, round)
+        path, label, identity = directory.path, str(directory.config["method"]), str(directory.config["run"])
+        workers = plan.workers if workers is None else workers
+    return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step)
+
+
+def _split(path: Path) -> tuple[Any, int | None]:
+    """Return the run that a path stands for and, where it leads to one of its checkpoints, which."""
+    number = path.name.removeprefix("round-")
+    if path.parent.name == "checkpoints" and number.isdigit():
+        return open_run(path.parent.parent), int(number)
+    return open_run(path), None
+
+
+def _of_federation(
+    federation: Federation,
+    sample: Sample,
+    weights: Weights,
+    workers: int | str,
+    path: Path | None,
+    label: str,
+    identity: str,
+    on_step: OnStep,
+) -> Laboratory:
+    if weights not in ("evaluated", "global"):
+        raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
+    task, settings = federation.task, federation.settings
+    engine = start_engine(task, federation.algorithm, settings, _fitting(workers, sample, task))
+    federation.engine = engine
+    federation.begin_round()
+    w = federation.evaluated if weights == "evaluated" else federation.server.w
+    try:
+        surface = _surface(engine, task, settings, w.clone(), dict(federation.server.buffers), sample)
+    except Exception:
+        engine.close()
+        raise
+    key = {"run": identity, "round": federation.round, "weights": weights, "sample": _plain(sample)}
+    return Laboratory(surface, federation, label, key, path, on_step)
+
+
+def _of_model(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -> Laboratory:
+    layout = task.layout()
+    dtype = next(p.dtype for p in task.model.parameters() if p.requires_grad)
+    settings = Settings(rounds=1, lr=0.1, dtype=dtype_name(dtype), batched=False, eval_stats=default_statistics(layout))
+    engine = start_engine(task, make("fedavg"), settings, _fitting(workers, sample, task))
+    w = layout.read(task.model)[: layout.shared]
+    buffers = shared_buffers(layout.read_buffers(task.model, dtype), layout)
+    surface = _surface(engine, task, settings, w, buffers, sample)
+    return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step)
+
+
+def _surface(
+    engine: Engine, task: Task, settings: Settings, w: torch.Tensor, buffers: dict[str, torch.Tensor], sample: Sample
+) -> Surface:
+    """Return the surface, with the statistics that evaluation would use."""
+    surface = Surface(engine, task, w, buffers, sample, task.layout())
+    if settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
+        return surface.at(w, calibrated(engine, task, w, buffers))
+    return surface
+
+
+def _task(source: nn.Module | Task, examples: Any, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Task:
+    if isinstance(source, Task):
+        return source
+    if examples is None:
+        raise ConfigError("a model's loss is taken over examples; give them: laboratory(model, (inputs, targets))")
+    clients: Sequence[Any] = examples if isinstance(examples, list) else [examples]
+    return Task(source, clients, loss=loss, name="model")
+
+
+def _fitting(workers: int | str, sample: Sample, task: Task) -> int | str:
+    """Return the workers to start: none where there is so little to do that starting them would take longer."""
+    return 0 if workers == "auto" and sample.count(task) < SMALL else workers
+
+
+def _plain(sample: Sample) -> dict[str, Any]:
+    return {"of": sample.of, "most": sample.most, "seed": sample.seed}
+
+
+class _quiet(warnings.catch_warnings):  # noqa: N801  (reads as a statement)
+    """Double backward warns of graphs that hold themselves; ours are let go at once."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.filterwarnings("ignore", message=".*create_graph=True.*")

@@ -1,0 +1,160 @@
+"""Measurements of the clients' own models and of the global model on each client's examples.
+
+Where clients must be trained for it, the next round is tried without leaving a trace (`core/probe.py`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from flatfed.core.config import Count, Index, Positive
+from flatfed.core.loop import Federation
+from flatfed.core.probe import ClientModel, probe
+from flatfed.core.randomness import numpy_generator
+from flatfed.flatness import pieces
+from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.sample import own
+from flatfed.flatness.sharpness import sharpness
+from flatfed.flatness.spectrum import eigenvalues
+from flatfed.flatness.surface import Surface
+
+RHO = 0.05
+"""The radius where a method has none of its own."""
+
+
+class LocalGlobal(Measurement, id="local_global"):
+    """lambda_max of each client's model after local training, on its own examples and on everyone's."""
+
+    tolerance: Positive = 0.01
+    most: Count = 100
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return the means over the clients of a round, and each client's two values."""
+        models = probe(subject.run(self.id)).models
+        local, everywhere = dict[int, float](), dict[int, float]()
+        for number, model in enumerate(models):
+            subject.on_step(f"{self.id}: client {model.client}", number, len(models))
+            local[model.client] = self._lambda(_own_surface(subject, model))
+            everywhere[model.client] = self._lambda(subject.surface.at(model.w, model.buffers))
+        numbers = {"lambda_local": _mean(local.values()), "lambda_global": _mean(everywhere.values())}
+        return Reading(numbers, {"lambda_local": local, "lambda_global": everywhere}, verdict=f"{len(models)} clients")
+
+    def _lambda(self, surface: Surface) -> float:
+        found = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
+        return float(found.values[0])
+
+
+class ClientLambda(Measurement, id="client_lambda"):
+    """lambda_max of each client's model after local training, on its own examples alone."""
+
+    tolerance: Positive = 0.01
+    most: Count = 100
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return the mean over the clients of a round, and each client's value."""
+        found = dict[int, float]()
+        for model in probe(subject.run(self.id)).models:
+            surface = _own_surface(subject, model)
+            answer = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
+            found[model.client] = float(answer.values[0])
+        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=f"{len(found)} clients")
+
+
+class ClientDivergence(Measurement, id="client_divergence"):
+    """How far clients go apart: the mean of ||w_k - w||^2 over a round."""
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return the mean, and each client's value."""
+        federation = subject.run(self.id)
+        models = probe(federation).models
+        found = {m.client: float((m.w - federation.server.w).double().square().sum()) for m in models}
+        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=f"{len(found)} clients")
+
+
+class Discrepancy(Measurement, id="discrepancy"):
+    """Flatness discrepancy: sharpness of the global model against the clients' mean sharpness of their own models."""
+
+    rho: Positive | None = None
+    clients: Count | None = None
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return `|S(w; everyone) - sum_i (n_i/n) S(w_i; own)|` and both terms, `S` SAM's one-step rise."""
+        federation = subject.run(self.id)
+        rho = self.rho if self.rho is not None else radius_of(federation)
+        chosen = fixed_clients(federation, self.clients, self.seed)
+        whole = sharpness(subject.surface.at(federation.server.w, federation.server.buffers), rho).rise
+        rises, counts = dict[int, float](), dict[int, int]()
+        for number, model in enumerate(probe(federation, chosen).models):
+            subject.on_step(f"{self.id}: client {model.client}", number, len(chosen))
+            rises[model.client] = sharpness(_own_surface(subject, model), rho).rise
+            counts[model.client] = model.samples
+        mean = sum(rises[k] * counts[k] for k in rises) / sum(counts.values())
+        numbers = {self.id: abs(whole - mean), "sharpness_global": whole, "sharpness_local": mean}
+        told = f"radius {rho:g}, {len(rises)} clients trained for one round"
+        return Reading(numbers, {"sharpness_local": rises}, verdict=told)
+
+
+class FeatureNorm(Measurement, id="feature_norm"):
+    """The mean norm of the network's outputs over each client's examples."""
+
+    clients: Count | None = None
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return the mean over clients, and each client's value."""
+        federation, surface = subject.run(self.id), subject.surface
+        chosen = fixed_clients(federation, self.clients, self.seed)
+        items = [(own(client),) for client in chosen]
+        found = dict(surface.engine.compute(pieces.output_norms, {"w": surface.w, **surface.buffers}, items))
+        norms = {k: float(found[n]["norms"] / found[n]["counted"]) for n, k in enumerate(chosen)}
+        return Reading({self.id: _mean(norms.values())}, {self.id: norms}, verdict=f"{len(norms)} clients")
+
+
+class ClientAccuracy(Measurement, id="client_accuracy"):
+    """Accuracy and loss of the global model on each client's own examples."""
+
+    clients: Count | None = None
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> Reading:
+        """Return the means over clients, and each client's values."""
+        federation, surface = subject.run(self.id), subject.surface
+        found = {k: surface.over(own(k)).figures() for k in fixed_clients(federation, self.clients, self.seed)}
+        numbers, by_client = dict[str, float](), dict[str, dict[int, float]]()
+        for name in ("accuracy", "loss"):
+            told = {k: value for k, one in found.items() if isinstance(value := one.get(name), float)}
+            if told:
+                numbers[f"client_{name}"], by_client[f"client_{name}"] = _mean(told.values()), told
+        return Reading(numbers, by_client, verdict=f"{len(found)} clients")
+
+
+def radius_of(federation: Federation) -> float:
+    """Return the radius that clients perturb with: the method's, its client optimiser's, or 0.05."""
+    method = federation.algorithm.at(min(federation.round, federation.settings.rounds - 1))
+    for holder in (method, getattr(method, "client_opt", None)):
+        rho = getattr(holder, "rho", None)
+        if isinstance(rho, float) and rho > 0:
+            return rho
+    return RHO
+
+
+def fixed_clients(federation: Federation, count: int | None, seed: int) -> list[int]:
+    """Return a fixed set of clients that hold examples: all, or so many, the same in every round and every run."""
+    task = federation.task
+    holders = [client for client in range(task.population) if len(task.examples(client))]
+    if count is None or count >= len(holders):
+        return holders
+    generator = numpy_generator(seed, "fixed clients")
+    return sorted(holders[int(n)] for n in generator.choice(len(holders), count, replace=False))
+
+
+def _own_surface(subject: Subject, model: ClientModel) -> Surface:
+    return subject.surface.over(own(model.client)).at(model.w, model.buffers)
+
+
+def _mean(values: Sequence[float] | object) -> float:
+    return statistics.fmean(values)  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""Contours of the loss over planes in weight space, one panel for each."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from flatfed.core.errors import ConfigError
+from flatfed.flatness.results import Floats, Grid
+from flatfed.reports.figures.placing import CLEAR, Box, Tag, place_tags
+from flatfed.reports.figures.scales import finite, is_wide, span
+from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure
+from flatfed.reports.figures.words import named, one_note, plain
+
+MAP = "cividis"
+LEVELS = 10
+STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+"""Levels within a decade; the most that are not too many are taken."""
+LOG_LEVELS_FROM = 10.0
+"""From this ratio on, levels grow by factors: the ground around a minimum has to be seen as well."""
+
+
+@in_style
+def draw_contours(
+    grids: Sequence[Grid], files: Sequence[Path], title: str = "", value: Literal["loss", "error"] = "loss"
+) -> None:
+    """Draw the loss, or the error in percent, over each plane, with the same levels and colours in all panels.
+
+    What is not finite stays blank. A model outside its plane is a hollow mark on the nearest edge.
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm
+
+    heights = [_heights(grid, value) for grid in grids]
+    found = finite(heights)
+    log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
+    levels = _levels(found, log)
+    figure, panels = _panels(grids)
+    shown = [_draw_panel(axes, grid, height, levels) for axes, grid, height in zip(panels, grids, heights, strict=True)]
+    bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
+    bar.set_label(named("loss", log) if value == "loss" else "error (%)")
+    bar.set_ticks(levels, labels=[plain(level) for level in levels])
+    bar.outline.set_visible(False)
+    figure.draw_without_rendering()
+    for axes, grid, texts in zip(panels, grids, shown, strict=True):
+        _mark_models(axes, grid, texts)
+    finish(figure, files, one_note(grids), title)
+
+
+def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
+    """Return a figure with a named panel for each plane; what all axes mean is said at the left and below only."""
+    columns = {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
+    rows = -(-len(grids) // columns)
+    width = COLUMN if len(grids) == 1 else PAGE
+    figure = new_figure(width, rows * {1: 2.7, 2: 2.9, 3: 2.2}[columns], "compressed")
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    alike = len({(grid.x_name, grid.y_name) for grid in grids}) == 1
+    for index, (axes, grid) in enumerate(zip(panels, grids, strict=False)):
+        if not alike or index % columns == 0:
+            axes.set_ylabel(grid.y_name)
+        if not alike or index + columns >= len(grids):
+            axes.set_xlabel(grid.x_name)
+        if len(grids) > 1:
+            axes.set_title(textwrap.fill(grid.label, letters(width / columns - 0.5, MEDIUM)))
+    for axes in panels[len(grids) :]:
+        axes.set_axis_off()
+    return figure, panels[: len(grids)]
+
+
+def _heights(grid: Grid, value: str) -> Floats:
+    if value == "loss":
+        return np.ma.masked_invalid(grid.losses)
+    if grid.errors is None:
+        raise ConfigError(f"{grid.label}: there are no classes, so there is no error to draw")
+    return np.ma.masked_invalid(100.0 * grid.errors)
+
+
+def _levels(values: Floats, log: bool) -> Floats:
+    """Return round levels from the smallest to the largest value or just beyond."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not log:
+        ends = (values.min(), values.max()) if values.size and np.ptp(values) else span(values)
+        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 2.5, 5, 10]).tick_values(*ends))
+    low, high = int(np.floor(np.log10(values.min()))), int(np.ceil(np.log10(values.max())))
+    for steps in STEPS:
+        found = np.sort([step * 10.0**decade for decade in range(low, high + 1) for step in steps])
+        first = max(int(np.searchsorted(found, values.min(), side="right")) - 1, 0)
+        found = found[first : int(np.searchsorted(found, values.max())) + 1]
+        if len(found) <= LEVELS + 3:
+            return found
+    every = -(-(high - low) // LEVELS)
+    return 10.0 ** np.arange(low, high + every, every, dtype=np.float64)
+
+
+def _draw_panel(axes: Any, grid: Grid, heights: Any, levels: Floats) -> list[Any]:
+    """Draw bands, lines between them and their levels; return the written levels."""
+    from matplotlib.colors import BoundaryNorm
+    from matplotlib.ticker import MaxNLocator
+
+    texts: list[Any] = []
+    axes.spines[["top", "right"]].set_visible(True)
+    axes.set(xlim=(grid.xs.min(), grid.xs.max()), ylim=(grid.ys.min(), grid.ys.max()))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    if 1 / 3 < np.ptp(grid.xs) / max(np.ptp(grid.ys), 1e-12) < 3:
+        axes.set_aspect("equal")
+    if not heights.count():
+        return texts
+    axes.contourf(grid.xs, grid.ys, heights, levels=levels, cmap=MAP, norm=BoundaryNorm(levels, 256))
+    crossed = [level for level in levels if heights.min() < level < heights.max()]
+    if crossed:
+        middle = levels[len(levels) // 2]
+        colours = ["white" if level < middle else INK for level in crossed]
+        lines = axes.contour(grid.xs, grid.ys, heights, levels=crossed, colors=colours, linewidths=0.5)
+        texts = list(axes.clabel(lines, fontsize=SMALL, fmt=plain, inline_spacing=2))
+    return texts
+
+
+def _mark_models(axes: Any, grid: Grid, texts: Sequence[Any]) -> None:
+    """Put a mark at each model, take away written levels that it would cover, and write the names."""
+    tags = []
+    for name, (x, y) in grid.marks.items():
+        inner = float(np.clip(x, *axes.get_xlim())), float(np.clip(y, *axes.get_ylim()))
+        outside = inner != (x, y)
+        face = "none" if outside else "white"
+        axes.plot(
+            *inner, "o", markersize=5, color=face, markeredgecolor=INK, markeredgewidth=1, clip_on=False, zorder=5
+        )
+        tags.append(Tag(f"{name} (outside)" if outside else name, *inner))
+    spots = [axes.transData.transform((tag.x, tag.y)) for tag in tags]
+    renderer = axes.figure.canvas.get_renderer()
+    boxes: list[Box] = []
+    for text in texts:
+        box = text.get_window_extent(renderer)
+        if any(box.padded(CLEAR * axes.figure.dpi / 72).contains(*spot) for spot in spots):
+            text.remove()
+        else:
+            boxes.append(tuple(box.extents))
+    place_tags(axes, tags, boxes)

@@ -1,0 +1,88 @@
+"""The pieces that a drawn surface is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flatfed.flatness.results import Floats, Grid
+from flatfed.reports.curves import COLOURS
+
+FINE = 48
+"""Faces along each side of a surface, about: coarser grids are divided, so that surfaces that cross hide each other."""
+MESH = 24
+"""Lines of a mesh along each side, at most."""
+LIGHT = np.array([-0.45, -0.35, 0.82])
+UP, ROUND = 24, -58
+"""Degrees: where the viewer stands."""
+GLASS = 0.14
+"""Opacity of the faces of a mesh."""
+
+
+def pieces_of(index: int, grid: Grid, log: bool, heights: tuple[float, float]) -> tuple[Floats, Floats, Floats]:
+    """Return the corners of all pieces of a surface, the colours of their faces, and those of their edges."""
+    from matplotlib.colors import to_rgba
+
+    places = _corners(grid, log)
+    colour = np.array(to_rgba(COLOURS[index % len(COLOURS)]))
+    quads = _quads(places)
+    shades = _shade(quads, colour, heights[1] - heights[0])
+    if not index % 2:
+        return quads, shades, shades
+    shades[:, 3] = GLASS
+    lines = _mesh(places, grid.losses.shape)
+    faces = np.concatenate([shades, np.zeros((len(lines), 4))])
+    edges = np.concatenate([np.zeros_like(shades), np.tile(colour, (len(lines), 1))])
+    return np.concatenate([quads, lines]), faces, edges
+
+
+def _corners(grid: Grid, log: bool) -> Floats:
+    """Return the places of a finely divided grid, rows x columns x (x, y, drawn loss)."""
+    losses = np.where(np.isfinite(grid.losses), grid.losses, np.nan)
+    drawn = np.log10(losses) if log else losses
+    drawn = _divide(_divide(drawn).T).T
+    xs, ys = np.meshgrid(_divide(grid.xs), _divide(grid.ys))
+    return np.stack([xs, ys, drawn], axis=-1)
+
+
+def _divide(values: Floats) -> Floats:
+    """Put points between neighbours along the last axis."""
+    count = values.shape[-1]
+    factor = max(round(FINE / max(count - 1, 1)), 1)
+    at = np.arange((count - 1) * factor + 1) / factor
+    left = np.minimum(at.astype(int), max(count - 2, 0))
+    part = at - left
+    # A place on the grid takes its own value only: 0 * NaN would spread a hole.
+    before = np.where(part == 1, 0.0, values[..., left])
+    after = np.where(part == 0, 0.0, values[..., np.minimum(left + 1, count - 1)])
+    return np.asarray((1 - part) * before + part * after)
+
+
+def _quads(places: Floats) -> Floats:
+    quads = np.stack([places[:-1, :-1], places[:-1, 1:], places[1:, 1:], places[1:, :-1]], axis=2).reshape(-1, 4, 3)
+    return quads[np.isfinite(quads).all(axis=(1, 2))]
+
+
+def _mesh(places: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return the pieces of the mesh's lines, as flat quads, so that they are sorted by depth among the faces."""
+    pieces = []
+    for turned, count in ((places, shape[0]), (places.transpose(1, 0, 2), shape[1])):
+        every = -(-(count - 1) // MESH) * max((len(turned) - 1) // max(count - 1, 1), 1)
+        lines = turned[sorted({*range(0, len(turned), max(every, 1)), len(turned) - 1})]
+        one, other = lines[:, :-1].reshape(-1, 3), lines[:, 1:].reshape(-1, 3)
+        pieces.append(np.stack([one, other, other, one], axis=1))
+    joined = np.concatenate(pieces)
+    return joined[np.isfinite(joined).all(axis=(1, 2))]
+
+
+def _shade(quads: Floats, colour: Floats, height: float) -> Floats:
+    """Return the colour of each face under a light from the upper left; the side that the viewer sees counts."""
+    wide = np.ptp(quads[..., :2].reshape(-1, 2), axis=0) if len(quads) else np.ones(2)
+    scaled = quads / np.array([*np.maximum(wide, 1e-12), height])
+    normals = np.cross(scaled[:, 2] - scaled[:, 0], scaled[:, 3] - scaled[:, 1])
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
+    up, turn = np.radians([UP, ROUND])
+    viewer = np.array([np.cos(up) * np.cos(turn), np.cos(up) * np.sin(turn), np.sin(up)])
+    normals *= np.where(normals @ viewer < 0, -1, 1)[:, None]
+    bright = 0.6 + 0.55 * np.clip(normals @ (LIGHT / np.linalg.norm(LIGHT)), 0, 1)
+    rgb = np.where(bright[:, None] < 1, colour[:3] * bright[:, None], 1 - (1 - colour[:3]) * (2 - bright[:, None]))
+    return np.concatenate([rgb, np.ones((len(quads), 1))], axis=1)

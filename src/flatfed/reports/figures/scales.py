@@ -1,0 +1,46 @@
+"""What the scales of figures need to know of the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from flatfed.flatness.results import Floats
+from flatfed.reports.figures.words import plain
+
+LOG_FROM = 100.0
+"""From this ratio of the largest to the smallest on, a scale is logarithmic."""
+
+
+def finite(values: Iterable[Any]) -> Floats:
+    """Return all finite numbers of some arrays, in one row."""
+    rows = [np.asarray(part, dtype=np.float64).ravel() for part in values]
+    row = np.concatenate(rows) if rows else np.empty(0)
+    return row[np.isfinite(row)]
+
+
+def is_wide(values: Floats, ratio: float = LOG_FROM) -> bool:
+    """Say whether numbers span so much that a logarithmic scale is needed, and can have one."""
+    return bool(values.size and values.min() > 0 and values.max() > ratio * values.min())
+
+
+def span(values: Floats, share: float = 0.05) -> tuple[float, float]:
+    """Return ends of a scale that holds the numbers, with a margin on both sides, also where they are all the same."""
+    if not values.size:
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    margin = share * (high - low) if high > low else 0.1 * abs(high) or 0.5
+    return low - margin, high + margin
+
+
+def make_log(axis: Any, spread: float) -> None:
+    """Make an axis logarithmic, its ticks plain numbers; `spread` is the ratio of its ends."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0) if spread < 1e3 else (1.0,), numticks=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())

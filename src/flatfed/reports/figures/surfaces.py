@@ -1,0 +1,86 @@
+"""Loss surfaces of one or more models on one set of axes."""
+
+from __future__ import annotations
+
+import importlib
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatfed.flatness.results import Floats, Grid
+from flatfed.reports.curves import COLOURS
+from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
+from flatfed.reports.figures.scales import finite, is_wide, span
+from flatfed.reports.figures.style import COLUMN, GREY, PALE, finish, in_style, new_figure
+from flatfed.reports.figures.words import named, one_note, plain, short, together
+
+
+@in_style
+def draw_surfaces(grids: Sequence[Grid], files: Sequence[Path], title: str = "") -> None:
+    """Draw loss surfaces into each of the files: the first solid, the second as a mesh, and so on by turns.
+
+    All share one scale, which is logarithmic where the losses span more than two decades. A loss that is not finite
+    leaves a hole.
+    """
+    losses = finite(grid.losses for grid in grids)
+    log = is_wide(losses)
+    heights = span(np.log10(losses) if log else losses, 0.03)
+    figure = new_figure(COLUMN, 2.95, layout=None)
+    axes = figure.add_axes((0.0, 0.12, 0.93, 0.92), projection="3d")
+    _dress(axes, grids, heights, log)
+    _add_pieces(axes, [pieces_of(index, grid, log, heights) for index, grid in enumerate(grids)])
+    finish(figure, files, one_note(grids), title, [_key(index, grid) for index, grid in enumerate(grids)])
+
+
+def _add_pieces(axes: Any, surfaces: Sequence[tuple[Floats, Floats, Floats]]) -> None:
+    """Add all surfaces as one collection: only then is each piece sorted by depth among those of the others.
+
+    The library sorts colours along with the pieces, but not line widths: there is one for all.
+    """
+    shapes = importlib.import_module("mpl_toolkits.mplot3d.art3d")
+    corners, faces, edges = (np.concatenate(parts) for parts in zip(*surfaces, strict=True))
+    if len(corners):
+        pieces = shapes.Poly3DCollection(corners, facecolors=faces, edgecolors=edges, linewidths=0.5)
+        pieces.set_rasterized(True)
+        axes.add_collection3d(pieces, autolim=False)
+
+
+def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_xlim(*span(finite(grid.xs for grid in grids), 0.0))
+    axes.set_ylim(*span(finite(grid.ys for grid in grids), 0.0))
+    axes.set_zlim(*heights)
+    axes.set_xlabel(_folded(grids[0].x_name), labelpad=-2)
+    axes.set_ylabel(_folded(grids[0].y_name), labelpad=-2)
+    axes.zaxis.set_rotate_label(False)
+    axes.set_zlabel(named("loss", log), labelpad=-5, rotation=90)
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_pane_color((1, 1, 1, 0))
+        axis._axinfo["grid"] |= {"color": PALE, "linewidth": 0.4}
+        axis.line.set_color(GREY)
+    if log:
+        axes.zaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.zaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(10.0**value)))
+    axes.tick_params(pad=-3)
+    axes.view_init(UP, ROUND)
+    axes.set_box_aspect((1, 1, 0.8), zoom=1.1)
+
+
+def _folded(name: str) -> str:
+    return textwrap.fill(name, 20, break_on_hyphens=False)
+
+
+def _key(index: int, grid: Grid) -> tuple[Any, str]:
+    from matplotlib.patches import Patch
+
+    colour = COLOURS[index % len(COLOURS)]
+    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
+    look: dict[str, Any] = (
+        {"facecolor": "white", "edgecolor": colour, "hatch": "+++++"} if index % 2 else {"facecolor": colour}
+    )
+    return Patch(**look, linewidth=0.6), f"{grid.label}: " + together(f"loss {short(middle)} at the centre")

@@ -1,0 +1,43 @@
+"""The words of figures: numbers, names of axes and notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+NO_BREAK = "\xa0"
+
+
+def short(value: float) -> str:
+    """Return a number in three digits."""
+    return f"{value:.3g}" if math.isfinite(value) else "not finite"
+
+
+def plain(value: float) -> str:
+    """Return the number of a tick: as it is, or as a power of ten where it would have many digits."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    factor = {1.0: "", -1.0: "-"}.get(float(digits), f"{float(digits):g}\\cdot ")
+    return f"${factor}10^{{{int(exponent)}}}$"
+
+
+def named(name: str, log: bool) -> str:
+    """Return the name of an axis, which tells of a logarithmic scale."""
+    return f"{name} (log scale)" if log else name
+
+
+def together(text: str) -> str:
+    """Return words that a legend leaves on one line."""
+    return text.replace(" ", NO_BREAK)
+
+
+def one_note(items: Iterable[Any]) -> str:
+    """Return the note of all that is drawn: said once where it is the same, else by label."""
+    said: dict[str, list[str]] = {}
+    for item in items:
+        said.setdefault(item.note, []).append(item.label)
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{', '.join(labels)}: {note}" for note, labels in said.items() if note)
