@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_monitors,
     make_recipe,
     make_sampler,
     make_settings,
@@ -20,16 +21,24 @@ from flatfed.cli.options import (
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.compare import Comparison
+    from flatfed.experiments.compare import Comparison, Flatness
 
 
 @click.command(short_help="Train several methods and seeds, print one table.")
 @click.argument("dataset")
 @click.argument("algorithms", nargs=-1, required=True, metavar="ALGORITHM...")
 @click.option("--seeds", type=Seeds(), default="0", show_default=True, help="Seeds, each method once with each.")
+@click.option(
+    "--flatness",
+    is_flag=True,
+    help="Measure the flatness of every finished run (λmax, λmax/λ5, LPF) over --watch-samples training examples and "
+    "show it in the table.",
+)
 @common_options
 @click.pass_context
-def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], seeds: list[int], **options: Any) -> int:
+def compare(
+    ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], seeds: list[int], flatness: bool, **options: Any
+) -> int:
     """Train each ALGORITHM on DATASET with each seed and print one table.
 
     ALGORITHM is an id, perhaps with a client optimiser and an average (feddyn+sam, fedasam+swa), or `all`.
@@ -37,7 +46,7 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
     an interrupted comparison; a method that diverges is a row of the table.
     """
     from flatfed.cli.output import command_line
-    from flatfed.experiments.compare import Comparison
+    from flatfed.experiments.compare import Comparison, Flatness
     from flatfed.experiments.methods import parse_methods
 
     refuse_contradictions(ctx, options)
@@ -53,6 +62,8 @@ def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], se
         make_sampler(ctx, options, recipe.build().population),
         options["workers"],
         command_line(),
+        make_monitors(options),
+        Flatness(None if options["watch_samples"] == "all" else options["watch_samples"]) if flatness else None,
     )
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
     return run_and_report(comparison, out, options["as_json"])
@@ -71,10 +82,24 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
             paths = run_comparison(comparison, out, progress.start, progress.round, progress.say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; saved. Continue the comparison with: flatfed resume {out}") from None
+    if comparison.flatness is not None:
+        _measure(comparison.flatness, paths, comparison.workers)
     files = write_report(collect(paths), out, comparison.title, comparison.command)
     print_results(paths, as_json)
     click.echo(f"written to {out}: {', '.join(file.name for file in files)}", err=True)
     return 0
+
+
+def _measure(flatness: Flatness, paths: list[Path], workers: int | str) -> None:
+    """Measure the runs that came to their end; what was measured before is not measured again."""
+    from flatfed.cli.progress import Steps
+    from flatfed.experiments.compare import measure_flatness
+
+    with Steps("runs", at_once=False) as progress:
+        try:
+            measure_flatness(flatness, paths, workers, progress.show, progress.say)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted while measuring; the same command again goes on") from None
 
 
 def expand(algorithms: tuple[str, ...]) -> list[str]:

@@ -13,15 +13,15 @@ import click
 from flatfed.core.errors import ConfigError
 
 COLUMNS = "{:<9}{:<24}{:<11}"
-KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")
+KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations", "measurements")
 
 
-@click.command(name="list", short_help="List algorithms, datasets, models, partitions or augmentations.")
+@click.command(name="list", short_help="List algorithms, datasets, models, partitions, augmentations or measurements.")
 @click.argument("kind", type=click.Choice(KINDS), required=False, metavar="KIND")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the algorithms as the table of the documentation.")
 def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
-    """List what there is of a KIND: algorithms, datasets, models, partitions or augmentations.
+    """List what there is of a KIND: algorithms, datasets, models, partitions, augmentations or measurements.
 
     With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
     whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run. Client
@@ -31,7 +31,7 @@ def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
         raise ConfigError(f"say what to list: {', '.join(KINDS)}")
     if as_markdown:
         return _markdown(kind)
-    lists = {"algorithms": _algorithms, "datasets": _datasets, "models": _models}
+    lists = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "measurements": _measurements}
     entries = (lists | {"partitions": _partitions, "augmentations": _augmentations})[kind]()
     if as_json:
         click.echo(json.dumps(entries, indent=1))
@@ -83,6 +83,13 @@ def _partitions() -> list[dict[str, Any]]:
     from flatfed.experiments.index import about
 
     return [about(id, cls) for id, cls in sorted(Partitioner.registry.items())]
+
+
+def _measurements() -> list[dict[str, Any]]:
+    from flatfed.experiments.index import about
+    from flatfed.flatness.measurements import Measurement
+
+    return [about(id, cls) for id, cls in sorted(Measurement.registry.items())]
 
 
 def _datasets() -> list[dict[str, Any]]:

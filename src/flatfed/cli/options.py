@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flatfed.core.sampling import Sampler
     from flatfed.core.settings import Settings
     from flatfed.experiments.catalogue import TaskRecipe
+    from flatfed.flatness.monitor import Monitor
 
 FILE_SETTINGS = "flatfed.file-settings"
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
@@ -208,6 +209,15 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "examples.  [default: running; batch-stats where statistics stay on the clients]",
         click.Choice(["running", "batch-stats", "recalibrate"]),
     ),
+    _option(
+        "--watch",
+        "Measure while it trains, without changing the result: lambda_max:50,lpf:100 (every 50 and 100 rounds). See "
+        "flatfed list measurements.",
+        str,
+        metavar="NAME:N,...",
+    ),
+    _option("--watch-data", "Take --watch's losses over `train` (all clients' examples) or a test set.", str, "train"),
+    _option("--watch-samples", "Over so many examples at most, drawn once, or `all`.", Whole(1, "all"), 2_000),
     _option("--device", "Where clients compute: cpu, cuda, cuda:N, mps.", str, "cpu"),
     click.option(
         "--batched/--no-batched",
@@ -332,6 +342,17 @@ def make_settings(options: dict[str, Any], seed: int) -> Settings:
     values = {name: options[name] for name in SETTINGS}
     with named_as_typed("", "--"):
         return Settings(seed=seed, batch_size=None if size == "full" else size, **values)
+
+
+def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
+    """Return what is measured while it trains."""
+    from flatfed.experiments.measures import parse_watch
+
+    samples = options["watch_samples"]
+    try:
+        return parse_watch(options["watch"], options["watch_data"], None if samples == "all" else samples)
+    except ConfigError as error:
+        raise ConfigError(f"--watch: {error}") from None
 
 
 def make_sampler(ctx: click.Context, options: dict[str, Any], population: int) -> Sampler:

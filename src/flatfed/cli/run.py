@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_monitors,
     make_recipe,
     make_sampler,
     make_settings,
@@ -53,7 +54,8 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     refuse_taken(out)
     task, average, workers = recipe.build(), method.average, options["workers"]
     sampler = make_sampler(ctx, options, task.population)
-    plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=recipe.to_dict())
+    watch, described = make_monitors(options), recipe.to_dict()
+    plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=described, watch=watch)
     plan.check()
     title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
     with Progress(settings.rounds) as progress:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -30,6 +30,18 @@ from flatfed.core.vectors import is_finite, norm
 
 Row = dict[str, Any]
 Status = Literal["running", "finished", "diverged", "stopped", "interrupted", "failed"]
+
+
+class Monitor(Protocol):
+    """Something that is measured after some rounds; it must leave no trace."""
+
+    def due(self, round: int) -> bool:
+        """Say whether it is measured after this round."""
+        ...
+
+    def read(self, federation: Federation) -> Mapping[str, Any]:
+        """Return what goes into the round's row: names to numbers under `watch`, and more."""
+        ...
 
 
 class Federation:
@@ -59,6 +71,7 @@ class Federation:
         self._waiting: tuple[Row, Evaluation] | None = None
         self._unsound = ""
         self.shows_models = False
+        self.monitors: Sequence[Monitor] = ()
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
@@ -116,7 +129,15 @@ class Federation:
             self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
         row = self._row(tally, before, started)
         self.round += 1
+        if self.status == "running":
+            self._monitor(row)
         return row
+
+    def _monitor(self, row: Row) -> None:
+        for monitor in self.monitors:
+            if monitor.due(row["round"]):
+                for name, found in monitor.read(self).items():
+                    row.setdefault(name, {}).update(_json(found))
 
     def begin_round(self) -> None:
         """Let server and method be those of the current round; after the last one they stay those of the last."""
@@ -173,6 +194,11 @@ class Federation:
         if tally.attempts > 1:
             row["attempts"] = tally.attempts
         return row
+
+
+def _json(value: Any) -> Any:
+    """Return numbers by name, however deep, as JSON can hold them."""
+    return {name: _json(v) for name, v in value.items()} if isinstance(value, Mapping) else _number(value)
 
 
 def _number(value: float) -> float | None:

@@ -6,23 +6,33 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from flatfed.core.errors import CheckpointError, ConfigError, EngineError, FlatfedError
 from flatfed.core.sampling import Sampler
 from flatfed.core.settings import Settings
 from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.laboratory import laboratory
 from flatfed.experiments.loading import moved
 from flatfed.experiments.methods import Method, parse_method
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import play
 from flatfed.experiments.resume import resume
 from flatfed.experiments.run import Run
+from flatfed.flatness.monitor import Monitor
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.history import Row
 
 FILE = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """What `--flatness` measures of every finished run: on at most so many training examples."""
+
+    samples: int | None
+    measurements: ClassVar[str] = "lambda_ratio,lpf"
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Comparison:
     sampler: Sampler
     workers: int | str = "auto"
     command: str = ""
+    watch: tuple[Monitor, ...] = ()
+    flatness: Flatness | None = None
 
     def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
         """Yield each run's directory and what makes its plan: method by method, seed by seed."""
@@ -53,6 +65,7 @@ class Comparison:
             method.average,
             self.workers,
             task_recipe=recipe.to_dict(),
+            watch=self.watch,
         )
 
     @property
@@ -73,7 +86,12 @@ class Comparison:
             "seeds": self.seeds,
             "settings": {k: v for k, v in self.settings.to_dict().items() if k not in ("id", "seed")},
             "sampler": self.sampler.to_dict(),
-            "about": {"workers": self.workers, "command": self.command},
+            "about": {
+                "workers": self.workers,
+                "command": self.command,
+                "watch": [monitor.to_dict() for monitor in self.watch],
+                "flatness": None if self.flatness is None else {"samples": self.flatness.samples},
+            },
         }
 
 
@@ -106,6 +124,24 @@ def compare(
         except (EngineError, CheckpointError) as error:
             say(f"{path}: {error}")
     return [path for path in paths if _readable(path)]
+
+
+def measure_flatness(
+    flatness: Flatness,
+    paths: list[Path],
+    workers: int | str,
+    on_run: Callable[[str, int, int], None] = lambda name, done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Measure every run that came to its end; one that cannot be measured is told of, and the others go on."""
+    finished = [path for path in paths if RunDirectory.open(path).status()["status"] == "finished"]
+    for number, path in enumerate(finished):
+        on_run(f"flatness of {'/'.join(path.parts[-2:])}", number, len(finished))
+        try:
+            with laboratory(path, samples=flatness.samples, workers=workers, say=say) as lab:
+                lab.measure(flatness.measurements)
+        except FlatfedError as error:
+            say(f"{path}: its flatness could not be measured: {error}")
 
 
 def _tell(path: Path, run: Run, say: Callable[[str], None]) -> None:
@@ -157,6 +193,8 @@ def load_comparison(path: Path, workers: int | str | None = None, data_dir: str 
             Sampler.registry.from_dict(data["sampler"]),
             data["about"]["workers"] if workers is None else workers,
             data["about"]["command"],
+            tuple(Monitor.from_dict(entry) for entry in data["about"].get("watch", ())),
+            Flatness(**flatness) if (flatness := data["about"].get("flatness")) else None,
         )
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None

@@ -10,6 +10,8 @@ from flatfed.core.config import parameters
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.methods import parse_value
 from flatfed.flatness.measurements import Measurement
+from flatfed.flatness.monitor import Monitor
+from flatfed.flatness.sample import Sample
 
 _WRITTEN = re.compile(r"(?P<id>[\w-]+)\s*(\((?P<values>[^()]*)\))?")
 _APART = re.compile(r",(?![^()]*\))")
@@ -29,15 +31,21 @@ def parse_measurements(text: str) -> list[Measurement]:
     return [parse_measurement(part) for part in _APART.split(text) if part.strip()]
 
 
-def parse_watch(text: str) -> list[tuple[Measurement, int]]:
+WATCHED = 2_000
+"""Monitors take the loss over so many examples, unless told otherwise."""
+
+
+def parse_watch(text: str | None, data: str = "train", samples: int | None = WATCHED) -> tuple[Monitor, ...]:
     """Read monitors: a measurement and every how many rounds it is taken, `lambda_max:50,lpf(samples=20):100`."""
+    if text is None:
+        return ()
     found = []
     for part in _APART.split(text):
         written, colon, every = part.strip().rpartition(":")
         if not colon or not every.strip().isdigit() or int(every) < 1:
             raise ConfigError(f"{part.strip()!r} does not say every how many rounds; write lambda_max:50")
-        found.append((parse_measurement(written), int(every)))
-    return found
+        found.append(Monitor(parse_measurement(written), int(every), Sample(data, samples)))
+    return tuple(found)
 
 
 def written(measurement: Measurement) -> str:

@@ -27,6 +27,7 @@ from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import NoStatistics, Trainer, fresh_client_state, shared_buffers
 from flatfed.experiments.methods import spelling_of
+from flatfed.flatness.monitor import Monitor
 from flatfed.runs.spilling import SpillingStore
 
 STATE_BUDGET = 2**30
@@ -45,6 +46,7 @@ class Plan:
     workers: int | str = "auto"
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
+    watch: tuple[Monitor, ...] = ()
 
     def __post_init__(self) -> None:  # so that the record says what was used
         if self.settings.eval_stats is None:
@@ -65,6 +67,7 @@ class Plan:
             "settings": {name: value for name, value in self.settings.to_dict().items() if name != "id"},
             "workers": self.workers,
             "checkpoint_every": self.checkpoint_every,
+            "watch": [monitor.to_dict() for monitor in self.watch],
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class Plan:
                 workers=config["workers"],
                 checkpoint_every=config["checkpoint_every"],
                 task_recipe=config.get("task"),
+                watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
             )
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
@@ -106,6 +110,11 @@ class Plan:
         for round in range(settings.rounds if self.algorithm.varying or settings.varying else 0):
             self.algorithm.at(round)
             settings.at(round)
+        for monitor in self.watch:
+            monitor.sample.count(self.task)
+            unfit = monitor.measurement.unfit(self.algorithm)
+            if unfit:
+                warnings.warn(f"--watch: {unfit}; left out", stacklevel=3)
         if self.algorithm.assumes_plain_steps and any(settings.at(r).momentum > 0 for r in range(settings.rounds)):
             warnings.warn(
                 f"{name} divides updates by K * lr, which is exact only without client momentum; "
@@ -157,7 +166,7 @@ class Plan:
         )
         clients = self._store(fresh_client_state(first, initial, buffers, layout).copy)
         kept = State.declared(self.average.state(self.settings.rounds), shared) if self.average else None
-        return Federation(
+        federation = Federation(
             self.task,
             self.algorithm,
             self.settings,
@@ -169,6 +178,12 @@ class Plan:
             self.average,
             kept,
         )
+        federation.monitors = self._applicable()
+        return federation
+
+    def _applicable(self) -> tuple[Monitor, ...]:
+        """Return the monitors that mean something for the method."""
+        return tuple(one for one in self.watch if not one.measurement.unfit(self.algorithm))
 
     def _store(self, fresh: Any) -> ClientStore:
         return SpillingStore(fresh, STATE_BUDGET)

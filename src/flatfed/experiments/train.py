@@ -16,6 +16,7 @@ from flatfed.core.sampling import Sampler, as_sampler
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
 from flatfed.engines.cores import worker_count
+from flatfed.experiments.measures import WATCHED, parse_watch
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import play
 from flatfed.experiments.run import Run
@@ -50,6 +51,9 @@ def train(
     batched: bool | None = None,
     device: str = "cpu",
     checkpoint_every: int | None = None,
+    watch: str | None = None,
+    watch_data: str = "train",
+    watch_samples: int | None = WATCHED,
     on_round: Callable[[Row], None] | None = None,
 ) -> Run:
     """Train `task` with `algorithm` and return the run.
@@ -85,6 +89,10 @@ def train(
             alone. The results agree to rounding.
         device: where clients compute: `"cpu"`, `"cuda"` (several in turn among the workers), `"cuda:1"`, `"mps"`.
         checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
+        watch: measurements of the evaluated model while it trains, `"lambda_max:50,lpf:100"` (every 50 and 100 rounds),
+            into the rows' `watch`; they change nothing else.
+        watch_data: over which examples: all clients' (`"train"`) or a test set's,
+        watch_samples: at most so many of them, drawn once; None is all.
         on_round: called with each history row.
     """
     if not isinstance(task, Task):
@@ -120,6 +128,7 @@ def train(
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
     worker_count(workers)
     sampler = as_sampler(sampling)
-    plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every)
+    monitors = parse_watch(watch, watch_data, watch_samples)
+    plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every, watch=monitors)
     plan.check()
     return play(plan, Path(out) if out is not None else None, on_round)

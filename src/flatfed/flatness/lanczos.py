@@ -20,6 +20,7 @@ from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import torch_generator
+from flatfed.core.vectors import is_finite
 
 Product = Callable[[Tensor], Tensor]
 
@@ -89,6 +90,8 @@ class Lanczos:
         m = len(self._alphas)
         q, known = self._basis[m], self._basis[: m + 1]
         u = self._product(q).clone()
+        if not is_finite(u):
+            raise ConfigError("a product of the Hessian is not finite: the loss overflows at this model")
         self._alphas.append(float(torch.dot(u.double(), q.double())))
         for _ in range(2):
             u -= known.T @ (known @ u)

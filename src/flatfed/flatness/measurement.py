@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from flatfed.core.algorithm import Algorithm
 from flatfed.core.config import Config, Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.loop import Federation
@@ -71,6 +72,10 @@ class Measurement(Config):
     """Family of measurements: each takes numbers of a model, of its surface or of its clients, and changes nothing."""
 
     registry: ClassVar[Registry[Measurement]] = Registry("measurement")
+
+    def unfit(self, algorithm: Algorithm) -> str:
+        """Say why this means nothing for a method, if so."""
+        return ""
 
     def measure(self, subject: Subject) -> Reading:
         """Take the measurement."""

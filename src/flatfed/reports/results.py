@@ -11,6 +11,7 @@ from typing import Any
 
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
+from flatfed.runs.readings import Readings
 
 INLINE = 40
 """So many characters of differing options stand in a label; more are listed below a table."""
@@ -55,7 +56,7 @@ class Result:
 
     def spread(self, name: str) -> tuple[float, float | None] | None:
         """Return mean and sample standard deviation of a figure over the good runs."""
-        values = [run.summary[name] for run in self.good if run.summary[name] is not None]
+        values = [run.summary[name] for run in self.good if run.summary.get(name) is not None]
         if not values:
             return None
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
@@ -81,7 +82,7 @@ class Result:
 def collect(paths: Sequence[Path]) -> list[Result]:
     """Read runs and group them by method, data set and options, in the order in which these first appear."""
     directories = [RunDirectory.open(path) for path in paths]
-    runs = [OneRun(d.path, d.config, d.summary(), d.history().rows) for d in directories]
+    runs = [OneRun(d.path, d.config, d.summary() | _flatness(d), d.history().rows) for d in directories]
     groups: list[_Group] = []
     for run in runs:
         setting = _flat(_without_seed(run.config))
@@ -92,6 +93,17 @@ def collect(paths: Sequence[Path]) -> list[Result]:
         else:
             groups.append(_Group(run.config["method"], setting, [run]))
     return _labelled(groups)
+
+
+def _flatness(directory: RunDirectory) -> dict[str, Any]:
+    """Return what was measured of a run's model as it is now, under the names of the numbers."""
+    found: dict[str, Any] = {}
+    for key, reading in Readings(directory.path).of_round(directory.checkpoints.rounds()[:1]):
+        if key["weights"] == "evaluated" and key["sample"]["of"] == "train":
+            most = key["sample"]["most"]
+            over = "all training examples" if most is None else f"at most {most:,} training examples"
+            found |= reading["numbers"] | {"flatness_over": over}
+    return found
 
 
 @dataclass(eq=False)

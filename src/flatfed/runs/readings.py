@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ class Readings:
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the reading that was taken in just this way."""
         return next((entry["reading"] for entry in self._kept if entry["key"] == key), None)
+
+    def of_round(self, rounds: Sequence[int]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the keys and readings of some rounds, the latest last."""
+        return [(entry["key"], entry["reading"]) for entry in self._kept if entry["key"].get("round") in rounds]
 
     def keep(self, key: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         """Keep a reading; it is on the disk when this returns."""

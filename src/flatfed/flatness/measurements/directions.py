@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flatfed.algorithms.fedgloss import FedGloSS, NaiveFedGloSS
+from flatfed.core.algorithm import Algorithm
 from flatfed.core.config import Count, Index, Positive
 from flatfed.core.errors import ConfigError
 from flatfed.core.probe import probe
@@ -83,14 +84,17 @@ class TrackingError(Measurement, id="tracking_error"):
     batch: Count = 512
     seed: Index = 0
 
+    def unfit(self, algorithm: Algorithm) -> str:
+        """Refuse methods whose server has no such direction."""
+        has_none = type(algorithm).global_direction is Algorithm.global_direction
+        return f"{self.id}: {algorithm.id} keeps no estimate of the global gradient" if has_none else ""
+
     def measure(self, subject: Subject) -> Reading:
         """Return `||d - G||^2`, its root relative to `||G||` and the cosine, `G` a mean over random batches."""
         federation = subject.run(self.id)
         d = federation.method.global_direction(federation.server)
         if d is None:
-            raise ConfigError(
-                f"{self.id}: {federation.algorithm.id} keeps no estimate of the global gradient"
-            )
+            raise ConfigError(self.unfit(federation.algorithm))
         surface = subject.surface.at(federation.server.w, federation.server.buffers)
         samples = [Sample("train", self.batch, self.seed + number) for number in range(self.batches)]
         G = torch.stack([surface.over(sample).gradient() for sample in samples]).mean(dim=0)
@@ -105,12 +109,17 @@ class TrackingError(Measurement, id="tracking_error"):
 class PerturbationGap(Measurement, id="perturbation_gap"):
     """FedGloSS's approximation: how far last round's pseudo-gradient is from the one the ascent should follow."""
 
+    def unfit(self, algorithm: Algorithm) -> str:
+        """Refuse all but FedGloSS."""
+        is_it = isinstance(algorithm, FedGloSS) and not isinstance(algorithm, NaiveFedGloSS)
+        return "" if is_it else f"{self.id} is about fedgloss, not {algorithm.id}"
+
     def measure(self, subject: Subject) -> Reading:
         """Return `rho_server ||unit(D) - unit(Delta)||`, `Delta` from a probe at the unperturbed model."""
         federation = subject.run(self.id)
         method = federation.method
         if not isinstance(method, FedGloSS) or isinstance(method, NaiveFedGloSS):
-            raise ConfigError(f"{self.id} is about fedgloss, not {federation.algorithm.id}")
+            raise ConfigError(self.unfit(federation.algorithm))
         plain = method.replace(rho_server=0.0, rho_server_warmup="none")
         true = probe(federation, algorithm=plain).pseudo_gradient
         share = norm(unit(federation.server.kept.pseudo_gradient) - unit(true))

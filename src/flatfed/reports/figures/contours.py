@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.figures.placing import CLEAR, Box, Tag, place_tags
 from flatfed.reports.figures.scales import finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure
+from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, fold, in_style, new_figure
 from flatfed.reports.figures.words import named, one_note, plain
 
 MAP = "cividis"
@@ -65,7 +64,7 @@ def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
         if not alike or index + columns >= len(grids):
             axes.set_xlabel(grid.x_name)
         if len(grids) > 1:
-            axes.set_title(textwrap.fill(grid.label, letters(width / columns - 0.5, MEDIUM)))
+            axes.set_title(fold(grid.label, width / columns - 0.5, MEDIUM))
     for axes in panels[len(grids) :]:
         axes.set_axis_off()
     return figure, panels[: len(grids)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from flatfed.flatness.results import Floats, Line
 from flatfed.reports.figures.placing import Tag, place_tags
 from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, MEDIUM, PAGE, finish, in_style, letters, look, new_figure
+from flatfed.reports.figures.style import COLUMN, MEDIUM, PAGE, finish, fold, in_style, look, new_figure
 from flatfed.reports.figures.words import named, one_note, short
 
 HEIGHT = 2.3
@@ -60,7 +59,7 @@ def _panels(sets: Sequence[str], x_name: str, y_name: str) -> tuple[Any, list[An
         if index % columns == 0:
             axes.set_ylabel(y_name)
         if index + columns >= len(sets):
-            axes.set_xlabel(textwrap.fill(x_name, letters(figure.get_figwidth() / columns - 0.4, MEDIUM)))
+            axes.set_xlabel(fold(x_name, figure.get_figwidth() / columns - 0.4, MEDIUM))
             axes.tick_params(labelbottom=True)
     for axes in panels[len(sets) :]:
         axes.set_axis_off()
@@ -130,8 +129,7 @@ def _barrier(axes: Any, line: Line, xs: Floats, losses: Floats, barrier: float, 
             "mutation_scale": 6,
         }
         axes.annotate("", (fine[top], curve[top]), (fine[top], chord[top]), arrowprops=arrow)
-    x, y = axes.transData.inverted().transform((low + high) / 2)
-    return Tag(f"barrier {short(barrier)}", float(x), float(y), colour), np.linspace(low, high, FINE)
+    return Tag(f"barrier {short(barrier)}", float(fine[top]), float(curve[top]), colour), np.linspace(low, high, FINE)
 
 
 def _key(index: int, line: Line) -> tuple[Any, str]:

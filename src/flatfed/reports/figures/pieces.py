@@ -64,14 +64,23 @@ def _quads(places: Floats) -> Floats:
 
 def _mesh(places: Floats, shape: tuple[int, ...]) -> Floats:
     """Return the pieces of the mesh's lines, as flat quads, so that they are sorted by depth among the faces."""
-    pieces = []
-    for turned, count in ((places, shape[0]), (places.transpose(1, 0, 2), shape[1])):
-        every = -(-(count - 1) // MESH) * max((len(turned) - 1) // max(count - 1, 1), 1)
-        lines = turned[sorted({*range(0, len(turned), max(every, 1)), len(turned) - 1})]
-        one, other = lines[:, :-1].reshape(-1, 3), lines[:, 1:].reshape(-1, 3)
-        pieces.append(np.stack([one, other, other, one], axis=1))
-    joined = np.concatenate(pieces)
-    return joined[np.isfinite(joined).all(axis=(1, 2))]
+    fine = (len(places) - 1) // max(shape[0] - 1, 1), (places.shape[1] - 1) // max(shape[1] - 1, 1)
+    lines = mesh_lines(places, fine)
+    pieces = np.concatenate([np.stack([line[:-1], line[1:], line[1:], line[:-1]], axis=1) for line in lines])
+    return pieces[np.isfinite(pieces).all(axis=(1, 2))]
+
+
+def mesh_lines(places: Floats, fine: tuple[int, int] = (1, 1)) -> list[Floats]:
+    """Return the lines of a mesh over `places`: on every row and column of the grid, or evenly fewer.
+
+    `fine` tells how many rows and columns of places there are for each of the grid.
+    """
+    lines: list[Floats] = []
+    for turned, factor in ((places, fine[0]), (places.transpose(1, 0, 2), fine[1])):
+        cells = (len(turned) - 1) // max(factor, 1)
+        every = max(-(-cells // MESH) * factor, 1)
+        lines += [turned[row] for row in sorted({*range(0, len(turned), every), len(turned) - 1})]
+    return lines
 
 
 def _shade(quads: Floats, colour: Floats, height: float) -> Floats:

@@ -105,9 +105,10 @@ def finish(
         figure.savefig(file, dpi=200, metadata=UNDATED.get(Path(file).suffix.lower()))
 
 
-def letters(width: float, size: float = SMALL) -> int:
-    """Return how many letters of a size fit into a width in inches."""
-    return max(int(LETTERS * SMALL / size * width), 8)
+def fold(text: str, width: float, size: float = SMALL) -> str:
+    """Break text of a size into lines of so many inches at most."""
+    letters = max(int(LETTERS * SMALL / size * width), 8)
+    return textwrap.fill(text, letters, break_on_hyphens=False).replace(NO_BREAK, " ")
 
 
 def _lift(figure: Any, below: float, body: float) -> None:
@@ -123,28 +124,27 @@ def _inches(figure: Any, artist: Any) -> tuple[float, float]:
 
 
 def _add_note(figure: Any, note: str) -> tuple[Callable[[float], None], float]:
-    wrapped = textwrap.fill(note, letters(figure.get_figwidth()) - 2)
+    wrapped = fold(note, figure.get_figwidth() - 0.15)
     text = figure.text(0.5, 0, wrapped, ha="center", va="bottom", fontsize=SMALL, color=GREY, in_layout=False)
     return lambda place: text.set_y(place + GAP / figure.get_figheight()), _inches(figure, text)[1] + 2 * GAP
 
 
 def _add_title(figure: Any, title: str) -> tuple[Callable[[float], None], float]:
-    wrapped = textwrap.fill(title, letters(figure.get_figwidth(), LARGE) - 2)
+    wrapped = fold(title, figure.get_figwidth() - 0.15, LARGE)
     text = figure.text(0.5, 1, wrapped, ha="center", va="top", fontsize=LARGE, in_layout=False)
     return text.set_y, _inches(figure, text)[1] + 2 * GAP
 
 
 def _add_legend(figure: Any, keys: Sequence[tuple[Any, str]]) -> tuple[Callable[[float], None], float]:
-    """Add a legend in as many columns as fit side by side."""
+    """Add a legend in as few rows as fit, and as few columns as these need."""
     handles = [handle for handle, _ in keys]
-    labels = [textwrap.fill(label, letters(figure.get_figwidth()) - 10).replace(NO_BREAK, " ") for _, label in keys]
-    for columns in range(min(len(keys), 10), 0, -1):
-        legend = figure.legend(
-            handles, labels, loc="lower center", ncols=columns, frameon=False, borderaxespad=0, columnspacing=1.2
-        )
+    labels = [fold(label, figure.get_figwidth() - 0.6) for _, label in keys]
+    look = {"loc": "lower center", "frameon": False, "borderaxespad": 0, "columnspacing": 1.2, "handletextpad": 0.5}
+    for rows in range(1, len(keys) + 1):
+        legend = figure.legend(handles, labels, ncols=-(-len(keys) // rows), **look)
         legend.set_in_layout(False)
         width, height = _inches(figure, legend)
-        if columns == 1 or width <= figure.get_figwidth():
+        if rows == len(keys) or width <= figure.get_figwidth():
             break
         legend.remove()
     return lambda place: legend.set_bbox_to_anchor((0.5, place)), height

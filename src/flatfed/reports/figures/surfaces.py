@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
 from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
 from flatfed.reports.figures.scales import finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, GREY, PALE, finish, in_style, new_figure
+from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PALE, finish, fold, in_style, new_figure
 from flatfed.reports.figures.words import named, one_note, plain, short, together
 
 
@@ -72,7 +71,7 @@ def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: 
 
 
 def _folded(name: str) -> str:
-    return textwrap.fill(name, 20, break_on_hyphens=False)
+    return fold(name, 1.3, MEDIUM)
 
 
 def _key(index: int, grid: Grid) -> tuple[Any, str]:

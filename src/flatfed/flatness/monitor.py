@@ -1,0 +1,60 @@
+"""Measurements taken while a run goes on: they read its state, draw from keys of their own, and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation import has_batch_norm
+from flatfed.core.loop import Federation
+from flatfed.core.testing import calibrated
+from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.sample import Sample
+from flatfed.flatness.surface import Surface
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A measurement of the evaluated model after every so many rounds."""
+
+    measurement: Measurement
+    every: int
+    sample: Sample
+
+    def due(self, round: int) -> bool:
+        """Say whether it is taken after this round."""
+        return (round + 1) % self.every == 0
+
+    def read(self, federation: Federation) -> Mapping[str, Any]:
+        """Return what goes into the round's row: numbers to `watch`, and those of single clients.
+
+        What cannot be measured (a loss that is not finite, say) is None.
+        """
+        try:
+            found = self.measurement.measure(Subject(surface_of(federation, self.sample), federation))
+        except ConfigError:
+            found = Reading({self.measurement.id: float("nan")})
+        by_client = {name: {str(k): v for k, v in by.items()} for name, by in found.clients.items()}
+        return {"watch": dict(found.numbers)} | ({"clients_watch": by_client} if by_client else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same, ready for JSON."""
+        sample = {"of": self.sample.of, "most": self.sample.most, "seed": self.sample.seed}
+        return {"measurement": self.measurement.to_dict(), "every": self.every, "sample": sample}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Monitor:
+        """Undo `to_dict`."""
+        measurement = Measurement.registry.from_dict(data["measurement"])
+        return cls(measurement, int(data["every"]), Sample(**data["sample"]))
+
+
+def surface_of(federation: Federation, sample: Sample) -> Surface:
+    """Return the loss of the evaluated model, with the statistics that evaluation uses."""
+    task, engine, w, buffers = federation.task, federation.engine, federation.evaluated, federation.server.buffers
+    surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
+    if federation.settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
+        return surface.at(w, calibrated(engine, task, w, buffers))
+    return surface

@@ -1,0 +1,136 @@
+"""Loss surfaces to turn with the mouse: one page that needs nothing but a browser."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatfed.core.errors import ConfigError
+from flatfed.flatness.results import Floats, Grid
+from flatfed.reports.curves import COLOURS
+from flatfed.reports.figures.pieces import mesh_lines
+from flatfed.reports.figures.scales import finite, is_wide
+from flatfed.reports.figures.style import GREY, INK
+from flatfed.reports.figures.words import named, one_note, short
+
+GLASS = 0.25
+"""Opacity of the surface behind a mesh."""
+HEIGHT = "min(72vh, 46rem)"
+# The browser itself keeps the page from asking anyone for anything. Plotly compiles its shaders' helpers: unsafe-eval.
+POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ margin: 0 auto; max-width: 70rem; padding: 1rem; font-family: system-ui, sans-serif; color: {ink}; }}
+h1 {{ font-size: 1.2rem; font-weight: 600; margin: 0; }}
+figure {{ margin: 0; }}
+figcaption {{ color: {grey}; font-size: 0.85rem; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<noscript><p>The surfaces are drawn by a script of this page, and scripts are switched off.</p></noscript>
+<figure>
+{plot}
+<figcaption>{caption}</figcaption>
+</figure>
+</body>
+</html>
+"""
+
+
+def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> None:
+    """Write a page with the loss surfaces, the first solid and further ones as translucent meshes.
+
+    The page holds all it needs: it works from a disk, and asks the network for nothing. The scale is logarithmic where
+    the losses span more than two decades; a loss that is not finite leaves a hole.
+    """
+    if importlib.util.find_spec("plotly") is None:
+        raise ConfigError("interactive figures need plotly; pip install 'flatfed[plots]'")
+    plotly = importlib.import_module("plotly.graph_objects")
+    log = is_wide(finite(grid.losses for grid in grids))
+    figure = plotly.Figure(layout=_layout(grids, log))
+    for index, grid in enumerate(grids):
+        figure.add_trace(plotly.Surface(**_surface(index, grid)))
+        if index:
+            figure.add_trace(plotly.Scatter3d(**_mesh(index, grid)))
+    settings = {"displaylogo": False, "responsive": True, "plotlyServerURL": "", "showSendToCloud": False}
+    plot = figure.to_html(
+        full_html=False,
+        include_plotlyjs=True,
+        include_mathjax=False,
+        div_id="surfaces",
+        config=settings,
+        default_height=HEIGHT,
+    )
+    words = {"title": html.escape(title or "Loss surfaces"), "caption": html.escape(_caption(grids))}
+    page = PAGE.format(policy=POLICY, ink=INK, grey=GREY, plot=plot, **words)
+    Path(file).write_text(page, encoding="utf-8")
+
+
+def _caption(grids: Sequence[Grid]) -> str:
+    note = one_note(grids)
+    return f"{note}{'. ' if note else ''}Drag to turn, scroll to come nearer; a click in the legend hides a surface."
+
+
+def _known(losses: Floats) -> Floats:
+    return np.where(np.isfinite(losses), losses, np.nan)
+
+
+def _surface(index: int, grid: Grid) -> dict[str, Any]:
+    """Return what plotly needs for a surface of one colour."""
+    colour = COLOURS[index % len(COLOURS)]
+    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
+    return {
+        "x": grid.xs,
+        "y": grid.ys,
+        "z": _known(grid.losses),
+        "name": f"{html.escape(grid.label)}: loss {short(middle)} at the centre",
+        "legendgroup": str(index),
+        "showlegend": True,
+        "showscale": False,
+        "colorscale": [[0, colour], [1, colour]],
+        "opacity": GLASS if index else 1.0,
+        "lighting": {"ambient": 0.55, "diffuse": 0.7, "specular": 0.1, "roughness": 0.9},
+        "hovertemplate": f"{html.escape(grid.label)}<br>loss %{{z:.4g}}<br>at (%{{x:.3g}}, %{{y:.3g}})<extra></extra>",
+    }
+
+
+def _mesh(index: int, grid: Grid) -> dict[str, Any]:
+    """Return what plotly needs for the lines of a surface, which come and go with it."""
+    xs, ys = np.meshgrid(grid.xs, grid.ys)
+    places = np.stack([xs, ys, _known(grid.losses)], axis=-1)
+    lines = np.concatenate([np.insert(line, len(line), np.nan, axis=0) for line in mesh_lines(places)])
+    look = {"color": COLOURS[index % len(COLOURS)], "width": 2}
+    shared = {
+        "mode": "lines",
+        "legendgroup": str(index),
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "connectgaps": False,
+    }
+    return {"x": lines[:, 0], "y": lines[:, 1], "z": lines[:, 2], "line": look, **shared}
+
+
+def _layout(grids: Sequence[Grid], log: bool) -> dict[str, Any]:
+    losses = {"title": named("loss", log), "type": "log" if log else "linear", "exponentformat": "power"}
+    scene = {
+        "xaxis": {"title": html.escape(grids[0].x_name)},
+        "yaxis": {"title": html.escape(grids[0].y_name)},
+        "zaxis": losses,
+        "aspectratio": {"x": 1, "y": 1, "z": 0.8},
+        "camera": {"eye": {"x": 1.0, "y": -1.5, "z": 0.8}},
+    }
+    legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    return {"scene": scene, "legend": legend, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "template": "plotly_white"}
