@@ -19,6 +19,8 @@ COMMANDS = {
     "compare": "flatfed.cli.compare:compare",
     "resume": "flatfed.cli.resume:resume",
     "show": "flatfed.cli.show:show",
+    "flatness": "flatfed.cli.flatness:flatness",
+    "landscape": "flatfed.cli.landscape:landscape",
     "robustness": "flatfed.cli.robustness:robustness",
     "evaluate": "flatfed.cli.evaluate:evaluate",
     "list": "flatfed.cli.listing:listing",
@@ -55,13 +57,15 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", prog_name="flatfed")
 def cli() -> None:
-    """Sharpness-aware federated learning: train, compare, resume.
+    """Sharpness-aware federated learning: train, compare, resume, and measure how flat the minima are.
 
     \b
       flatfed run digits feddyn+sam --alpha 0 --batch-size 16 train one method
       flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
       flatfed show runs/...                                   the table again
       flatfed resume runs/...                                 go on where it stopped
+      flatfed flatness runs/...                               eigenvalues, LPF, sharpness
+      flatfed landscape runs/...                              the loss around the model
       flatfed list algorithms                                 what there is
 
     Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was

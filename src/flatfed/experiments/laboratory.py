@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -51,9 +54,10 @@ class Laboratory:
         key: dict[str, Any],
         path: Path | None = None,
         on_step: OnStep = lambda name, done, total: None,
+        start: Callable[[], Engine] | None = None,
     ) -> None:
         self.surface, self.federation, self.label, self.key, self.path = surface, federation, label, key, path
-        self._on_step = on_step
+        self._on_step, self._start = on_step, start
 
     def measure(self, *measurements: Measurement | str) -> dict[str, Reading]:
         """Take measurements, or look up what was taken of this run in the same way; return readings by id."""
@@ -72,6 +76,22 @@ class Laboratory:
         if kept:
             kept.keep(key, reading.to_dict())
         return reading
+
+    @contextmanager
+    def started(self) -> Iterator[None]:
+        """Have the workers for a while, where they were not to start at once."""
+        before, engine = self.surface, (self._start or (lambda: self.surface.engine))()
+        self._use(replace(before, engine=engine))
+        try:
+            yield
+        finally:
+            engine.close()
+            self._use(before)
+
+    def _use(self, surface: Surface) -> None:
+        self.surface = surface
+        if self.federation is not None:
+            self.federation.engine = surface.engine
 
     def close(self) -> None:
         """End the workers."""
@@ -98,6 +118,7 @@ def laboratory(
     task: Task | None = None,
     on_step: OnStep = lambda name, done, total: None,
     say: Callable[[str], None] = lambda text: None,
+    start: bool = True,
 ) -> Laboratory:
     """Open a model for measuring.
 
@@ -114,6 +135,7 @@ def laboratory(
         task: of a run that no file can describe.
         on_step: hears what is being done.
         say: hears remarks.
+        start: start the workers at once; if not, they run within `with lab.started():`.
     """
     sample = Sample(data, samples, seed)
     if isinstance(source, nn.Module | Task):
@@ -128,7 +150,7 @@ def laboratory(
         plan, federation = restored(directory, task, data_dir, say, round)
         path, label, identity = directory.path, str(directory.config["method"]), str(directory.config["run"])
         workers = plan.workers if workers is None else workers
-    return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step)
+    return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step, start)
 
 
 def _split(path: Path) -> tuple[Any, int | None]:
@@ -148,11 +170,13 @@ def _of_federation(
     label: str,
     identity: str,
     on_step: OnStep,
+    start: bool,
 ) -> Laboratory:
     if weights not in ("evaluated", "global"):
         raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
     task, settings = federation.task, federation.settings
-    engine = start_engine(task, federation.algorithm, settings, _fitting(workers, sample, task))
+    begin = partial(start_engine, task, federation.algorithm, settings, _fitting(workers, sample, task))
+    engine = begin() if start else start_engine(task, federation.algorithm, settings, 0)
     federation.engine = engine
     federation.begin_round()
     w = federation.evaluated if weights == "evaluated" else federation.server.w
@@ -162,7 +186,7 @@ def _of_federation(
         engine.close()
         raise
     key = {"run": identity, "round": federation.round, "weights": weights, "sample": _plain(sample)}
-    return Laboratory(surface, federation, label, key, path, on_step)
+    return Laboratory(surface, federation, label, key, path, on_step, begin)
 
 
 def _of_model(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -> Laboratory:

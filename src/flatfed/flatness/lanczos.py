@@ -149,6 +149,7 @@ def largest_eigenvalues(
 def _ritz(found: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenvalues:
     thetas, s = torch.linalg.eigh(found.matrix)
     chosen = torch.arange(len(thetas) - 1, max(len(thetas) - 1 - k, -1), -1)
-    residuals = found.last * s[-1, chosen].abs()
+    rounding = torch.finfo(found.basis.dtype).eps * float(thetas.abs().max())
+    residuals = (found.last * s[-1, chosen].abs()).clamp(min=rounding)  # no value is known better than it is computed
     ys = s[:, chosen].T.to(found.basis.dtype) @ found.basis if vectors else found.basis[:0]
     return Eigenvalues(thetas[chosen], residuals, ys, len(thetas), tolerance)

@@ -15,6 +15,7 @@ from torch import Tensor
 from flatfed.core.devices import CPU
 from flatfed.core.evaluation import even_chunks
 from flatfed.core.examples import Examples
+from flatfed.core.layout import BUFFERS
 from flatfed.core.metrics import add_up
 from flatfed.core.randomness import key, torch_generator
 from flatfed.core.trainer import Trainer
@@ -28,10 +29,15 @@ _OPENED: WeakKeyDictionary[Trainer, dict[Sample, Examples]] = WeakKeyDictionary(
 
 def loss(trainer: Trainer, given: Given, at: Coefficients, sample: Sample, first: int, count: int) -> Given:
     """Return the sums of loss and figures at `w + sum_i c_i d_i`, the directions being given as `d0`, `d1`, ..."""
-    w = given["w"].clone() if at else given["w"]
+    w, buffers = given["w"].clone(), dict(given)
     for number, coefficient in enumerate(at):
-        w.add_(given[f"d{number}"], alpha=coefficient)
-    return _totals(trainer, w, given, sample, first, count)
+        if coefficient:
+            w.add_(given[f"d{number}"], alpha=coefficient)
+        if f"d{number}/{BUFFERS}" in given:
+            buffers[BUFFERS] = buffers[BUFFERS] + coefficient * given[f"d{number}/{BUFFERS}"]
+    if buffers.get(BUFFERS) is not given.get(BUFFERS):
+        _keep_variances(trainer, buffers[BUFFERS])
+    return _totals(trainer, w, buffers, sample, first, count)
 
 
 def noisy_loss(trainer: Trainer, given: Given, sigma: float, seed: int, number: int, sample: Sample) -> Given:
@@ -80,7 +86,7 @@ def _summed(
     parameters = [named[piece.name] for piece in layout.parameters]
     total, weight = torch.zeros_like(oracle.w), 0.0
     trainer.show(given["w"], given)
-    for inputs, targets in _batches(trainer, sample, first, count):
+    for inputs, targets in batches(trainer, sample, first, count):
         with trainer.inference():
             outputs = oracle.model(inputs)
             mean = trainer.task.loss(outputs, targets)
@@ -99,12 +105,19 @@ def output_norms(trainer: Trainer, given: Given, sample: Sample) -> Given:
     """Return the sum of the outputs' norms over all examples of a sample."""
     trainer.show(given["w"], given)
     count, total = sample.count(trainer.task), torch.zeros((), dtype=torch.float64)
-    for inputs, _ in _batches(trainer, sample, 0, count):
+    for inputs, _ in batches(trainer, sample, 0, count):
         with torch.no_grad(), trainer.inference():
             outputs = trainer.oracle.model(inputs)
             first = outputs[0] if isinstance(outputs, tuple | list) else outputs
             total += first.flatten(1).double().norm(dim=1).sum().to(CPU)
     return {"norms": total, "counted": torch.tensor(float(count), dtype=torch.float64)}
+
+
+def _keep_variances(trainer: Trainer, buffers: Tensor) -> None:
+    """Let no variance be negative: beyond two models, an affine combination of theirs may be."""
+    for piece in trainer.layout.buffers:
+        if piece.name.endswith("running_var") and piece.offset + piece.size <= len(buffers):
+            piece.view(buffers).clamp_(min=0)
 
 
 def _totals(trainer: Trainer, w: Tensor, given: Given, sample: Sample, first: int, count: int) -> Given:
@@ -115,7 +128,8 @@ def _totals(trainer: Trainer, w: Tensor, given: Given, sample: Sample, first: in
     return add_up(parts)
 
 
-def _batches(trainer: Trainer, sample: Sample, first: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(trainer: Trainer, sample: Sample, first: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the prepared batches of a stretch of a sample."""
     examples = opened(trainer, sample)
     for start, size in _stretches(trainer, sample, first, count):
         yield trainer.oracle.batch(*examples.batch(torch.arange(start, start + size)))

@@ -89,10 +89,15 @@ class Surface:
         self,
         points: Sequence[pieces.Coefficients],
         directions: Sequence[Tensor],
+        statistics: Sequence[Mapping[str, Tensor]] = (),
         on_point: OnPoint = lambda number, found: None,
     ) -> list[dict[str, Figure]]:
-        """Return the figures at `w + sum_i c_i d_i` for each point; `on_point` hears of each as it comes."""
+        """Return the figures at `w + sum_i c_i d_i` for each point; `on_point` hears of each as it comes.
+
+        `statistics` are directions of the buffers that go with those of the weights.
+        """
         given = self._given() | {f"d{number}": direction for number, direction in enumerate(directions)}
+        given |= {f"d{number}/{name}": part for number, own in enumerate(statistics) for name, part in own.items()}
         count = self.sample.count(self.task)
         items = [(tuple(point), self.sample, 0, count) for point in points]
         return self._by_item(self.engine.compute(pieces.loss, given, items), len(items), on_point)
@@ -110,6 +115,12 @@ class Surface:
     def product(self, v: Tensor, w: Tensor | None = None) -> Tensor:
         """Return `H(w) v`, `H` the Hessian of `L`."""
         return self._mean(pieces.product, self._given(w) | {"v": v})
+
+    def stretches(self, piece: Callable[..., Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return what a piece finds in every stretch of the examples, one after the other."""
+        items = [(self.sample, *stretch) for stretch in self._stretches()]
+        found = dict(self.engine.compute(piece, self._given(), items))
+        return {name: torch.cat([found[number][name] for number in range(len(items))]) for name in found[0]}
 
     def _given(self, w: Tensor | None = None) -> dict[str, Tensor]:
         return {"w": self.w if w is None else w, **self.buffers}

@@ -25,6 +25,9 @@ LABELS = {
     "train_loss": "training loss",
     "divergence": "client divergence",
     "lr": "learning rate",
+    "lambda_max": "λmax",
+    "lambda_ratio": "λmax/λ5",
+    "lpf": "LPF",
 }
 
 

@@ -75,7 +75,7 @@ def _read(subject: Subject, name: str, k: int, mode: Mode, tolerance: float, mos
     product = subject.counted(name, surface.product)
     found = eigenvalues(surface, k, mode=mode, tolerance=tolerance, most=most, seed=seed, product=product)
     values, residuals = found.values.tolist(), found.residuals.tolist()
-    numbers = {"lambda_max": values[0], "lambda_max_residual": residuals[0], "products": float(found.products)}
+    numbers = {"lambda_max": values[0], "lambda_max_residual": residuals[0], "lambda_products": float(found.products)}
     if k >= 5:
         numbers |= {"lambda_5": values[4], "lambda_ratio": values[0] / values[4] if values[4] else float("inf")}
     series = {"eigenvalues": values, "residuals": residuals} if k > 1 else {}

@@ -52,7 +52,7 @@ class SharpnessOf(Measurement, id="sharpness"):
 
 
 class AdaptiveSharpness(Measurement, id="adaptive_sharpness"):
-    """The same in ASAM's norm, which scales with the weights."""
+    """The largest rise of the loss within a ball of ASAM's norm, which scales with the weights."""
 
     rho: Positive = 0.5
     eta: NonNegative = 0.2

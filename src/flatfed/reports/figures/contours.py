@@ -11,14 +11,11 @@ import numpy as np
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.figures.placing import CLEAR, Box, Tag, place_tags
-from flatfed.reports.figures.scales import finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, fold, in_style, new_figure
-from flatfed.reports.figures.words import named, one_note, plain
+from flatfed.reports.figures.scales import finite, is_wide, round_levels
+from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.words import fold, named, one_note, plain
 
 MAP = "cividis"
-LEVELS = 10
-STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
-"""Levels within a decade; the most that are not too many are taken."""
 LOG_LEVELS_FROM = 10.0
 """From this ratio on, levels grow by factors: the ground around a minimum has to be seen as well."""
 
@@ -34,10 +31,11 @@ def draw_contours(
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
 
+    require_some(grids)
     heights = [_heights(grid, value) for grid in grids]
     found = finite(heights)
     log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
-    levels = _levels(found, log)
+    levels = round_levels(found, log)
     figure, panels = _panels(grids)
     shown = [_draw_panel(axes, grid, height, levels) for axes, grid, height in zip(panels, grids, heights, strict=True)]
     bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
@@ -76,24 +74,6 @@ def _heights(grid: Grid, value: str) -> Floats:
     if grid.errors is None:
         raise ConfigError(f"{grid.label}: there are no classes, so there is no error to draw")
     return np.ma.masked_invalid(100.0 * grid.errors)
-
-
-def _levels(values: Floats, log: bool) -> Floats:
-    """Return round levels from the smallest to the largest value or just beyond."""
-    from matplotlib.ticker import MaxNLocator
-
-    if not log:
-        ends = (values.min(), values.max()) if values.size and np.ptp(values) else span(values)
-        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 2.5, 5, 10]).tick_values(*ends))
-    low, high = int(np.floor(np.log10(values.min()))), int(np.ceil(np.log10(values.max())))
-    for steps in STEPS:
-        found = np.sort([step * 10.0**decade for decade in range(low, high + 1) for step in steps])
-        first = max(int(np.searchsorted(found, values.min(), side="right")) - 1, 0)
-        found = found[first : int(np.searchsorted(found, values.max())) + 1]
-        if len(found) <= LEVELS + 3:
-            return found
-    every = -(-(high - low) // LEVELS)
-    return 10.0 ** np.arange(low, high + every, every, dtype=np.float64)
 
 
 def _draw_panel(axes: Any, grid: Grid, heights: Any, levels: Floats) -> list[Any]:

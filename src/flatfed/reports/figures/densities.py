@@ -15,6 +15,8 @@ SHARE = 0.005
 SMOOTHED = f"density: Gaussians, their standard deviation {SHARE:.1%} of each range"
 DEEP = 1e-7
 """Of the highest density: what is lower is not drawn."""
+REACH = 5
+"""Widths of a Gaussian from its middle to where it ends."""
 TICKS = 4
 """Ticks on each side of zero, about."""
 
@@ -27,20 +29,18 @@ def draw_densities(axes: Any, spectra: Sequence[Spectrum]) -> None:
     if not rules:
         return
     linear = min(widths.values())
-    everything = np.concatenate([points for points, _ in rules.values()])
-    reach = 4 * max(widths.values())
-    xs = _places(everything, linear, reach)
-    curves = {index: _density(xs, *rules[index], widths[index]) for index in rules}
-    highest = max(curve.max() for curve in curves.values())
+    places = {index: _places(points, linear, widths[index]) for index, (points, _) in rules.items()}
+    curves = {index: _density(places[index], *rules[index], widths[index]) for index in rules}
+    floor, highest = (factor * max(curve.max() for curve in curves.values()) for factor in (DEEP, 3))
     axes.set_yscale("log")
     axes.set_xscale("symlog", linthresh=linear, linscale=0.5)
     for index, curve in curves.items():
-        axes.plot(xs, np.where(curve > DEEP * highest, curve, np.nan), **look(index))
-        axes.fill_between(
-            xs, DEEP * highest, np.maximum(curve, DEEP * highest), alpha=0.1, color=look(index)["color"], linewidth=0
-        )
-    axes.set_ylim(DEEP * highest, 3 * highest)
-    _set_ticks(axes, linear, xs)
+        # Below the axes is below the axes: how far no one sees, but the scale has to have a place for it.
+        shown = np.maximum(curve, floor / 10)
+        axes.plot(places[index], shown, **look(index))
+        axes.fill_between(places[index], floor / 10, shown, alpha=0.1, color=look(index)["color"], linewidth=0)
+    axes.set_ylim(floor, highest)
+    _set_ticks(axes, linear, np.concatenate(list(places.values())))
     axes.set_xlabel("eigenvalue (log scale on both sides of 0)")
     axes.set_ylabel("density (log scale)")
     axes.grid(axis="y")
@@ -56,13 +56,12 @@ def _width(points: Floats) -> float:
     return SHARE * float(np.ptp(points) or np.abs(points).max() or 1.0)
 
 
-def _places(points: Floats, linear: float, reach: float) -> Floats:
-    """Return where the density is taken: as dense as the scale needs, and densely around each point."""
-    low, high = points.min() - reach, points.max() + reach
-    ends = np.arcsinh(np.array([low, high]) / linear)
-    even = linear * np.sinh(np.linspace(*ends, 1000))
-    near = points[:, None] + reach * np.linspace(-1, 1, 81)
-    return np.unique(np.clip(np.concatenate([even, near.ravel()]), low, high))
+def _places(points: Floats, linear: float, width: float) -> Floats:
+    """Return where the density is taken: as densely as the scale needs, and a fifth of a width apart near each point."""
+    low, high = points.min() - REACH * width, points.max() + REACH * width
+    even = linear * np.sinh(np.linspace(np.arcsinh(low / linear), np.arcsinh(high / linear), 200))
+    steps = np.unique(np.rint(5 * points / width)[:, None] + np.arange(-5 * REACH, 5 * REACH + 1))
+    return np.unique(np.concatenate([even, np.clip(steps * width / 5, low, high)]))
 
 
 def _density(xs: Floats, points: Floats, weights: Floats, width: float) -> Floats:

@@ -10,8 +10,8 @@ import numpy as np
 
 from flatfed.flatness.results import Embedding
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, fold, in_style, new_figure
-from flatfed.reports.figures.words import one_note
+from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.words import fold, one_note
 
 CLASS_COLOURS = (*COLOURS, "#882255", "#A6A6A6")
 MAP = "viridis"
@@ -24,6 +24,7 @@ NO_UNIT = "t-SNE (axes without unit)"
 @in_style
 def draw_embeddings(embeddings: Sequence[Embedding], files: Sequence[Path], title: str = "") -> None:
     """Draw the examples as dots, and the number of each class at the median of its dots."""
+    require_some(embeddings)
     known = sorted({int(number) for embedding in embeddings for number in embedding.classes})
     colours = _colours(known)
     columns = {1: 1, 2: 2, 4: 2}.get(len(embeddings), 3)

@@ -16,7 +16,7 @@ from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
 from flatfed.reports.figures.pieces import mesh_lines
 from flatfed.reports.figures.scales import finite, is_wide
-from flatfed.reports.figures.style import GREY, INK
+from flatfed.reports.figures.style import GREY, INK, require_some
 from flatfed.reports.figures.words import named, one_note, short
 
 GLASS = 0.25
@@ -58,6 +58,7 @@ def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> No
     """
     if importlib.util.find_spec("plotly") is None:
         raise ConfigError("interactive figures need plotly; pip install 'flatfed[plots]'")
+    require_some(grids)
     plotly = importlib.import_module("plotly.graph_objects")
     log = is_wide(finite(grid.losses for grid in grids))
     figure = plotly.Figure(layout=_layout(grids, log))
@@ -88,39 +89,36 @@ def _known(losses: Floats) -> Floats:
     return np.where(np.isfinite(losses), losses, np.nan)
 
 
+def _shared(index: int, grid: Grid, in_legend: bool) -> dict[str, Any]:
+    """Return what a surface and its mesh have in common: they are switched on and off together."""
+    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
+    name = f"{html.escape(grid.label)}: loss {short(middle)} at the centre"
+    return {"name": name, "legendgroup": str(index), "showlegend": in_legend}
+
+
 def _surface(index: int, grid: Grid) -> dict[str, Any]:
     """Return what plotly needs for a surface of one colour."""
     colour = COLOURS[index % len(COLOURS)]
-    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
     return {
         "x": grid.xs,
         "y": grid.ys,
         "z": _known(grid.losses),
-        "name": f"{html.escape(grid.label)}: loss {short(middle)} at the centre",
-        "legendgroup": str(index),
-        "showlegend": True,
         "showscale": False,
         "colorscale": [[0, colour], [1, colour]],
         "opacity": GLASS if index else 1.0,
         "lighting": {"ambient": 0.55, "diffuse": 0.7, "specular": 0.1, "roughness": 0.9},
         "hovertemplate": f"{html.escape(grid.label)}<br>loss %{{z:.4g}}<br>at (%{{x:.3g}}, %{{y:.3g}})<extra></extra>",
+        **_shared(index, grid, index == 0),
     }
 
 
 def _mesh(index: int, grid: Grid) -> dict[str, Any]:
-    """Return what plotly needs for the lines of a surface, which come and go with it."""
+    """Return what plotly needs for the lines of a surface."""
     xs, ys = np.meshgrid(grid.xs, grid.ys)
     places = np.stack([xs, ys, _known(grid.losses)], axis=-1)
     lines = np.concatenate([np.insert(line, len(line), np.nan, axis=0) for line in mesh_lines(places)])
-    look = {"color": COLOURS[index % len(COLOURS)], "width": 2}
-    shared = {
-        "mode": "lines",
-        "legendgroup": str(index),
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "connectgaps": False,
-    }
-    return {"x": lines[:, 0], "y": lines[:, 1], "z": lines[:, 2], "line": look, **shared}
+    look = {"mode": "lines", "line": {"color": COLOURS[index % len(COLOURS)], "width": 2}, "hoverinfo": "skip"}
+    return {"x": lines[:, 0], "y": lines[:, 1], "z": lines[:, 2], **look, **_shared(index, grid, True)}
 
 
 def _layout(grids: Sequence[Grid], log: bool) -> dict[str, Any]:
@@ -130,7 +128,7 @@ def _layout(grids: Sequence[Grid], log: bool) -> dict[str, Any]:
         "yaxis": {"title": html.escape(grids[0].y_name)},
         "zaxis": losses,
         "aspectratio": {"x": 1, "y": 1, "z": 0.8},
-        "camera": {"eye": {"x": 1.0, "y": -1.5, "z": 0.8}},
+        "camera": {"eye": {"x": 1.2, "y": -1.75, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.12}},
     }
     legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     return {"scene": scene, "legend": legend, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "template": "plotly_white"}

@@ -11,8 +11,8 @@ import numpy as np
 from flatfed.flatness.results import Floats, Line
 from flatfed.reports.figures.placing import Tag, place_tags
 from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, MEDIUM, PAGE, finish, fold, in_style, look, new_figure
-from flatfed.reports.figures.words import named, one_note, short
+from flatfed.reports.figures.style import COLUMN, MEDIUM, PAGE, finish, in_style, look, new_figure, require_some
+from flatfed.reports.figures.words import fold, named, one_note, short
 
 HEIGHT = 2.3
 VISIBLE = 0.03
@@ -29,6 +29,7 @@ def draw_lines(lines: Sequence[Line], files: Sequence[Path], title: str = "") ->
     is a gap in the curve.
     """
     sets = list(dict.fromkeys(name for line in lines for name in line.losses))
+    require_some(sets)
     losses = finite(values for line in lines for values in line.losses.values())
     log = is_wide(losses)
     x_name = " / ".join(dict.fromkeys(line.x_name for line in lines))
@@ -59,7 +60,7 @@ def _panels(sets: Sequence[str], x_name: str, y_name: str) -> tuple[Any, list[An
         if index % columns == 0:
             axes.set_ylabel(y_name)
         if index + columns >= len(sets):
-            axes.set_xlabel(fold(x_name, figure.get_figwidth() / columns - 0.4, MEDIUM))
+            axes.set_xlabel(fold(x_name, figure.get_figwidth() / columns - 0.2, MEDIUM))
             axes.tick_params(labelbottom=True)
     for axes in panels[len(sets) :]:
         axes.set_axis_off()

@@ -67,7 +67,7 @@ def _mesh(places: Floats, shape: tuple[int, ...]) -> Floats:
     fine = (len(places) - 1) // max(shape[0] - 1, 1), (places.shape[1] - 1) // max(shape[1] - 1, 1)
     lines = mesh_lines(places, fine)
     pieces = np.concatenate([np.stack([line[:-1], line[1:], line[1:], line[:-1]], axis=1) for line in lines])
-    return pieces[np.isfinite(pieces).all(axis=(1, 2))]
+    return np.asarray(pieces[np.isfinite(pieces).all(axis=(1, 2))])
 
 
 def mesh_lines(places: Floats, fine: tuple[int, int] = (1, 1)) -> list[Floats]:

@@ -17,6 +17,8 @@ GAPS = (3.0, 8.0, 14.0, 22.0)
 """Points between a name and its place; from the second on, a line leads to it."""
 CLEAR = 4.0
 """Points around a place that names leave free."""
+NEAR = 1.5
+"""Points between a name and what else is written."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top, in pixels."""
 
@@ -41,7 +43,8 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
     inside: Box = tuple(axes.bbox.extents)
     points = np.empty((0, 2)) if drawn is None else drawn
     spots = [tuple(axes.transData.transform((tag.x, tag.y))) for tag in tags]
-    taken = [*avoid, *((x - CLEAR * scale, y - CLEAR * scale, x + CLEAR * scale, y + CLEAR * scale) for x, y in spots)]
+    taken = [_padded(box, NEAR * scale) for box in avoid]
+    taken += [_padded((x, y, x, y), CLEAR * scale) for x, y in spots]
     for tag, spot in zip(tags, spots, strict=True):
         text = _write(axes, tag)
         box = text.get_window_extent(figure.canvas.get_renderer())
@@ -53,7 +56,7 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
         dx, dy, far = offsets[best]
         text.set_position((dx / scale, dy / scale))
         text.arrow_patch.set_visible(far)
-        taken.append(boxes[best])
+        taken.append(_padded(boxes[best], NEAR * scale))
 
 
 def _write(axes: Any, tag: Tag) -> Any:
@@ -92,6 +95,10 @@ def _offsets(width: float, height: float, scale: float) -> Sequence[tuple[float,
 
 def _around(x: float, y: float, width: float, height: float) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _padded(box: Box, by: float) -> Box:
+    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 
 def _cost(box: Box, inside: Box, taken: Sequence[Box], drawn: Floats) -> float:

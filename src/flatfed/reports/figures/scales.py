@@ -12,6 +12,9 @@ from flatfed.reports.figures.words import plain
 
 LOG_FROM = 100.0
 """From this ratio of the largest to the smallest on, a scale is logarithmic."""
+LEVELS = 10
+STEPS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+"""Levels within a decade; the most that are not too many are taken."""
 
 
 def finite(values: Iterable[Any]) -> Floats:
@@ -44,3 +47,21 @@ def make_log(axis: Any, spread: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+
+
+def round_levels(values: Floats, log: bool) -> Floats:
+    """Return round levels from the smallest to the largest value or just beyond."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not log:
+        ends = (values.min(), values.max()) if values.size and np.ptp(values) else span(values)
+        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 2.5, 5, 10]).tick_values(*ends))
+    low, high = int(np.floor(np.log10(values.min()))), int(np.ceil(np.log10(values.max())))
+    for steps in STEPS:
+        found = np.sort([step * 10.0**decade for decade in range(low, high + 1) for step in steps])
+        first = max(int(np.searchsorted(found, values.min(), side="right")) - 1, 0)
+        found = found[first : int(np.searchsorted(found, values.max())) + 1]
+        if len(found) <= LEVELS + 3:
+            return found
+    every = -(-(high - low) // LEVELS)
+    return 10.0 ** np.arange(low, high + every, every, dtype=np.float64)

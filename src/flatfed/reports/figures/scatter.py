@@ -12,20 +12,10 @@ import numpy as np
 from flatfed.flatness.results import Floats
 from flatfed.reports.figures.placing import Tag, place_tags
 from flatfed.reports.figures.scales import is_wide, make_log
-from flatfed.reports.figures.style import (
-    COLUMN,
-    GREY,
-    MARKERS,
-    MEDIUM,
-    SMALL,
-    finish,
-    fold,
-    in_style,
-    look,
-    new_figure,
-)
-from flatfed.reports.figures.words import named
+from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, look, new_figure
+from flatfed.reports.figures.words import fold, named
 
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 NAMED = 12
 """Labels that are written beside their marks, at most; more go into a legend."""
 DOT = 3.0

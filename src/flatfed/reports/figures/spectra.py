@@ -11,8 +11,8 @@ import numpy as np
 from flatfed.flatness.results import Spectrum
 from flatfed.reports.figures.densities import SMOOTHED, draw_densities
 from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, finish, fold, in_style, look, new_figure
-from flatfed.reports.figures.words import named, one_note
+from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, finish, in_style, look, new_figure, require_some
+from flatfed.reports.figures.words import fold, named, one_note
 
 MOST = 50
 """Eigenvalues of each, at most."""
@@ -30,6 +30,7 @@ def draw_spectra(spectra: Sequence[Spectrum], files: Sequence[Path], title: str 
 
     All eigenvalues share one scale, logarithmic where they are positive and span more than two decades.
     """
+    require_some(spectra)
     dense = any(len(spectrum.points) for spectrum in spectra)
     apart = len(spectra) > TOGETHER
     figure, panels, density = _panels_apart(spectra, dense) if apart else _panel_together(spectra, dense)

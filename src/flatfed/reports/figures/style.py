@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.curves import COLOURS, STYLES, available
-from flatfed.reports.figures.words import NO_BREAK
+from flatfed.reports.figures.words import fold
 
 COLUMN, PAGE = 3.4, 7.0
 """Inches: the width of a paper's column, and that of its page."""
 INK, GREY, PALE = "#222222", "#6B6B6B", "#D9D9D9"
 SMALL, MEDIUM, LARGE = 7.0, 8.0, 9.0
 """Points: ticks, legends and notes; names of axes and panels; titles."""
-LETTERS = 17
-"""Letters of the small type on an inch, at most."""
 GAP = 0.06
 """Inches between the axes, the legend, the note and the edge."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SETTINGS: dict[str, Any] = {
-    "font.size": MEDIUM,
-    "axes.labelsize": MEDIUM,
-    "axes.titlesize": MEDIUM,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **dict.fromkeys(["font.size", "axes.labelsize", "axes.titlesize"], MEDIUM),
+    **dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], SMALL),
+    **dict.fromkeys(["axes.linewidth", "xtick.major.width", "ytick.major.width"], 0.6),
+    **dict.fromkeys(["axes.edgecolor", "axes.labelcolor", "text.color"], INK),
+    **dict.fromkeys(["axes.spines.top", "axes.spines.right"], False),
     "axes.axisbelow": True,
-    "text.color": INK,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
     "grid.color": PALE,
     "grid.linewidth": 0.5,
-    "legend.fontsize": SMALL,
     "lines.linewidth": 1.3,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "flatfed",
+    "svg.fonttype": "none",  # words stay words
+    "svg.hashsalt": "flatfed",  # the same figure is the same file
     "pdf.fonttype": 42,
 }
 UNDATED: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -54,6 +41,12 @@ def require_matplotlib() -> None:
     """Raise a `ConfigError` where figures cannot be drawn."""
     if not available():
         raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
+
+
+def require_some(items: Sequence[Any]) -> None:
+    """Raise a `ConfigError` where there is nothing to draw."""
+    if not items:
+        raise ConfigError("there is nothing to draw")
 
 
 def in_style(draw: Callable[P, None]) -> Callable[P, None]:
@@ -103,12 +96,6 @@ def finish(
         put(1 - GAP / total)
     for file in files:
         figure.savefig(file, dpi=200, metadata=UNDATED.get(Path(file).suffix.lower()))
-
-
-def fold(text: str, width: float, size: float = SMALL) -> str:
-    """Break text of a size into lines of so many inches at most."""
-    letters = max(int(LETTERS * SMALL / size * width), 8)
-    return textwrap.fill(text, letters, break_on_hyphens=False).replace(NO_BREAK, " ")
 
 
 def _lift(figure: Any, below: float, body: float) -> None:

@@ -13,8 +13,8 @@ from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
 from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
 from flatfed.reports.figures.scales import finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PALE, finish, fold, in_style, new_figure
-from flatfed.reports.figures.words import named, one_note, plain, short, together
+from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PALE, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.words import fold, named, one_note, plain, short, together
 
 
 @in_style
@@ -24,11 +24,12 @@ def draw_surfaces(grids: Sequence[Grid], files: Sequence[Path], title: str = "")
     All share one scale, which is logarithmic where the losses span more than two decades. A loss that is not finite
     leaves a hole.
     """
+    require_some(grids)
     losses = finite(grid.losses for grid in grids)
     log = is_wide(losses)
     heights = span(np.log10(losses) if log else losses, 0.03)
     figure = new_figure(COLUMN, 2.95, layout=None)
-    axes = figure.add_axes((0.0, 0.12, 0.93, 0.92), projection="3d")
+    axes = figure.add_axes((0.0, 0.12, 0.93, 0.9), projection="3d")
     _dress(axes, grids, heights, log)
     _add_pieces(axes, [pieces_of(index, grid, log, heights) for index, grid in enumerate(grids)])
     finish(figure, files, one_note(grids), title, [_key(index, grid) for index, grid in enumerate(grids)])
@@ -57,8 +58,9 @@ def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: 
     axes.set_ylabel(_folded(grids[0].y_name), labelpad=-2)
     axes.zaxis.set_rotate_label(False)
     axes.set_zlabel(named("loss", log), labelpad=-5, rotation=90)
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-        axis.set_major_locator(MaxNLocator(4))
+    # The ends of both axes below meet in a corner, where there is room for no number.
+    for axis, prune in ((axes.xaxis, "upper"), (axes.yaxis, "lower"), (axes.zaxis, None)):
+        axis.set_major_locator(MaxNLocator(4, prune=prune))
         axis.set_pane_color((1, 1, 1, 0))
         axis._axinfo["grid"] |= {"color": PALE, "linewidth": 0.4}
         axis.line.set_color(GREY)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 NO_BREAK = "\xa0"
+LETTERS = 119
+"""Letters of one point on an inch, about: so many times fewer of a larger type."""
 
 
 def short(value: float) -> str:
@@ -16,7 +19,7 @@ def short(value: float) -> str:
 
 def plain(value: float) -> str:
     """Return the number of a tick: as it is, or as a power of ten where it would have many digits."""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:g}"
     digits, exponent = f"{value:.2e}".split("e")
     factor = {1.0: "", -1.0: "-"}.get(float(digits), f"{float(digits):g}\\cdot ")
@@ -26,6 +29,12 @@ def plain(value: float) -> str:
 def named(name: str, log: bool) -> str:
     """Return the name of an axis, which tells of a logarithmic scale."""
     return f"{name} (log scale)" if log else name
+
+
+def fold(text: str, width: float, size: float = 7.0) -> str:
+    """Break text of a size into lines of so many inches at most."""
+    letters = max(int(LETTERS / size * width), 8)
+    return textwrap.fill(text, letters, break_on_hyphens=False).replace(NO_BREAK, " ")
 
 
 def together(text: str) -> str:

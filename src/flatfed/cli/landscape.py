@@ -1,0 +1,119 @@
+"""`flatfed landscape`: see the loss around, between and through models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flatfed.cli.options import Number, Whole
+from flatfed.cli.progress import Steps
+from flatfed.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flatfed.experiments.laboratory import Weights
+    from flatfed.experiments.landscapes import Kind, Landscape, View
+
+KINDS = ("surface", "line", "plane", "along", "client")
+
+
+@click.command(short_help="See the loss around, between and through models.")
+@click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default="surface",
+    show_default=True,
+    help="surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
+    "plane: through three; along: at growing distance; client: a client's model, on its own and all examples.",
+)
+@click.option("--points", type=Whole(3), default=21, show_default=True, help="Points an axis, an odd number.")
+@click.option(
+    "--extent", type=Number(), default=1.0, show_default=True, help="How far: in filter norms; along: distance."
+)
+@click.option("--samples", type=Whole(1, "all"), default=5_000, show_default=True, help="Examples that a loss is over.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
+@click.option("--client", type=Whole(0), default=None, help="Whose model.  [default: the first of the round]")
+@click.option("--directions", type=Whole(1), default=10, show_default=True, help="along: random directions averaged.")
+@click.option(
+    "--weights",
+    type=click.Choice(["evaluated", "global"]),
+    default="evaluated",
+    show_default=True,
+    help="Of a run with an average: the averaged model, or the last global one.",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: RUN/flatness]")
+@click.option("--title", default="", help="Title of the figures.")
+@click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")
+@click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as the run]")
+def landscape(
+    paths: tuple[Path, ...],
+    kind: Kind,
+    points: int,
+    extent: float,
+    samples: int | str,
+    seed: int,
+    client: int | None,
+    directions: int,
+    weights: Weights,
+    out: Path | None,
+    title: str,
+    data_dir: str | None,
+    workers: int | str | None,
+) -> int:
+    """Evaluate the loss of each RUN's model at many points and draw it: PNG, SVG, JSON, and a page to turn a surface.
+
+    Several runs share one set of axes and the same raw random directions. Points are kept in RUN/flatness as they come:
+    an evaluation that was interrupted goes on, and a finer grid uses what is there.
+    """
+    from flatfed.experiments.flatness import runs_named
+    from flatfed.experiments.landscapes import View
+    from flatfed.experiments.landscapes import landscape as look
+
+    if client is not None and kind != "client":
+        raise ConfigError("--client says whose model --kind client shows; give that too")
+    most = None if isinstance(samples, str) else samples
+    view = View(kind, points, extent, most, seed, weights, client, directions)
+    runs = runs_named(paths)
+    with Steps("points", at_once=False) as progress:
+        try:
+            found = look(runs, view, workers=workers, data_dir=data_dir, on_point=progress.show, say=progress.say)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; the points so far are kept, and the same command goes on") from None
+    folder = out or runs[0] / "flatness"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = _write(found, view, folder, title)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
+    _tell(found)
+    click.echo(f"written: {', '.join(str(file) for file in files)}", err=True)
+    return 0
+
+
+def _write(found: Landscape, view: View, folder: Path, title: str) -> list[Path]:
+    from flatfed.reports.landscape import draw
+
+    numbers = folder / f"{view.kind}.json"
+    numbers.write_text(json.dumps(found.to_dict()) + "\n", encoding="utf-8")
+    return [numbers, *draw(view.kind, found.grids, found.lines, folder, title)]
+
+
+def _tell(found: Landscape) -> None:
+    """Print the numbers that say which is flatter."""
+    for grid in found.grids:
+        middle = grid.losses[len(grid.ys) // 2, len(grid.xs) // 2]
+        edge = _mean([grid.losses[0], grid.losses[-1], grid.losses[:, 0], grid.losses[:, -1]])
+        click.echo(f"{grid.label}: loss {middle:.4f} in the middle, {edge:.4f} on average at the edge ({grid.note})")
+    for line in found.lines:
+        for name, barrier in line.barriers.items():
+            click.echo(f"{line.label}, {name}: barrier {barrier:.4f}")
+
+
+def _mean(parts: list[Any]) -> float:
+    import numpy as np
+
+    values = np.concatenate([np.asarray(part).ravel() for part in parts])
+    return float(values.mean())

@@ -1,0 +1,66 @@
+"""Penultimate features: what goes into the last layer with weights, and a map of them in two dimensions."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flatfed.core.devices import CPU
+from flatfed.core.errors import ConfigError
+from flatfed.core.trainer import Trainer
+from flatfed.flatness import pieces
+from flatfed.flatness.results import Embedding
+from flatfed.flatness.sample import Sample
+from flatfed.flatness.surface import Surface
+
+LEAST = 10
+"""t-SNE of fewer examples says nothing."""
+
+
+def features(trainer: Trainer, given: pieces.Given, sample: Sample, first: int, count: int) -> dict[str, Tensor]:
+    """Return the features and classes of a stretch of a sample."""
+    trainer.show(given["w"], given)
+    found, classes = [], []
+    for inputs, targets in pieces.batches(trainer, sample, first, count):
+        with torch.no_grad(), trainer.inference():
+            found.append(_penultimate(trainer.oracle.model, inputs).flatten(1).to(CPU))
+        classes.append(targets.to(CPU))
+    return {"features": torch.cat(found), "classes": torch.cat(classes)}
+
+
+def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Return what the last module with weights is given."""
+    seen: list[Tensor] = []
+
+    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        seen.append(arguments[0])
+
+    leaves = [m for m in model.modules() if not list(m.children()) and list(m.parameters(recurse=False))]
+    hooks = [leaf.register_forward_pre_hook(note) for leaf in leaves]
+    try:
+        model(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen[-1]
+
+
+def embedding(surface: Surface, label: str, seed: int = 0) -> Embedding:
+    """Return the t-SNE map of the sample's features (scikit-learn, initialised by principal components)."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise ConfigError("t-SNE needs scikit-learn; pip install 'flatfed[plots]'")
+    from sklearn.manifold import TSNE
+
+    found = surface.stretches(features)
+    places, classes = found["features"], found["classes"]
+    if classes.ndim != 1 or classes.is_floating_point():
+        raise ConfigError("t-SNE colours each example by its class, and these examples have none")
+    if len(places) < LEAST:
+        raise ConfigError(f"t-SNE needs at least {LEAST} examples, not {len(places)}")
+    perplexity = min(30.0, (len(places) - 1) / 3)
+    mapped = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(places.double().numpy())
+    return Embedding(label, np.asarray(mapped, dtype=np.float64), classes.long().numpy(), surface.note)

@@ -1,0 +1,139 @@
+"""The landscapes that papers show: between two models, through three, around one, and along perturbations.
+
+Statistics of BatchNorm go with the weights between models (the same affine combination, variances not below 0) and stay
+the model's own around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.layout import BUFFERS
+from flatfed.core.vectors import unit
+from flatfed.flatness.landscape.directions import random_directions
+from flatfed.flatness.landscape.evaluate import Frame, OnPoint, column, evaluate
+from flatfed.flatness.landscape.planes import barrier, grid_around, plane_through
+from flatfed.flatness.results import Floats, Grid, Line
+from flatfed.flatness.surface import Surface
+from flatfed.runs.readings import Points
+
+Keep = Callable[[str], Points | None]
+"""Returns where the points of a part of the scene are kept."""
+
+Model = tuple[str, Tensor, Mapping[str, Tensor]]
+"""A model's name, weights and statistics."""
+
+NOWHERE: Keep = lambda part: None  # noqa: E731
+SILENT: OnPoint = lambda done, total: None  # noqa: E731
+
+
+def between(
+    surfaces: Sequence[Surface],
+    a: Model,
+    b: Model,
+    shares: Sequence[float],
+    keep: Keep = NOWHERE,
+    on_point: OnPoint = SILENT,
+) -> Line:
+    """Return the loss on the line `g w_A + (1 - g) w_B` over each of the surfaces' examples, with the barriers."""
+    losses, barriers = dict[str, Floats](), dict[str, float]()
+    points = [(float(share),) for share in shares]
+    change = {name: a[2][name] - b[2][name] for name in _moving(b[2])}
+    for surface in surfaces:
+        name = surface.sample.of
+        frame = Frame(surface.at(b[1], b[2]), [a[1] - b[1]], [change])
+        losses[name] = column(evaluate(frame, points, keep(name), on_point), "loss")
+        barriers[name] = barrier(list(shares), losses[name].tolist())
+    note = "; ".join(surface.note for surface in surfaces)
+    marks = {a[0]: 1.0, b[0]: 0.0}
+    return Line(f"{b[0]} to {a[0]}", np.array(shares), losses, f"share of {a[0]}", marks, barriers, note)
+
+
+def through(
+    surface: Surface, models: Sequence[Model], points: int, keep: Keep = NOWHERE, on_point: OnPoint = SILENT
+) -> Grid:
+    """Return the loss over the plane through three models, the first at the origin."""
+    plane = plane_through([w for _, w, _ in models])
+    xs, ys = grid_around(plane, [w for _, w, _ in models], points)
+    marks = {name: plane.coordinates(w) for name, w, _ in models}
+    (second, _), (third_x, third_y) = (plane.coordinates(w) for _, w, _ in models[1:])
+    first_b, second_b, third_b = (buffers for _, _, buffers in models)
+    along_u = {n: (second_b[n] - first_b[n]) / second for n in _moving(first_b)}
+    along_v = {n: (third_b[n] - first_b[n] - third_x * along_u[n]) / third_y for n in _moving(first_b)}
+    frame = Frame(surface.at(models[0][1], first_b), [plane.u, plane.v], [along_u, along_v])
+    label = ", ".join(name for name, _, _ in models)
+    return _grid(frame, label, xs, ys, ("distance", "distance"), marks, surface.note, keep, on_point)
+
+
+def around(
+    surface: Surface,
+    label: str,
+    points: int,
+    extent: float = 1.0,
+    seed: int = 0,
+    keep: Keep = NOWHERE,
+    on_point: OnPoint = SILENT,
+) -> Grid:
+    """Return the loss along two filter-normalised random directions, the same raw ones for every model of a size."""
+    axis = torch.linspace(-extent, extent, points).tolist()
+    frame = Frame(surface, random_directions(surface.layout, surface.w, 2, seed))
+    note = f"{surface.note}; raw directions of seed {seed}, normalised by each model's filters"
+    names = ("first direction", "second direction")
+    return _grid(frame, label, axis, axis, names, {label: (0.0, 0.0)}, note, keep, on_point)
+
+
+def along(
+    surface: Surface,
+    label: str,
+    points: int,
+    extent: float = 1.0,
+    directions: int = 10,
+    seed: int = 0,
+    keep: Keep = NOWHERE,
+    on_point: OnPoint = SILENT,
+) -> Line:
+    """Return the loss at growing distances: along the gradient, and the mean along filter-normalised random ones."""
+    distances = [extent * number / (points - 1) for number in range(points)]
+    random = [unit(d) for d in random_directions(surface.layout, surface.w, directions, seed)]
+    one = Frame(surface, [unit(surface.gradient())])
+    steep = column(evaluate(one, [(s,) for s in distances], keep("gradient"), on_point), "loss")
+    spots = [tuple(s if k == n else 0.0 for k in range(directions)) for n in range(directions) for s in distances]
+    found = column(evaluate(Frame(surface, random), spots, keep("random"), on_point), "loss")
+    losses = {"along the gradient": steep, "along random directions": found.reshape(directions, -1).mean(axis=0)}
+    note = f"{surface.note}; mean over {directions} filter-normalised random directions of seed {seed}"
+    return Line(label, np.array(distances), losses, "distance from the model", {label: 0.0}, note=note)
+
+
+def _grid(
+    frame: Frame,
+    label: str,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    names: tuple[str, str],
+    marks: Mapping[str, tuple[float, float]],
+    note: str,
+    keep: Keep,
+    on_point: OnPoint,
+) -> Grid:
+    spots = [(float(x), float(y)) for y in ys for x in xs]
+    found = evaluate(frame, spots, keep(frame.surface.sample.of), on_point)
+    shape = len(ys), len(xs)
+    errors = column(found, "error").reshape(shape) if any("error" in one for one in found) else None
+    return Grid(
+        label, np.array(xs), np.array(ys), column(found, "loss").reshape(shape), errors, *names, dict(marks), note
+    )
+
+
+def check_points(points: int) -> None:
+    """Refuse a grid without a middle or without points."""
+    if points < 3 or points % 2 == 0:
+        raise ConfigError(f"a landscape needs an odd number of at least 3 points an axis, not {points}")
+
+
+def _moving(buffers: Mapping[str, Tensor]) -> list[str]:
+    return [name for name in buffers if name == BUFFERS]
