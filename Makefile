@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test lint format bench bench-peers index docs clean
+.PHONY: setup demo test lint format bench bench-peers gallery index docs clean
 
 setup: $(READY)
 
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	rm -rf demo
-	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --seeds 0,1 --out demo
+	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --seeds 0,1 --flatness --out demo
 
 lint: setup
 	$(BIN)/ruff check .
@@ -45,6 +45,9 @@ bench: setup
 bench-peers: setup .venv-pfl/.ready .venv-flower/.ready
 	$(BIN)/python bench/run_peers.py
 
+gallery: setup
+	$(BIN)/python docs/write_gallery.py
+
 index: setup
 	$(BIN)/python docs/write_index.py
 
@@ -54,4 +57,4 @@ docs: setup
 	@echo 'the site is in site/index.html'
 
 clean:
-	rm -rf $(VENV) .venv-pfl .venv-flower demo site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-pfl .venv-flower demo gallery site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

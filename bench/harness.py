@@ -82,6 +82,11 @@ def extra_memory(case: str, than: str) -> Callable[[Results], float]:
     return lambda results: results[case].facts["resident_mb"] - results[than].facts["resident_mb"]
 
 
+def fact(case: str, name: str, than: str | None = None) -> Callable[[Results], float]:
+    """Return something else that was measured, perhaps as a multiple of another."""
+    return lambda results: results[case].facts[name] / (results[case].facts[than] if than else 1)
+
+
 def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:
     """Let the cases do a round each, again and again; the first round of each warms up and does not count."""
     cases = [make() for make in makers]

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 from bare import Bare, BareProcesses, bare_evaluation
+from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
-from harness import Case, Result, Target, extra_memory, extra_seconds, ratio, take_turns
+from harness import Case, Result, Target, extra_memory, extra_seconds, fact, ratio, take_turns
 from problems import CONV, TINY, Problem
 from torch import nn
 
@@ -239,6 +240,23 @@ def evaluate(repeats: int) -> dict[str, Result]:
     return take_turns("evaluate", makers, repeats)
 
 
+PRODUCTS, STEPS = "bare product, 2 processes", "lambda_max, 2 workers, per product"
+POINT, POINTS = "landscape, in process, per point", "landscape, 2 workers, per point"
+
+
+def flatness(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(BareProducts, 2),
+        partial(Steps, 2),
+        BareEvaluation,
+        partial(Points, 0),
+        partial(Points, 2),
+    ]
+    results = take_turns("flatness", makers, min(repeats, 5))
+    results[STEPS].facts |= eigenvalue_facts()
+    return results
+
+
 class Saving:
     """A checkpoint after a round."""
 
@@ -359,6 +377,23 @@ WORKLOADS = [
         [
             Target("in process / bare evaluation", ratio("in process", "bare evaluation"), most=1.5),
             Target("in the gaps / one after the other", ratio(IN_GAPS, ONE_AFTER_OTHER), most=1.0),
+        ],
+    ),
+    Workload(
+        "flatness",
+        "cnn on 10,000 images; number of products (five eigenvalues to 1 %) and spread (five starts): fedavg on digits",
+        flatness,
+        [
+            Target("lambda_max per product / bare product", ratio(STEPS, PRODUCTS), most=1.15),
+            Target("landscape per point / bare evaluation", ratio(POINT, "bare evaluation"), most=1.1),
+            Target("landscape, 2 workers / bare evaluation", ratio(POINTS, "bare evaluation"), most=0.55),
+            Target(
+                "power iteration's products / Lanczos's", fact(STEPS, "power_products", "lanczos_products"), least=3
+            ),
+            Target("spread of lambda_max, Lanczos", fact(STEPS, "lanczos_spread"), most=0.01),
+            Target("spread of lambda_5, Lanczos", fact(STEPS, "lanczos_spread_5"), most=0.01),
+            Target("spread of lambda_max, papers' power iteration", fact(STEPS, "power_spread"), least=0),
+            Target("spread of lambda_5, papers' power iteration", fact(STEPS, "power_spread_5"), least=0),
         ],
     ),
     Workload(

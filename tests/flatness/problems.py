@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -98,7 +99,9 @@ class Direct:
         return torch.func.grad(self.loss)(w)
 
     def hessian(self, w: Tensor) -> Tensor:
-        return torch.func.hessian(self.loss)(w)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*torch.jit.script")  # what torch.func itself uses
+            return torch.func.hessian(self.loss)(w)
 
     def eigenvalues(self, w: Tensor) -> Tensor:
         """Return all of them, in descending order."""

@@ -2,78 +2,207 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import pytest
 import torch
-from torch import Tensor, nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
-import flatfed as ff
-from flatfed.core.examples import TensorExamples
 from flatfed.flatness.sharpness import lpf, sharpness
-from flatfed.flatness.surface import Surface
-from flatness.problems import surface
+from flatness.problems import KINDS, UNEQUAL, Quadratic, direct, opened, quadratic, surface, with_spectrum
 
-A = torch.tensor([4.0, 1.0, 0.5], dtype=torch.float64)
-
-
-class Point(nn.Module):
-    """A model that is its parameter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
+A = torch.diag(torch.tensor([4.0, 1.0, 0.5], dtype=torch.float64))
+POINT = [1.0, -2.0, 3.0]
+W = torch.tensor(POINT, dtype=torch.float64)
+numbers = st.floats(-3, 3).map(lambda x: round(x, 3))
 
 
-def half_square(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1/2 sum_j A_j w_j^2, whatever the examples."""
-    return 0.5 * (A * outputs**2).sum(dim=1).mean()
-
-
-def quadratic() -> Surface:
-    ones = torch.ones(5, 3, dtype=torch.float64)
-    task = ff.Task(Point(), [(ones, ones)], loss=half_square)
-    return Surface(task, [TensorExamples(ones, ones)], torch.float64, batch=2)
-
-
-def test_one_step_is_the_point_of_sam() -> None:
-    w = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    found, g = sharpness(quadratic(), w, 0.1), A * w
-    e = 0.1 * g / g.norm()
+@settings(max_examples=30, deadline=None)
+@given(w=st.lists(numbers, min_size=3, max_size=3), rho=st.floats(1e-3, 3))
+def test_one_step_is_the_point_of_sam(w: Sequence[float], rho: float) -> None:
+    found, point = sharpness(quadratic(A, w).surface, rho), torch.tensor(w, dtype=torch.float64)
+    g = A @ point
+    if not g.any():
+        assert found.rise == 0 and not found.perturbation.any()
+        return
+    e = rho * g / g.norm()
     torch.testing.assert_close(found.perturbation, e)
-    assert found.rise == pytest.approx(float(g @ e + 0.5 * (A * e) @ e))
+    assert float(found.perturbation.norm()) == pytest.approx(rho)
+    assert found.rise == pytest.approx(float(g @ e + 0.5 * e @ A @ e), abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(w=st.lists(numbers, min_size=5, max_size=5), rho=st.floats(1e-3, 3), eta=st.floats(0, 1))
+def test_the_adaptive_point_lies_on_the_sphere_of_asams_norm(w: Sequence[float], rho: float, eta: float) -> None:
+    """`T = |w| + eta` on weights, 1 on what is not called so; `e = rho T^2 g / ||T g||`, so that `||e/T|| = rho`."""
+    bent = with_spectrum(torch.tensor([4.0, 2.0, 1.0, 0.5, -1.0]).double())
+    found = sharpness(quadratic(bent, w[:3], shift=w[3:]).surface, rho, eta=eta)
+    point = torch.tensor(w, dtype=torch.float64)
+    T = torch.cat([point[:3].abs() + eta, torch.ones(2, dtype=torch.float64)])
+    g = bent @ point
+    length = float((T * g).norm())
+    if length < 1e-9:
+        return
+    torch.testing.assert_close(found.perturbation, rho * T * T * g / length)
+    inside = T > 0
+    assert float((found.perturbation[inside] / T[inside]).norm()) == pytest.approx(rho)
+    loss = Quadratic(bent)
+    assert found.rise == pytest.approx(loss.value(point + found.perturbation) - loss.value(point), abs=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rises_of_a_network(kind: str) -> None:
+    lab, known = opened(kind, UNEQUAL, 4), direct(kind)
+    w = lab.surface.w
+    weights = lab.surface.layout.weight_mask()
+    g = known.gradient(w)
+    e = 0.05 * g / g.norm()
+    plain = lab.measure("sharpness")["sharpness"]
+    assert plain.numbers["sharpness"] == pytest.approx(float(known.loss(w + e) - known.loss(w)), rel=1e-9)
+    assert plain.verdict == "radius 0.05, one step"
+    T = torch.where(weights, w.abs() + 0.2, 1.0)
+    e = 0.5 * T * T * g / (T * g).norm()
+    adaptive = lab.measure("adaptive_sharpness")["adaptive_sharpness"]
+    rise = float(known.loss(w + e) - known.loss(w))
+    assert adaptive.numbers["adaptive_sharpness"] == pytest.approx(rise, rel=1e-9)
+    assert adaptive.verdict == "radius 0.5, eta 0.2, one step"
+
+
+@pytest.mark.parametrize("eta", [None, 0.2])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [2, 3, 7, 20])
+def test_more_steps_do_not_find_less(kind: str, steps: int, eta: float | None) -> None:
+    found = surface(kind)
+    for rho in (0.01, 0.3):
+        one, more = sharpness(found, rho, eta=eta), sharpness(found, rho, steps=steps, eta=eta)
+        assert more.rise >= one.rise
+        T = torch.ones_like(found.w)
+        if eta is not None:
+            T = torch.where(found.layout.weight_mask(), found.w.abs() + eta, 1.0)
+        assert float((more.perturbation / T).norm()) <= rho * (1 + 1e-9)
+        assert found.loss(found.w + more.perturbation) - found.loss() == pytest.approx(more.rise)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    w=st.lists(numbers, min_size=4, max_size=4),
+    values=st.lists(st.floats(-3, 3), min_size=4, max_size=4),
+    rho=st.floats(0.05, 3),
+    steps=st.integers(2, 12),
+    seed=st.integers(0, 20),
+)
+def test_nor_on_any_quadratic(w: Sequence[float], values: Sequence[float], rho: float, steps: int, seed: int) -> None:
+    bent = with_spectrum(torch.tensor(values, dtype=torch.float64), seed)
+    found = quadratic(bent, w).surface
+    one, more = sharpness(found, rho), sharpness(found, rho, steps=steps)
+    assert more.rise >= one.rise - 1e-12
+    assert more.rise <= highest(bent, torch.tensor(w, dtype=torch.float64), rho) + 1e-9
+
+
+def test_nor_where_short_steps_turn_away() -> None:
+    bent = torch.tensor(
+        [[-1.53, -0.24, 0.42, -0.34], [-0.24, -1.08, 0.67, 0.1], [0.42, 0.67, -2.02, -0.34], [-0.34, 0.1, -0.34, -1.55]]
+    ).double()
+    found = quadratic(bent, [-1.28, 0.09, -0.54, 0.71]).surface
+    assert sharpness(found, 1.3, steps=6).rise >= sharpness(found, 1.3).rise
+
+
+def highest(bent: Tensor, w: Tensor, rho: float) -> float:
+    """Return `max over ||e|| <= rho` of the rise of 1/2 w^T A w, from `e = (l - A)^-1 A w` with `||e|| = rho`."""
+    values, vectors = torch.linalg.eigh(bent)
+    g = vectors.T @ (bent @ w)
+    low, high = max(0.0, float(values[-1])), max(0.0, float(values[-1])) + float(g.norm()) / rho + 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if float((g / (middle - values)).norm()) > rho else (low, middle)
+    e = g / (high - values)
+    if float(values[-1]) > 0 and float(e.norm()) < rho * (1 - 1e-6):  # the rest goes along the top eigenvector
+        e[-1] += math.sqrt(max(0.0, rho**2 - float(e @ e)))
+    return float(g @ e + 0.5 * (values * e) @ e)
 
 
 def test_many_steps_reach_the_maximum_of_a_quadratic() -> None:
-    w = torch.tensor([0.02, 0.3, 0.1], dtype=torch.float64)  # SAM's step follows the second axis, the maximum the first
-    one, many = sharpness(quadratic(), w, 1.0), sharpness(quadratic(), w, 1.0, steps=200)
-    # max 1/2 (w+e)^T A (w+e) on the unit sphere: e = (l - A)^-1 A w with ||e|| = 1, l above the largest entry of A
-    low, high = float(A.max()) + 1e-12, 100.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float((A * w / (middle - A)).norm()) > 1 else (low, middle)
-    e = A * w / (low - A)
-    truth = float(0.5 * (A * (w + e)) @ (w + e) - 0.5 * (A * w) @ w)
+    start = [0.02, 0.3, 0.1]  # SAM's step follows the second axis, the maximum the first
+    found = quadratic(A, start).surface
+    one, many = sharpness(found, 1.0), sharpness(found, 1.0, steps=200)
+    truth = highest(A, torch.tensor(start, dtype=torch.float64), 1.0)
     assert one.rise < many.rise <= truth + 1e-9
     assert many.rise == pytest.approx(truth, rel=1e-2)
     assert float(many.perturbation.norm()) <= 1 + 1e-9
 
 
-def test_the_adaptive_norm_scales_with_the_weights() -> None:
-    w = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    found, T, g = sharpness(quadratic(), w, 0.1, eta=0.2), w.abs() + 0.2, A * w
-    torch.testing.assert_close(found.perturbation, 0.1 * T * T * g / (T * g).norm())
+@pytest.mark.parametrize("rho", [0.01, 0.1, 1.0])
+def test_the_maximum_from_an_axis_is_known(rho: float) -> None:
+    """At `w = c e_1` the gradient points along the steepest axis: one step is the maximum, `4 c rho + 2 rho^2`."""
+    found = quadratic(A, [2.0, 0.0, 0.0]).surface
+    for steps in (1, 30):
+        assert sharpness(found, rho, steps=steps).rise == pytest.approx(8 * rho + 2 * rho**2)
 
 
-def test_lpf_of_a_quadratic() -> None:
-    w, sigma = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64), 0.5
-    found = lpf(quadratic(), w, sigma=sigma, samples=2000)
-    truth = float(0.5 * (A * w) @ w + 0.5 * sigma**2 * A.sum())
+def test_on_a_plain_slope_the_rise_is_the_radius_times_the_slope() -> None:
+    b = torch.tensor([3.0, 0.0, -4.0], dtype=torch.float64)
+    found = quadratic(0 * A, POINT, b).surface
+    assert sharpness(found, 0.2).rise == pytest.approx(1.0)
+    torch.testing.assert_close(sharpness(found, 0.2).perturbation, -0.2 * b / 5)
+
+
+def test_without_a_slope_there_is_no_step() -> None:
+    found = sharpness(quadratic(A, [0.0, 0.0, 0.0]).surface, 0.1)
+    assert found.rise == 0 and not found.perturbation.any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lpf_of_a_quadratic(seed: int) -> None:
+    """`L(w) + sigma^2/2 tr A`; the noise has the variance `sigma^2 ||A w||^2 + sigma^4/2 ||A||^2`."""
+    sigma, lab = 0.5, quadratic(A, POINT)
+    found = lpf(lab.surface, sigma=sigma, samples=600, seed=seed)
+    truth = Quadratic(A).value(W) + 0.5 * sigma**2 * float(A.trace())
     assert abs(found.value - truth) < 4 * found.error
+    spread = sigma**2 * float((A @ W).square().sum()) + 0.5 * sigma**4 * float(A.square().sum())
+    assert found.error == pytest.approx(math.sqrt(spread / 600), rel=0.12)
 
 
-def test_lpf_without_noise_is_the_loss() -> None:
-    found = surface("tanh", batch=6)
-    w = found.oracle.w.clone()
-    assert lpf(found, w, sigma=0.0, samples=2).value == pytest.approx(found.loss(w))
+def test_the_noise_is_gaussian_independent_and_keyed() -> None:
+    """On a slope along one axis the loss is that coordinate of the noise."""
+    draws = []
+    for axis in range(2):
+        b = torch.zeros(3, dtype=torch.float64)
+        b[axis] = -1
+        found = quadratic(0 * A, [0.0, 0.0, 0.0], b).surface
+        draws.append(found.noisy_losses(0.1, 1000, 4))
+        assert torch.equal(draws[-1][:7], found.noisy_losses(0.1, 7, 4))
+        assert not torch.equal(draws[-1][:7], found.noisy_losses(0.1, 7, 5))
+    both = torch.stack(draws)
+    assert float(both.mean()) == pytest.approx(0, abs=0.009)
+    assert both.std(dim=1).tolist() == pytest.approx([0.1, 0.1], rel=0.09)
+    assert float(torch.corrcoef(both)[0, 1]) == pytest.approx(0, abs=0.12)
+    assert float((both.abs() > 0.196).double().mean()) == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lpf_without_noise_is_the_loss(kind: str) -> None:
+    found = surface(kind, UNEQUAL, 6)
+    assert lpf(found, sigma=0.0, samples=2).value == pytest.approx(found.loss())
+    assert lpf(found, sigma=0.0, samples=2).error == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lpf_of_a_network_to_second_order(kind: str) -> None:
+    """For little noise `LPF ~ L + sigma^2/2 tr H`, within its standard error."""
+    lab, sigma = opened(kind), 0.01
+    found = lab.measure("lpf(samples=200)")["lpf"]
+    w = lab.surface.w
+    truth = float(direct(kind).loss(w)) + 0.5 * sigma**2 * float(direct(kind).hessian(w).trace())
+    assert abs(found.numbers["lpf"] - truth) < 4 * found.numbers["lpf_error"]
+    assert found.verdict == "200 draws of noise 0.01"
+
+
+def test_the_norm_of_the_parameters() -> None:
+    lab = opened("tanh")
+    length = float(lab.surface.w.norm())
+    assert lab.measure("parameter_norm")["parameter_norm"].numbers == {"parameter_norm": pytest.approx(length)}

@@ -32,7 +32,6 @@ from flatness.problems import (
     task,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 DIVISIONS = [(SIZES, 512), (SIZES, 5), (UNEQUAL, 4), (UNEQUAL, 1), ((1,) * COUNT, 7)]
 IGNORED = (0, 1, 2, 3, 4, 11, 22)
 

@@ -29,6 +29,7 @@ def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_jso
     Where parts of the model stay on the clients, each client is measured with its own.
     """
     from flatfed.experiments.loading import load_run, open_run
+    from flatfed.runs.readings import finite
 
     chosen = open_run(path).config["workers"] if workers is None else workers
     with Steps("clients", at_once=False) as progress:
@@ -37,7 +38,7 @@ def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_jso
         figures = run.figures(chosen)
         clients = run.client_figures(chosen, lambda done, total: progress.show("clients", done, total))
     if as_json:
-        click.echo(json.dumps(_finite({"tests": figures, "clients": clients}), indent=1, allow_nan=False))
+        click.echo(json.dumps(finite({"tests": figures, "clients": clients}), indent=1, allow_nan=False))
         return 0
     lines = [*_of_tests(figures), *_of_clients(clients)]
     width = max((len(label) for label, _ in lines), default=0) + 2
@@ -74,12 +75,3 @@ def _label(text: str, name: str | None = None) -> str:
 def _shown(name: str, value: float, places: int = 2) -> str:
     """Return a figure as people read it: a share in per cent, like the tables."""
     return f"{100 * value:.{places}f}" if name.endswith(SHARES) else f"{value:.4f}"
-
-
-def _finite(value: Any) -> Any:
-    """Return what JSON can hold: null for a number that is not finite."""
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

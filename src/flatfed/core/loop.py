@@ -140,10 +140,14 @@ class Federation:
                     row.setdefault(name, {}).update(_json(found))
 
     def begin_round(self) -> None:
-        """Let server and method be those of the current round; after the last one they stay those of the last."""
-        round = min(self.round, self.settings.rounds - 1)
-        self.server.round, self.server.lr, self.server.watch = round, self._lr(round), {}
-        self.method = self.algorithm.at(round)
+        """Let server and method be those of the round that comes."""
+        self.server.round, self.server.lr, self.server.watch = self.coming, self._lr(self.coming), {}
+        self.method = self.algorithm.at(self.coming)
+
+    @property
+    def coming(self) -> int:
+        """The round that comes, or the last one when all are played."""
+        return min(self.round, self.settings.rounds - 1)
 
     def _attempt(self, tally: Tally) -> Courier:
         """Play the round's exchanges, again with a new cohort where too few replies are good."""

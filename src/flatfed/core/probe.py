@@ -14,6 +14,7 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Reply
 from flatfed.core.exchange import Courier, Tally
+from flatfed.core.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
 from flatfed.core.server import Replies, Server
 from flatfed.core.state import State
@@ -22,7 +23,10 @@ from flatfed.core.store import ClientStore
 
 @dataclass(frozen=True)
 class ClientModel:
-    """A client's model after its local steps, before anything is averaged: shared parameters and buffers."""
+    """A client's model after its local steps, before anything is averaged.
+
+    `w` are the shared parameters, `buffers` the shared statistics and whatever the client keeps for itself.
+    """
 
     client: int
     samples: int
@@ -64,6 +68,8 @@ def probe(federation: Federation, clients: Sequence[int] | None = None, algorith
 def _model(reply: Reply, server: Server) -> ClientModel:
     assert reply.model is not None
     buffers = {name: reply.message.vectors[name] for name in server.buffers}
+    kept = reply.kept or State({})
+    buffers |= {name: getattr(kept, name) for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in kept}
     return ClientModel(reply.client, reply.samples, reply.model, buffers)
 
 
@@ -82,7 +88,7 @@ def _shadow(federation: Federation, algorithm: Algorithm) -> Federation:
         records,
         federation.average,
         federation.average_kept,
-        min(federation.round, federation.settings.rounds - 1),
+        federation.coming,
     )
     shadow.shows_models = True
     shadow.begin_round()

@@ -146,7 +146,7 @@ class Trainer:
         """Return sums over some examples, with the model as it is shown."""
         inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
         with torch.no_grad(), self.inference(policy):
-            outputs = self._inferred(inputs)
+            outputs = self.inferred(inputs)
             sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
             sums |= self.task.metrics.measure(outputs, targets)
             mean = self.task.loss(outputs, targets).double()
@@ -157,7 +157,7 @@ class Trainer:
         """Let BatchNorm use the statistics of the policy (default: the settings')."""
         return batch_statistics(self.oracle.model) if (policy or self.statistics) == "batch-stats" else nullcontext()
 
-    def _inferred(self, inputs: Tensor) -> Any:
+    def inferred(self, inputs: Tensor) -> Any:
         """Return the outputs, with an error of our own where a batch is too small to have statistics."""
         try:
             return self.oracle.model(inputs)

@@ -28,7 +28,7 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.devices import share
 from flatfed.core.engine import Item, Jobs, Piece, Reply
-from flatfed.core.errors import EngineError
+from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
@@ -204,7 +204,7 @@ class ProcessEngine:
                 computation.todo.appendleft(piece)
             else:
                 computation.found.append(piece.result(done_or_error(answer, piece), seat.inbox))
-        except EngineError as error:
+        except FlatfedError as error:
             computation.fail(error)
 
     def _ready(self, seats: Sequence[Seat], pulse: Callable[[], None]) -> list[Seat]:

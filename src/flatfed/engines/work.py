@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from flatfed.core.engine import Item, Job, Piece, Reply
-from flatfed.core.errors import EngineError
+from flatfed.core.errors import ConfigError, EngineError, FlatfedError
 from flatfed.core.messages import Message
 from flatfed.core.state import State
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
@@ -86,9 +86,9 @@ class Computation:
     def __init__(self, given: Header, piece: Piece, items: Sequence[Item]) -> None:
         self.todo = deque(ComputeWork(given, piece, number, item) for number, item in enumerate(items))
         self.found: list[tuple[int, dict[str, Tensor]]] = []
-        self.error: EngineError | None = None
+        self.error: FlatfedError | None = None
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: FlatfedError) -> None:
         """Give up: a piece cannot be done."""
         self.todo.clear()
         self.error = error
@@ -101,6 +101,8 @@ class Computation:
 
 def done_or_error(answer: Answer, work: Work[Any]) -> Done:
     """Return a good answer; a failure becomes an error that names the work and carries the worker's traceback."""
+    if isinstance(answer, Failed) and answer.is_mistake:
+        raise ConfigError(answer.error)
     if isinstance(answer, Failed):
         error = EngineError(answer.error if answer.says_who else f"{work.label} failed: {answer.error}")
         error.add_note(answer.trace)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Item, Job, Piece
-from flatfed.core.errors import EngineError
+from flatfed.core.errors import ConfigError, EngineError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
@@ -80,6 +80,7 @@ class Failed:
     error: str
     trace: str
     says_who: bool = False
+    is_mistake: bool = False
 
 
 Command = Train | Compute
@@ -148,6 +149,9 @@ class Worker:
                     return Done(self._out.write(command.piece(self.trainer, given, *command.item)))
         except EngineError as error:
             return Failed(str(error), traceback.format_exc(), says_who=True)
+        except ConfigError as error:
+            is_mistake = isinstance(command, Compute)  # in what was asked for, as it would be in this process
+            return Failed(str(error) if is_mistake else f"{type(error).__name__}: {error}", "", is_mistake=is_mistake)
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 

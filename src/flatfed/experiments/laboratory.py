@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +18,16 @@ from torch import nn
 from flatfed.algorithms import make
 from flatfed.core.engine import Engine
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation import default_statistics, has_batch_norm
+from flatfed.core.evaluation import default_statistics
 from flatfed.core.loop import Federation
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
-from flatfed.core.testing import calibrated
 from flatfed.core.trainer import shared_buffers
 from flatfed.experiments.loading import open_run, restored
-from flatfed.experiments.measures import parse_measurements
+from flatfed.experiments.measures import parse_measurements, written
 from flatfed.experiments.measuring import SMALL, start_engine
 from flatfed.experiments.run import Run
-from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject
+from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject, surface_at
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface
 from flatfed.runs.readings import Readings
@@ -60,9 +60,14 @@ class Laboratory:
         self._on_step, self._start = on_step, start
 
     def measure(self, *measurements: Measurement | str) -> dict[str, Reading]:
-        """Take measurements, or look up what was taken of this run in the same way; return readings by id."""
+        """Take measurements, or look up what was taken of this run in the same way; return readings by id.
+
+        Where one id is asked for in several ways, readings stand under what was written.
+        """
         given = [parse_measurements(one) if isinstance(one, str) else [one] for one in measurements]
-        return {one.id: self._read(one) for several in given for one in several}
+        chosen = [one for several in given for one in several]
+        ids = [one.id for one in chosen]
+        return {one.id if ids.count(one.id) == 1 else written(one): self._read(one) for one in chosen}
 
     def _read(self, measurement: Measurement) -> Reading:
         kept = Readings(self.path) if self.path is not None else None
@@ -138,13 +143,17 @@ def laboratory(
         start: start the workers at once; if not, they run within `with lab.started():`.
     """
     sample = Sample(data, samples, seed)
+    if weights not in ("evaluated", "global"):
+        raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
     if isinstance(source, nn.Module | Task):
         return _of_model(_task(source, examples, loss), sample, workers or 0, on_step)
     if examples is not None:
         raise ConfigError("a run has examples of its own; choose among them with data=")
     if isinstance(source, Run):
-        federation, path, label = source._federation, source.path, source._federation.algorithm.id
-        identity = ""
+        federation, path, label = copy.copy(source._federation), source.path, source._federation.algorithm.id
+        identity = str(open_run(path).config["run"]) if path is not None else ""
+    elif not isinstance(source, str | Path):
+        raise ConfigError(f"a laboratory opens a run, its directory, a task or a module, not {source!r:.60}")
     else:
         directory, round = _split(Path(source))
         plan, federation = restored(directory, task, data_dir, say, round)
@@ -172,16 +181,13 @@ def _of_federation(
     on_step: OnStep,
     start: bool,
 ) -> Laboratory:
-    if weights not in ("evaluated", "global"):
-        raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
     task, settings = federation.task, federation.settings
     begin = partial(start_engine, task, federation.algorithm, settings, _fitting(workers, sample, task))
     engine = begin() if start else start_engine(task, federation.algorithm, settings, 0)
     federation.engine = engine
-    federation.begin_round()
     w = federation.evaluated if weights == "evaluated" else federation.server.w
     try:
-        surface = _surface(engine, task, settings, w.clone(), dict(federation.server.buffers), sample)
+        surface = surface_at(federation, w.clone(), sample)
     except Exception:
         engine.close()
         raise
@@ -196,22 +202,14 @@ def _of_model(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -
     engine = start_engine(task, make("fedavg"), settings, _fitting(workers, sample, task))
     w = layout.read(task.model)[: layout.shared]
     buffers = shared_buffers(layout.read_buffers(task.model, dtype), layout)
-    surface = _surface(engine, task, settings, w, buffers, sample)
+    surface = Surface(engine, task, w, buffers, sample, layout)
     return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step)
-
-
-def _surface(
-    engine: Engine, task: Task, settings: Settings, w: torch.Tensor, buffers: dict[str, torch.Tensor], sample: Sample
-) -> Surface:
-    """Return the surface, with the statistics that evaluation would use."""
-    surface = Surface(engine, task, w, buffers, sample, task.layout())
-    if settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
-        return surface.at(w, calibrated(engine, task, w, buffers))
-    return surface
 
 
 def _task(source: nn.Module | Task, examples: Any, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Task:
     if isinstance(source, Task):
+        if examples is not None:
+            raise ConfigError("a task has examples of its own; choose among them with data=")
         return source
     if examples is None:
         raise ConfigError("a model's loss is taken over examples; give them: laboratory(model, (inputs, targets))")

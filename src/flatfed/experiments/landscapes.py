@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from flatfed.flatness.landscape import scenes
 from flatfed.flatness.results import Grid, Line
 from flatfed.flatness.sample import TRAIN, Sample, own
 from flatfed.flatness.surface import Surface
-from flatfed.runs.readings import Points
+from flatfed.runs.readings import Points, finite
 
 Kind = Literal["surface", "line", "plane", "along", "client"]
 RUNS: dict[str, tuple[int, int | None]] = {
@@ -141,13 +140,14 @@ def _through(labs: list[Laboratory], labels: list[str], view: View, on_point: On
 
 
 def _along(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
-    lines = []
+    steep, random = list[Line](), list[Line]()
     for lab, label in zip(labs, labels, strict=True):
         keep, tell = _keep(lab, [lab], view), functools.partial(on_point, label)
-        where = view.points, view.extent, view.directions, view.seed
         with lab.started():
-            lines.append(scenes.along(lab.surface, label, *where, keep, tell))
-    return Landscape([], lines)
+            steep.append(scenes.along_gradient(lab.surface, label, view.points, view.extent, keep, tell))
+            where = view.points, view.extent, view.directions, view.seed
+            random.append(scenes.along_random(lab.surface, label, *where, keep, tell))
+    return Landscape([], [*steep, *random])
 
 
 def _of_client(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
@@ -214,13 +214,10 @@ def _labels(paths: Sequence[Path], labs: Sequence[Laboratory]) -> list[str]:
 
 
 def _plain(found: Grid | Line) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(entry) for name, entry in value.items()}
-        if hasattr(value, "tolist"):
-            return plain(value.tolist())
-        if isinstance(value, list | tuple):
-            return [plain(entry) for entry in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return {name: plain(value) for name, value in vars(found).items()}
+    """Return the numbers, ready for JSON."""
+    values = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in vars(found).items()}
+    losses = values["losses"]
+    if isinstance(losses, dict):
+        values["losses"] = {name: entry.tolist() for name, entry in losses.items()}
+    told: dict[str, Any] = finite(values)
+    return told

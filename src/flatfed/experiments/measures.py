@@ -23,12 +23,19 @@ def parse_measurement(text: str) -> Measurement:
     if match is None:
         raise ConfigError(f"{text!r} is not a measurement such as lambda_max or lpf(samples=20)")
     cls = Measurement.registry.find(match["id"].replace("-", "_"))
-    return Measurement.registry.make(cls.id, **dict(_values(cls, match["values"] or "")))
+    given = list(_values(cls, match["values"] or ""))
+    for name, _ in given:
+        if [other for other, _ in given].count(name) > 1:
+            raise ConfigError(f"{text!r} gives {name} twice")
+    return Measurement.registry.make(cls.id, **dict(given))
 
 
 def parse_measurements(text: str) -> list[Measurement]:
     """Read several, with commas between them."""
-    return [parse_measurement(part) for part in _APART.split(text) if part.strip()]
+    found = [parse_measurement(part) for part in _APART.split(text) if part.strip()]
+    if not found:
+        raise ConfigError("say what to measure, such as lambda_max or lpf(samples=20)")
+    return found
 
 
 WATCHED = 2_000

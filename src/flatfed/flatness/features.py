@@ -23,10 +23,10 @@ LEAST = 10
 
 def features(trainer: Trainer, given: pieces.Given, sample: Sample, first: int, count: int) -> dict[str, Tensor]:
     """Return the features and classes of a stretch of a sample."""
-    trainer.show(given["w"], given)
+    policy = pieces.shown(trainer, given["w"], given)
     found, classes = [], []
     for inputs, targets in pieces.batches(trainer, sample, first, count):
-        with torch.no_grad(), trainer.inference():
+        with torch.no_grad(), trainer.inference(policy):
             found.append(_penultimate(trainer.oracle.model, inputs).flatten(1).to(CPU))
         classes.append(targets.to(CPU))
     return {"features": torch.cat(found), "classes": torch.cat(classes)}

@@ -26,6 +26,9 @@ Product = Callable[[Tensor], Tensor]
 
 TINY = 1e-30
 
+PATIENCE, SHARE = 5, 1.0
+"""Converged values must stay so for this many more products, or this share of those before, whichever is more."""
+
 
 @dataclass(frozen=True)
 class Eigenvalues:
@@ -36,7 +39,8 @@ class Eigenvalues:
         residuals: `||A y - theta y||` of each: a true eigenvalue is at most so far away.
         vectors: a Ritz vector in each row, or nothing.
         products: products of the operator that were needed.
-        tolerance: the share of the largest value that a residual may be.
+        tolerance: the share of its value that a residual may be.
+        rounding: what a product is known to.
     """
 
     values: Tensor
@@ -44,12 +48,14 @@ class Eigenvalues:
     vectors: Tensor
     products: int
     tolerance: float
+    rounding: float
 
     @property
     def converged(self) -> list[bool]:
         """Say of each value whether its residual is within the tolerance."""
-        bound = self.tolerance * float(self.values.abs().max())
-        return [float(residual) <= bound for residual in self.residuals]
+        rounding = 10 * self.rounding
+        bounds = (self.tolerance * self.values.abs()).clamp(min=rounding)  # an eigenvalue of 0 has no other
+        return (self.residuals <= bounds).tolist()
 
     @property
     def verdict(self) -> str:
@@ -76,14 +82,20 @@ class Tridiagonal:
 
 
 class Lanczos:
-    """The recurrence, one product at a time."""
+    """The recurrence, one product at a time.
 
-    def __init__(self, product: Product, start: Tensor, most: int) -> None:
-        self._product, self._most = product, min(most, len(start))
+    It ends when the Krylov space of the start vector is exhausted. With a generator it then goes on from a random
+    vector orthogonal to all before (a new *block*): that is how an eigenvalue is found as often as it occurs.
+    """
+
+    def __init__(self, product: Product, start: Tensor, most: int, generator: torch.Generator | None = None) -> None:
+        self._product, self._most, self._generator = product, min(most, len(start)), generator
         self._basis = start.new_empty(self._most + 1, len(start))
         self._basis[0] = start / torch.linalg.vector_norm(start)
         self._alphas: list[float] = []
         self._betas: list[float] = []
+        self.block = 0
+        """Where the current block begins."""
 
     def step(self) -> bool:
         """Do one product; say whether another one can tell more."""
@@ -93,14 +105,22 @@ class Lanczos:
         if not is_finite(u):
             raise ConfigError("a product of the Hessian is not finite: the loss overflows at this model")
         self._alphas.append(float(torch.dot(u.double(), q.double())))
-        for _ in range(2):
-            u -= known.T @ (known @ u)
-        beta = float(torch.linalg.vector_norm(u.double()))
+        beta = _orthogonalised(u, known)
+        scale = max(1e-12, max(abs(a) for a in self._alphas), max(self._betas, default=0.0))
         self._betas.append(beta)
-        scale = max(1e-12, max(abs(a) for a in self._alphas))
-        exhausted = beta <= scale * torch.finfo(u.dtype).eps * 10 or m + 1 >= self._most
-        self._basis[m + 1] = u / max(beta, TINY)
-        return not exhausted
+        if m + 1 >= self._most:
+            return False
+        if beta <= scale * torch.finfo(u.dtype).eps * 10:
+            self._betas[-1] = 0.0
+            return self._generator is not None and self._begin_block(self._generator, known)
+        self._basis[m + 1] = u / beta
+        return True
+
+    def _begin_block(self, generator: torch.Generator, known: Tensor) -> bool:
+        self.block = len(self._alphas)
+        u = torch.randn(known.shape[1], generator=generator, dtype=torch.float64).to(known.dtype)
+        self._basis[self.block] = u / max(_orthogonalised(u, known), TINY)
+        return True
 
     @property
     def found(self) -> Tridiagonal:
@@ -108,6 +128,19 @@ class Lanczos:
         m = len(self._alphas)
         off = torch.tensor(self._betas[:-1], dtype=torch.float64)
         return Tridiagonal(torch.tensor(self._alphas, dtype=torch.float64), off, self._basis[:m], self._betas[-1])
+
+    @property
+    def top_of_block(self) -> float:
+        """The largest Ritz value of the current block."""
+        found = self.found.matrix[self.block :, self.block :]
+        return float(torch.linalg.eigvalsh(found)[-1]) if len(found) else float("inf")
+
+
+def _orthogonalised(u: Tensor, known: Tensor) -> float:
+    """Make a vector orthogonal to the rows of a basis, in place, and return its length."""
+    for _ in range(2):
+        u -= known.T @ (known @ u)
+    return float(torch.linalg.vector_norm(u.double()))
 
 
 def largest_eigenvalues(
@@ -127,23 +160,54 @@ def largest_eigenvalues(
         product: `v -> A v`.
         size: its dimension.
         k: how many values.
-        tolerance: stop when each residual is below this share of the largest value.
+        tolerance: stop when each residual is below this share of its value.
         most: products at most.
         seed: key of the random start vector.
         dtype: the type of the vectors.
         vectors: return the eigenvectors too.
     """
-    if not 1 <= k <= size:
-        raise ConfigError(f"k must be between 1 and the {size} parameters, not {k}")
+    check_count(k, size)
     generator = torch_generator(seed, "lanczos")
     start = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
-    lanczos = Lanczos(product, start, max(most, k))
+    lanczos = Lanczos(product, start, max(most, k), generator)
+    steady = Steady(k)
     while True:
         more = lanczos.step()
-        answer = _ritz(lanczos.found, min(k, size), tolerance, vectors and not more)
-        enough = len(answer.values) == k and all(answer.converged)
-        if enough or not more:
+        answer = _ritz(lanczos.found, k, tolerance, vectors=False)
+        if not more or (steady.holds(answer) and _complete(lanczos, answer, k)):
             return _ritz(lanczos.found, k, tolerance, vectors)
+
+
+def check_count(k: int, size: int) -> None:
+    """Refuse more values than there are."""
+    if not 1 <= k <= size:
+        raise ConfigError(f"k must be between 1 and the {size} parameters, not {k}")
+
+
+class Steady:
+    """Says when values have converged and stayed: a Ritz value may rest for a while near a smaller eigenvalue."""
+
+    def __init__(self, k: int) -> None:
+        self._k, self._first, self._values = k, 0, torch.zeros(0)
+
+    def holds(self, answer: Eigenvalues) -> bool:
+        """Look at the values after one more product."""
+        if len(answer.values) < self._k or not all(answer.converged):
+            self._first = 0
+            return False
+        bounds = (answer.tolerance * answer.values.abs()).clamp(min=10 * answer.rounding)
+        if not self._first or bool(((answer.values - self._values).abs() > bounds).any()):
+            self._first, self._values = answer.products, answer.values
+        exact = float(answer.residuals.max()) <= 10 * answer.rounding
+        return exact or answer.products - self._first >= max(PATIENCE, SHARE * self._first)
+
+
+def _complete(lanczos: Lanczos, answer: Eigenvalues, k: int) -> bool:
+    """Say whether no further block can hold one of the largest: the current one has nothing above the k-th."""
+    if k == 1 or lanczos.block == 0:
+        return True
+    slack = max(answer.tolerance * abs(float(answer.values[-1])), 10 * answer.rounding)
+    return lanczos.top_of_block <= float(answer.values[-1]) + slack
 
 
 def _ritz(found: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenvalues:
@@ -152,4 +216,4 @@ def _ritz(found: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenv
     rounding = torch.finfo(found.basis.dtype).eps * float(thetas.abs().max())
     residuals = (found.last * s[-1, chosen].abs()).clamp(min=rounding)  # no value is known better than it is computed
     ys = s[:, chosen].T.to(found.basis.dtype) @ found.basis if vectors else found.basis[:0]
-    return Eigenvalues(thetas[chosen], residuals, ys, len(thetas), tolerance)
+    return Eigenvalues(thetas[chosen], residuals, ys, len(thetas), tolerance, rounding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,9 +12,15 @@ from torch import Tensor
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.config import Config, Registry
 from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation import has_batch_norm
+from flatfed.core.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
+from flatfed.core.testing import calibrated
+from flatfed.flatness.sample import Sample, own
 from flatfed.flatness.surface import Surface
+from flatfed.runs.readings import finite
 
+LOCAL = (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS)
 OnStep = Callable[[str, int, int | None], None]
 
 
@@ -33,6 +40,19 @@ class Subject:
         if self.federation is None:
             raise ConfigError(f"{who} asks the clients, so it needs a run, not a model alone")
         return self.federation
+
+    def everywhere(self) -> Surface:
+        """Return the surface of the server's own model, which an average may differ from, with fitting statistics."""
+        assert self.federation is not None
+        return surface_at(self.federation, self.federation.server.w, self.surface.sample)
+
+    def on(self, client: int, of: Surface | None = None, most: int | None = None, seed: int = 0) -> Surface:
+        """Return a global model's loss over a client's own examples, with the parts that it keeps for itself."""
+        assert self.federation is not None
+        surface = of or self.surface
+        kept = self.federation.clients.read(client)
+        local = {name: getattr(kept, name) for name in LOCAL if name in kept}
+        return surface.over(own(client, most, seed)).at(surface.w, {**surface.buffers, **local})
 
     def counted(self, name: str, product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """Return the product, telling each time it is done."""
@@ -59,13 +79,30 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """Return the same, ready for JSON."""
         clients = {name: {str(k): value for k, value in by.items()} for name, by in self.clients.items()}
-        return {"numbers": dict(self.numbers), "clients": clients, "series": dict(self.series), "verdict": self.verdict}
+        told = {"numbers": self.numbers, "clients": clients, "series": self.series, "verdict": self.verdict}
+        plain: dict[str, Any] = finite(told)
+        return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reading:
         """Undo `to_dict`."""
-        clients = {name: {int(k): value for k, value in by.items()} for name, by in data["clients"].items()}
-        return cls(data["numbers"], clients, data["series"], data["verdict"])
+        clients = {name: {int(k): _number(v) for k, v in by.items()} for name, by in data["clients"].items()}
+        numbers = {name: _number(value) for name, value in data["numbers"].items()}
+        series = {name: [_number(value) for value in values] for name, values in data["series"].items()}
+        return cls(numbers, clients, series, data["verdict"])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def surface_at(federation: Federation, w: Tensor, sample: Sample) -> Surface:
+    """Return the loss of a global model, with the statistics that evaluation would use."""
+    task, engine, buffers = federation.task, federation.engine, federation.server.buffers
+    surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
+    if federation.settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
+        return surface.at(w, calibrated(engine, task, w, buffers))
+    return surface
 
 
 class Measurement(Config):

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation import has_batch_norm
 from flatfed.core.loop import Federation
-from flatfed.core.testing import calibrated
-from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.measurement import Measurement, Reading, Subject, surface_at
 from flatfed.flatness.sample import Sample
-from flatfed.flatness.surface import Surface
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,9 @@ class Monitor:
         What cannot be measured (a loss that is not finite, say) is None.
         """
         try:
-            found = self.measurement.measure(Subject(surface_of(federation, self.sample), federation))
+            found = self.measurement.measure(
+                Subject(surface_at(federation, federation.evaluated, self.sample), federation)
+            )
         except ConfigError:
             found = Reading({self.measurement.id: float("nan")})
         by_client = {name: {str(k): v for k, v in by.items()} for name, by in found.clients.items()}
@@ -49,12 +48,3 @@ class Monitor:
         """Undo `to_dict`."""
         measurement = Measurement.registry.from_dict(data["measurement"])
         return cls(measurement, int(data["every"]), Sample(**data["sample"]))
-
-
-def surface_of(federation: Federation, sample: Sample) -> Surface:
-    """Return the loss of the evaluated model, with the statistics that evaluation uses."""
-    task, engine, w, buffers = federation.task, federation.engine, federation.evaluated, federation.server.buffers
-    surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
-    if federation.settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
-        return surface.at(w, calibrated(engine, task, w, buffers))
-    return surface

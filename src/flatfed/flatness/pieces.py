@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from flatfed.core.devices import CPU
-from flatfed.core.evaluation import even_chunks
+from flatfed.core.evaluation import Statistics, even_chunks
 from flatfed.core.examples import Examples
-from flatfed.core.layout import BUFFERS
+from flatfed.core.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.metrics import add_up
 from flatfed.core.randomness import key, torch_generator
+from flatfed.core.state import State
 from flatfed.core.trainer import Trainer
 from flatfed.flatness.sample import Sample
 
@@ -85,10 +86,10 @@ def _summed(
     named = dict(oracle.model.named_parameters())
     parameters = [named[piece.name] for piece in layout.parameters]
     total, weight = torch.zeros_like(oracle.w), 0.0
-    trainer.show(given["w"], given)
+    policy = shown(trainer, given["w"], given)
     for inputs, targets in batches(trainer, sample, first, count):
-        with trainer.inference():
-            outputs = oracle.model(inputs)
+        with trainer.inference(policy):
+            outputs = trainer.inferred(inputs)
             mean = trainer.task.loss(outputs, targets)
             slopes = torch.autograd.grad(mean, parameters, create_graph=twice, allow_unused=True)
             parts = of(slopes, parameters)
@@ -101,16 +102,25 @@ def _summed(
     return {"sum": total[: layout.shared].to(CPU), "counted": torch.tensor(weight, dtype=torch.float64)}
 
 
-def output_norms(trainer: Trainer, given: Given, sample: Sample) -> Given:
-    """Return the sum of the outputs' norms over all examples of a sample."""
-    trainer.show(given["w"], given)
-    count, total = sample.count(trainer.task), torch.zeros((), dtype=torch.float64)
-    for inputs, _ in batches(trainer, sample, 0, count):
-        with torch.no_grad(), trainer.inference():
-            outputs = trainer.oracle.model(inputs)
-            first = outputs[0] if isinstance(outputs, tuple | list) else outputs
-            total += first.flatten(1).double().norm(dim=1).sum().to(CPU)
-    return {"norms": total, "counted": torch.tensor(float(count), dtype=torch.float64)}
+def output_norms(trainer: Trainer, given: Given, sample: Sample, first: int, count: int) -> Given:
+    """Return the norm of the outputs of each example."""
+    policy, found = shown(trainer, given["w"], given), []
+    for inputs, _ in batches(trainer, sample, first, count):
+        with torch.no_grad(), trainer.inference(policy):
+            outputs = trainer.inferred(inputs)
+        scores = outputs[0] if isinstance(outputs, tuple | list) else outputs
+        found.append(scores.flatten(1).double().norm(dim=1).to(CPU))
+    return {"norms": torch.cat(found)}
+
+
+def shown(trainer: Trainer, w: Tensor, given: Given) -> Statistics | None:
+    """Put the model into inference mode with what is given, a client's own parts included.
+
+    Return the policy for BatchNorm: a client with statistics of its own is measured with these.
+    """
+    kept = State({name: given[name] for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in given})
+    trainer.show(w, given, kept)
+    return "running" if LOCAL_BUFFERS in kept else None
 
 
 def _keep_variances(trainer: Trainer, buffers: Tensor) -> None:
@@ -123,8 +133,7 @@ def _keep_variances(trainer: Trainer, buffers: Tensor) -> None:
 def _totals(trainer: Trainer, w: Tensor, given: Given, sample: Sample, first: int, count: int) -> Given:
     examples, parts = opened(trainer, sample), []
     for start, size in _stretches(trainer, sample, first, count):
-        trainer.show(w, given)
-        parts.append(trainer.totals(examples, start, size))
+        parts.append(trainer.totals(examples, start, size, shown(trainer, w, given)))
     return add_up(parts)
 
 
@@ -136,10 +145,11 @@ def batches(trainer: Trainer, sample: Sample, first: int, count: int) -> Iterato
 
 
 def _stretches(trainer: Trainer, sample: Sample, first: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield the batches of a stretch; whatever a data set draws is keyed by where it is."""
-    for start, size in even_chunks(count, trainer.task.test_batch):
-        torch.default_generator.manual_seed(key(trainer.settings.seed, sample.of, first + start))
-        yield first + start, size
+    """Yield the batches of a stretch, of the one division that a sample has; a data set's draws are keyed by place."""
+    for start, size in even_chunks(len(opened(trainer, sample)), trainer.task.test_batch):
+        if first <= start < first + count:
+            torch.default_generator.manual_seed(key(trainer.settings.seed, sample.of, start))
+            yield start, size
 
 
 def opened(trainer: Trainer, sample: Sample) -> Examples:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.randomness import torch_generator
-from flatfed.flatness.lanczos import Eigenvalues, Product
+from flatfed.flatness.lanczos import Eigenvalues, Product, check_count
 
 
 def power_iteration(
@@ -26,6 +26,7 @@ def power_iteration(
     dtype: torch.dtype = torch.float32,
 ) -> Eigenvalues:
     """Return `k` eigenvalue estimates in descending order, with the residuals that they really have."""
+    check_count(k, size)
     generator = torch_generator(seed, "power iteration")
     values: list[float] = []
     residuals: list[float] = []
@@ -54,4 +55,4 @@ def power_iteration(
     order = sorted(range(k), key=lambda i: -values[i])
     pick = [values[i] for i in order], [residuals[i] for i in order]
     told = torch.tensor(pick[0], dtype=torch.float64), torch.tensor(pick[1], dtype=torch.float64)
-    return Eigenvalues(*told, torch.stack([vectors[i] for i in order]), products, tolerance)
+    return Eigenvalues(*told, torch.stack([vectors[i] for i in order]), products, tolerance, 0.0)

@@ -29,8 +29,8 @@ class Sample:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.most is not None and self.most < 1:
-            raise ConfigError(f"a loss needs at least 1 example, not {self.most}")
+        if self.most is not None and (isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1):
+            raise ConfigError(f"the number of examples must be a whole number of at least 1, not {self.most!r}")
 
     def examples(self, task: Task) -> Examples:
         """Return the examples."""
@@ -44,7 +44,7 @@ class Sample:
         if self.of == TRAIN:
             return joined(task.clients)
         kind, _, number = self.of.partition(" ")
-        if kind == CLIENT and number.isdigit():
+        if kind == CLIENT and number.isascii() and number.isdigit():
             if int(number) >= task.population:
                 raise ConfigError(f"there is no client {number}; they are 0 to {task.population - 1}")
             return task.examples(int(number))

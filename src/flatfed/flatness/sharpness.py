@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flatfed.core.vectors import GUARD, unit
+from flatfed.core.vectors import GUARD, norm, unit
 from flatfed.flatness.surface import Surface
 
 ASCENT = 5.0
@@ -41,16 +41,19 @@ def sharpness(surface: Surface, rho: float, *, steps: int = 1, eta: float | None
     """
     w, is_weight = surface.w, surface.layout.weight_mask()[: surface.size]
     T = torch.ones_like(w) if eta is None else torch.where(is_weight, w.abs() + eta, 1.0)
-    start, best = surface.loss(), Sharpness(-math.inf, torch.zeros_like(w))
-    e = torch.zeros_like(w)  # in the coordinates in which the ball is round: the perturbation is T * e
-    length = rho if steps == 1 else ASCENT * rho / steps
-    for _ in range(steps):
-        e = e + length * unit(T * surface.gradient(w + T * e))
-        norm = float(torch.linalg.vector_norm(e))
-        e = e * min(1.0, rho / (norm + GUARD))
-        rise = surface.loss(w + T * e) - start
-        if rise > best.rise:
-            best = Sharpness(rise, T * e)
+    start = surface.loss()
+
+    def rise(e: Tensor) -> Sharpness:
+        return Sharpness(surface.loss(w + T * e) - start, T * e)
+
+    # In coordinates in which the ball is round: the perturbation is T * e.
+    slope = unit(T * surface.gradient())
+    best = rise(rho * slope)
+    e, length = torch.zeros_like(w), ASCENT * rho / steps
+    for step in range(steps if steps > 1 else 0):
+        e = e + length * (slope if step == 0 else unit(T * surface.gradient(w + T * e)))
+        e = e * min(1.0, rho / (norm(e) + GUARD))
+        best = max(best, rise(e), key=lambda found: found.rise)
     return best
 
 

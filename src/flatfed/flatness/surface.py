@@ -130,6 +130,7 @@ class Surface:
         items = [(self.sample, *stretch) for stretch in self._stretches()]
         found = dict(self.engine.compute(piece, given, items))
         total = add_up(found[number] for number in range(len(items)))
+        self._refuse_none(total)
         return total["sum"] / float(total["counted"])
 
     def _stretches(self) -> list[tuple[int, int]]:
@@ -153,9 +154,12 @@ class Surface:
 
     def _told(self, parts: Sequence[Totals]) -> dict[str, Figure]:
         totals = add_up(parts)
+        self._refuse_none(totals)
+        return figures(self.task.metrics, totals)
+
+    def _refuse_none(self, totals: Totals) -> None:
         if not totals["counted"] > 0:
             raise ConfigError(f"{self.sample.of}: no target of these examples counts, so there is no loss")
-        return figures(self.task.metrics, totals)
 
 
 def _span(batches: Sequence[tuple[int, int]]) -> tuple[int, int]:

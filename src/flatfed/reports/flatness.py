@@ -13,6 +13,7 @@ import numpy as np
 from flatfed.flatness.measurement import Reading
 from flatfed.flatness.results import Spectrum
 from flatfed.runs.history import Row
+from flatfed.runs.readings import finite
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +52,7 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same, ready for JSON."""
-        readings = {id: _finite(reading.to_dict()) for id, reading in self.readings.items()}
+        readings = {id: finite(reading.to_dict()) for id, reading in self.readings.items()}
         head = {"method": self.label, "path": str(self.path), "round": self.round, "accuracy": self.accuracy}
         return head | {"over": self.note, "readings": readings}
 
@@ -149,12 +150,3 @@ def _pair(folder: Path, name: str) -> list[Path]:
 
 def _file_name(label: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "+-" else "-" for letter in label)
-
-
-def _finite(value: Any) -> Any:
-    """Return what JSON can hold: null for a number that is not finite."""
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

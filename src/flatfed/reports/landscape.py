@@ -15,6 +15,8 @@ from flatfed.reports.figures.surfaces import draw_surfaces
 
 def draw(kind: str, grids: Sequence[Grid], lines: Sequence[Line], folder: Path, title: str = "") -> list[Path]:
     """Draw a landscape and return the files."""
+    if kind == "along":
+        return _draw_along(lines, folder, title)
     if lines:
         draw_lines(lines, files := _pair(folder, kind), title)
         return files
@@ -27,6 +29,16 @@ def draw(kind: str, grids: Sequence[Grid], lines: Sequence[Line], folder: Path, 
     if pages:
         write_surface_page(grids, page, title)
     return [*files, *more, *pages]
+
+
+def _draw_along(lines: Sequence[Line], folder: Path, title: str) -> list[Path]:
+    """Draw each kind of direction by itself: their distances are not on one scale."""
+    files: list[Path] = []
+    for name in dict.fromkeys(name for line in lines for name in line.losses):
+        own = [line for line in lines if name in line.losses]
+        draw_lines(own, pair := _pair(folder, name.replace(" ", "-")), title)
+        files += pair
+    return files
 
 
 def _draw_plane(grids: Sequence[Grid], folder: Path, title: str) -> list[Path]:

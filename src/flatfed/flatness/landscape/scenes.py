@@ -87,7 +87,18 @@ def around(
     return _grid(frame, label, axis, axis, names, {label: (0.0, 0.0)}, note, keep, on_point)
 
 
-def along(
+def along_gradient(
+    surface: Surface, label: str, points: int, extent: float = 1.0, keep: Keep = NOWHERE, on_point: OnPoint = SILENT
+) -> Line:
+    """Return the loss at growing distance along the gradient, over the surface's examples."""
+    distances = [extent * number / (points - 1) for number in range(points)]
+    frame = Frame(surface, [unit(surface.gradient())])
+    found = column(evaluate(frame, [(s,) for s in distances], keep("gradient"), on_point), "loss")
+    losses = {"along the gradient": found}
+    return Line(label, np.array(distances), losses, "distance from the model", {label: 0.0}, note=surface.note)
+
+
+def along_random(
     surface: Surface,
     label: str,
     points: int,
@@ -97,16 +108,14 @@ def along(
     keep: Keep = NOWHERE,
     on_point: OnPoint = SILENT,
 ) -> Line:
-    """Return the loss at growing distances: along the gradient, and the mean along filter-normalised random ones."""
-    distances = [extent * number / (points - 1) for number in range(points)]
-    random = [unit(d) for d in random_directions(surface.layout, surface.w, directions, seed)]
-    one = Frame(surface, [unit(surface.gradient())])
-    steep = column(evaluate(one, [(s,) for s in distances], keep("gradient"), on_point), "loss")
-    spots = [tuple(s if k == n else 0.0 for k in range(directions)) for n in range(directions) for s in distances]
-    found = column(evaluate(Frame(surface, random), spots, keep("random"), on_point), "loss")
-    losses = {"along the gradient": steep, "along random directions": found.reshape(directions, -1).mean(axis=0)}
+    """Return the mean loss along filter-normalised random directions, in multiples of the filters' norms."""
+    steps = [extent * number / (points - 1) for number in range(points)]
+    spots = [tuple(s if k == n else 0.0 for k in range(directions)) for n in range(directions) for s in steps]
+    frame = Frame(surface, random_directions(surface.layout, surface.w, directions, seed))
+    found = column(evaluate(frame, spots, keep("random"), on_point), "loss")
+    losses = {"along random directions": found.reshape(directions, -1).mean(axis=0)}
     note = f"{surface.note}; mean over {directions} filter-normalised random directions of seed {seed}"
-    return Line(label, np.array(distances), losses, "distance from the model", {label: 0.0}, note=note)
+    return Line(label, np.array(steps), losses, "multiple of the filters' norms", {label: 0.0}, note=note)
 
 
 def _grid(

@@ -86,7 +86,7 @@ class Discrepancy(Measurement, id="discrepancy"):
         federation = subject.run(self.id)
         rho = self.rho if self.rho is not None else radius_of(federation)
         chosen = fixed_clients(federation, self.clients, self.seed)
-        whole = sharpness(subject.surface.at(federation.server.w, federation.server.buffers), rho).rise
+        whole = sharpness(subject.everywhere(), rho).rise
         rises, counts = dict[int, float](), dict[int, int]()
         for number, model in enumerate(probe(federation, chosen).models):
             subject.on_step(f"{self.id}: client {model.client}", number, len(chosen))
@@ -106,11 +106,8 @@ class FeatureNorm(Measurement, id="feature_norm"):
 
     def measure(self, subject: Subject) -> Reading:
         """Return the mean over clients, and each client's value."""
-        federation, surface = subject.run(self.id), subject.surface
-        chosen = fixed_clients(federation, self.clients, self.seed)
-        items = [(own(client),) for client in chosen]
-        found = dict(surface.engine.compute(pieces.output_norms, {"w": surface.w, **surface.buffers}, items))
-        norms = {k: float(found[n]["norms"] / found[n]["counted"]) for n, k in enumerate(chosen)}
+        chosen = fixed_clients(subject.run(self.id), self.clients, self.seed)
+        norms = {k: float(subject.on(k).stretches(pieces.output_norms)["norms"].mean()) for k in chosen}
         return Reading({self.id: _mean(norms.values())}, {self.id: norms}, verdict=f"{len(norms)} clients")
 
 
@@ -122,8 +119,8 @@ class ClientAccuracy(Measurement, id="client_accuracy"):
 
     def measure(self, subject: Subject) -> Reading:
         """Return the means over clients, and each client's values."""
-        federation, surface = subject.run(self.id), subject.surface
-        found = {k: surface.over(own(k)).figures() for k in fixed_clients(federation, self.clients, self.seed)}
+        chosen = fixed_clients(subject.run(self.id), self.clients, self.seed)
+        found = {k: subject.on(k).figures() for k in chosen}
         numbers, by_client = dict[str, float](), dict[str, dict[int, float]]()
         for name in ("accuracy", "loss"):
             told = {k: value for k, one in found.items() if isinstance(value := one.get(name), float)}
@@ -134,7 +131,7 @@ class ClientAccuracy(Measurement, id="client_accuracy"):
 
 def radius_of(federation: Federation) -> float:
     """Return the radius that clients perturb with: the method's, its client optimiser's, or 0.05."""
-    method = federation.algorithm.at(min(federation.round, federation.settings.rounds - 1))
+    method = federation.algorithm.at(federation.coming)
     for holder in (method, getattr(method, "client_opt", None)):
         rho = getattr(holder, "rho", None)
         if isinstance(rho, float) and rho > 0:

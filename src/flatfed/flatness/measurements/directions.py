@@ -15,7 +15,7 @@ from flatfed.core.probe import probe
 from flatfed.core.vectors import norm, unit
 from flatfed.flatness.measurement import Measurement, Reading, Subject
 from flatfed.flatness.measurements.clients import fixed_clients, radius_of
-from flatfed.flatness.sample import Sample, own
+from flatfed.flatness.sample import Sample
 
 
 class Incompatibility(Measurement, id="incompatibility"):
@@ -33,16 +33,16 @@ class Incompatibility(Measurement, id="incompatibility"):
         """Return the variance of `phi_i = F_i(w + rho unit(m_i)) - F_i(w)` over a fixed set of clients."""
         federation = subject.run(self.id)
         rho = self.rho if self.rho is not None else radius_of(federation)
-        w, method = federation.server.w, federation.method
-        chosen = fixed_clients(federation, self.clients, self.seed)
+        w, method = federation.server.w, federation.algorithm.at(federation.coming)
+        chosen, base = fixed_clients(federation, self.clients, self.seed), subject.everywhere()
         rises, gradients, deviations = dict[int, float](), list[Tensor](), list[float]()
         for number, client in enumerate(chosen):
             subject.on_step(f"{self.id}: client {client}", number, len(chosen))
-            surface = subject.surface.at(w, federation.server.buffers).over(own(client))
+            surface = subject.on(client, base)
             g = surface.gradient()
             e = rho * unit(method.perturbed_along(federation.server, g))
             rises[client] = surface.loss(w + e) - surface.loss()
-            batch = surface.over(own(client, self.batch, self.seed)).gradient()
+            batch = subject.on(client, base, self.batch, self.seed).gradient()
             deviations.append(_square(batch - g))
             gradients.append(g)
         mean = torch.stack(gradients).mean(dim=0)
@@ -66,11 +66,11 @@ class FriendlyRate(Measurement, id="friendly_rate"):
         """Return the share of pairs with `rho <g_A, g_B>/||g_A|| < 0`, and the mean of that change."""
         federation = subject.run(self.id)
         rho = self.rho if self.rho is not None else radius_of(federation)
-        surface = subject.surface.at(federation.server.w, federation.server.buffers)
         chosen = fixed_clients(federation, self.clients, self.seed)
         if len(chosen) < 2:
-            raise ConfigError(f"{self.id} compares clients in pairs, and only one holds examples")
-        g = torch.stack([surface.over(own(client, self.batch, self.seed)).gradient() for client in chosen])
+            raise ConfigError(f"{self.id} compares clients in pairs; there must be at least two that hold examples")
+        base = subject.everywhere()
+        g = torch.stack([subject.on(client, base, self.batch, self.seed).gradient() for client in chosen])
         change = rho * (unit_rows(g) @ g.T)
         pairs = change[~torch.eye(len(chosen), dtype=torch.bool)]
         numbers = {self.id: float((pairs < 0).double().mean()), "friendly_change": float(pairs.double().mean())}
@@ -92,10 +92,10 @@ class TrackingError(Measurement, id="tracking_error"):
     def measure(self, subject: Subject) -> Reading:
         """Return `||d - G||^2`, its root relative to `||G||` and the cosine, `G` a mean over random batches."""
         federation = subject.run(self.id)
-        d = federation.method.global_direction(federation.server)
+        d = federation.algorithm.global_direction(federation.server)
         if d is None:
             raise ConfigError(self.unfit(federation.algorithm))
-        surface = subject.surface.at(federation.server.w, federation.server.buffers)
+        surface = subject.everywhere()
         samples = [Sample("train", self.batch, self.seed + number) for number in range(self.batches)]
         G = torch.stack([surface.over(sample).gradient() for sample in samples]).mean(dim=0)
         numbers = {
@@ -117,13 +117,13 @@ class PerturbationGap(Measurement, id="perturbation_gap"):
     def measure(self, subject: Subject) -> Reading:
         """Return `rho_server ||unit(D) - unit(Delta)||`, `Delta` from a probe at the unperturbed model."""
         federation = subject.run(self.id)
-        method = federation.method
+        method = federation.algorithm.at(federation.coming)
         if not isinstance(method, FedGloSS) or isinstance(method, NaiveFedGloSS):
             raise ConfigError(self.unfit(federation.algorithm))
         plain = method.replace(rho_server=0.0, rho_server_warmup="none")
         true = probe(federation, algorithm=plain).pseudo_gradient
         share = norm(unit(federation.server.kept.pseudo_gradient) - unit(true))
-        rho = method.server_radius(min(federation.round, federation.settings.rounds - 1))
+        rho = method.server_radius(federation.coming)
         return Reading({self.id: rho * share, "perturbation_gap_share": share}, verdict=f"server radius {rho:g}")
 
 

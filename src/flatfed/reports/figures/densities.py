@@ -57,7 +57,7 @@ def _width(points: Floats) -> float:
 
 
 def _places(points: Floats, linear: float, width: float) -> Floats:
-    """Return where the density is taken: as densely as the scale needs, and a fifth of a width apart near each point."""
+    """Return where the density is taken: as dense as the scale needs, and near each point a fifth of a width apart."""
     low, high = points.min() - REACH * width, points.max() + REACH * width
     even = linear * np.sinh(np.linspace(np.arcsinh(low / linear), np.arcsinh(high / linear), 200))
     steps = np.unique(np.rint(5 * points / width)[:, None] + np.arange(-5 * REACH, 5 * REACH + 1))

@@ -22,7 +22,8 @@ from flatfed.reports.figures.words import named, one_note, short
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""
 HEIGHT = "min(72vh, 46rem)"
-# The browser itself keeps the page from asking anyone for anything. Plotly compiles its shaders' helpers: unsafe-eval.
+# The browser itself keeps the page from asking anyone for anything. Evaluation is for older releases of plotly, whose
+# traces in three dimensions compile functions.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -51,11 +51,20 @@ def make_log(axis: Any, spread: float) -> None:
 
 def round_levels(values: Floats, log: bool) -> Floats:
     """Return round levels from the smallest to the largest value or just beyond."""
+    levels = _log_levels(values) if log else _even_levels(values)
+    if values.size:  # 1e30 is not 10 * 1e29
+        levels[0], levels[-1] = min(levels[0], values.min()), max(levels[-1], values.max())
+    return levels
+
+
+def _even_levels(values: Floats) -> Floats:
     from matplotlib.ticker import MaxNLocator
 
-    if not log:
-        ends = (values.min(), values.max()) if values.size and np.ptp(values) else span(values)
-        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 2.5, 5, 10]).tick_values(*ends))
+    ends = (values.min(), values.max()) if values.size and np.ptp(values) else span(values)
+    return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 2.5, 5, 10]).tick_values(*ends))
+
+
+def _log_levels(values: Floats) -> Floats:
     low, high = int(np.floor(np.log10(values.min()))), int(np.ceil(np.log10(values.max())))
     for steps in STEPS:
         found = np.sort([step * 10.0**decade for decade in range(low, high + 1) for step in steps])

@@ -84,18 +84,25 @@ def finish(
     below, above = (sum(height for _, height in part) for part in (foot, head))
     total = body + below + above
     figure.set_size_inches(width, total)
-    if figure.get_layout_engine():
-        figure.get_layout_engine().set(rect=(0, below / total, 1, body / total))
-    else:
-        _lift(figure, below / total, body / total)
     place = 0.0
     for put, height in foot:
         put(place / total)
         place += height
     for put, _ in head:
         put(1 - GAP / total)
+    settle = _lay_out if figure.get_layout_engine() else _lift
+    settle(figure, below / total, body / total)
     for file in files:
         figure.savefig(file, dpi=200, metadata=UNDATED.get(Path(file).suffix.lower()))
+
+
+def _lay_out(figure: Any, below: float, body: float) -> None:
+    """Lay the axes out once, for all files alike; the library's solver is not exact to the last digit."""
+    figure.get_layout_engine().set(rect=(0, below, 1, body))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(float(part), 5) for part in axes.get_position(original=True).bounds])
 
 
 def _lift(figure: Any, below: float, body: float) -> None:

@@ -1,0 +1,192 @@
+"""Measurements of clients, computed again in plain torch from the run's data and models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import flatfed as ff
+from flatfed.core.errors import ConfigError
+from flatfed.flatness.measurement import Reading
+from flatness.federations import (
+    CLIENTS,
+    COHORT,
+    LR,
+    ROUNDS,
+    SIZES,
+    checkpoint,
+    cohort,
+    descend,
+    everyone,
+    gradient,
+    holdings,
+    loss,
+    outputs,
+    over,
+    rise,
+    task,
+    trained,
+    unit,
+    weighted,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def read(source: ff.Run | Path, measurement: str) -> Reading:
+    with ff.laboratory(source) as lab:
+        (found,) = lab.measure(measurement).values()
+    return found
+
+
+def models(run: ff.Run) -> dict[int, Tensor]:
+    """Return the models of the last round's clients, trained from the final model."""
+    return {k: descend(k, run.vector) for k in cohort(run, ROUNDS - 1)}
+
+
+def test_local_and_global_curvature_of_clients_models() -> None:
+    run = trained()
+    found = read(run, "local_global(tolerance=1e-7)")
+    local = {k: float(over(k).eigenvalues(w)[0]) for k, w in models(run).items()}
+    everywhere = {k: float(over().eigenvalues(w)[0]) for k, w in models(run).items()}
+    assert found.clients == {"lambda_local": pytest.approx(local), "lambda_global": pytest.approx(everywhere)}
+    assert found.numbers["lambda_local"] == pytest.approx(sum(local.values()) / COHORT)
+    assert found.numbers["lambda_global"] == pytest.approx(sum(everywhere.values()) / COHORT)
+    assert found.verdict == "3 clients"
+    alone = read(run, "client_lambda(tolerance=1e-7)")
+    assert alone.clients == {"client_lambda": pytest.approx(local)}
+    assert alone.numbers == {"client_lambda": pytest.approx(sum(local.values()) / COHORT)}
+
+
+def test_from_a_checkpoint_they_are_the_models_that_were_averaged(path: Path) -> None:
+    run = trained(out=path)
+    with ff.laboratory(checkpoint(path, ROUNDS - 1)) as lab:
+        start = lab.surface.w
+        found = lab.measure("client_divergence")["client_divergence"]
+    new = {k: descend(k, start) for k in cohort(run, ROUNDS - 1)}
+    torch.testing.assert_close(weighted(new), run.vector)
+    apart = {k: float((w - start).square().sum()) for k, w in new.items()}
+    assert found.clients == {"client_divergence": pytest.approx(apart)}
+    assert found.numbers == {"client_divergence": pytest.approx(sum(apart.values()) / COHORT)}
+
+
+def test_divergence_in_a_run_and_at_its_end(path: Path) -> None:
+    run = trained(out=path)
+    apart = {k: float((w - run.vector).square().sum()) for k, w in models(run).items()}
+    for source in (run, path, checkpoint(path, ROUNDS)):
+        assert read(source, "client_divergence").clients == {"client_divergence": pytest.approx(apart)}
+
+
+def test_divergence_is_that_which_the_next_row_tells(path: Path) -> None:
+    """The history's own number is the mean distance, not squared, in the round that was really played."""
+    run = trained(out=path)
+    found = read(checkpoint(path, ROUNDS - 1), "client_divergence").clients["client_divergence"]
+    told = run.history[-1]["watch"]["divergence"]
+    assert sum(value**0.5 for value in found.values()) / COHORT == pytest.approx(told, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "rho", "measurement"),
+    [
+        (ff.make("fedavg"), 0.05, "discrepancy"),
+        (ff.make("fedavg"), 0.2, "discrepancy(rho=0.2)"),
+        (ff.make("fedavg", client_opt=ff.SAM(rho=0.3)), 0.3, "discrepancy"),
+        (ff.make("fedsam", rho=0.15), 0.15, "discrepancy"),
+        (ff.make("fedsam", rho=0.15), 0.4, "discrepancy(rho=0.4)"),
+        (ff.make("fedsam", rho="ramp(0.1, 0.25, 3)"), 0.25, "discrepancy"),
+    ],
+)
+def test_discrepancy(method: ff.Algorithm, rho: float, measurement: str) -> None:
+    """`|S(w; all) - sum n_i/n S(w_i; own)|`, all clients trained one round from the final model."""
+    run = trained(method, lr=LR)
+    ascent = None if method.id == "fedavg" and method.client_opt.id == "sgd" else rho_of_steps(method)
+    new = {k: sam_steps(k, run.vector, ascent) for k in range(CLIENTS)}
+    rises = {k: rise(w, *holdings()[k], rho) for k, w in new.items()}
+    whole, mean = rise(run.vector, *everyone(), rho), weighted(rises)
+    found = read(run, measurement)
+    assert found.clients == {"sharpness_local": pytest.approx(rises, rel=1e-9)}
+    assert found.numbers["sharpness_global"] == pytest.approx(whole, rel=1e-9)
+    assert found.numbers["sharpness_local"] == pytest.approx(mean, rel=1e-9)
+    assert found.numbers["discrepancy"] == pytest.approx(abs(whole - mean), rel=1e-9)
+    assert found.verdict == f"radius {rho:g}, 6 clients trained for one round"
+
+
+def rho_of_steps(method: ff.Algorithm) -> float:
+    settled = method.at(ROUNDS - 1)
+    rho = settled.rho if settled.id == "fedsam" else settled.client_opt.rho
+    return float(rho)
+
+
+def sam_steps(k: int, w: Tensor, rho: float | None) -> Tensor:
+    x, y = holdings()[k]
+    return descend(k, w, lambda v, g: g if rho is None else gradient(v + rho * unit(g), x, y))
+
+
+def test_discrepancy_of_a_fixed_set_of_clients() -> None:
+    run = trained()
+    found = read(run, "discrepancy(clients=3, seed=5)")
+    chosen = found.clients["sharpness_local"]
+    assert len(chosen) == 3
+    rises = {k: rise(descend(k, run.vector), *holdings()[k], 0.05) for k in chosen}
+    assert found.numbers["sharpness_local"] == pytest.approx(weighted(rises), rel=1e-9)
+    assert read(trained(seed=9), "discrepancy(clients=3, seed=5)").clients["sharpness_local"].keys() == chosen.keys()
+    others = {tuple(read(run, f"discrepancy(clients=3, seed={s})").clients["sharpness_local"]) for s in range(6)}
+    assert len(others) > 1
+
+
+def test_feature_norms() -> None:
+    run = trained()
+    found = read(run, "feature_norm")
+    norms = {k: float(outputs(run.vector, x).norm(dim=1).mean()) for k, (x, _) in enumerate(holdings())}
+    assert found.clients == {"feature_norm": pytest.approx(norms)}
+    assert found.numbers == {"feature_norm": pytest.approx(sum(norms.values()) / CLIENTS)}
+    few = read(run, "feature_norm(clients=2)").clients["feature_norm"]
+    assert len(few) == 2 and few == {k: pytest.approx(norms[k]) for k in few}
+
+
+def test_accuracy_and_loss_on_each_clients_examples() -> None:
+    run = trained()
+    found = read(run, "client_accuracy")
+    right = {k: float((outputs(run.vector, x).argmax(1) == y).double().mean()) for k, (x, y) in enumerate(holdings())}
+    losses = {k: loss(run.vector, x, y) for k, (x, y) in enumerate(holdings())}
+    assert found.clients == {"client_accuracy": pytest.approx(right), "client_loss": pytest.approx(losses)}
+    assert found.numbers["client_accuracy"] == pytest.approx(sum(right.values()) / CLIENTS)
+    assert found.numbers["client_loss"] == pytest.approx(sum(losses.values()) / CLIENTS)
+    told = {one["client"]: one["loss"] for one in run.client_figures()}
+    assert found.clients["client_loss"] == pytest.approx(told)
+
+
+def test_clients_without_examples_are_left_out() -> None:
+    data = holdings()
+    problem = task(clients=[data[0], (data[1][0][:0], data[1][1][:0]), data[2], data[3]])
+    run = trained(problem=problem, sampling=3)
+    for measurement in ("discrepancy", "feature_norm", "client_accuracy"):
+        (by,) = {tuple(one) for one in read(run, measurement).clients.values()}
+        assert by == (0, 2, 3)
+    assert 1 not in read(run, "client_lambda").clients["client_lambda"]
+    with pytest.raises(ConfigError, match="client 1 holds no examples to take a loss over"):
+        ff.laboratory(run, data="client 1")
+
+
+@pytest.mark.parametrize("workers", [2])
+def test_the_same_bits_with_workers(path: Path, workers: int) -> None:
+    run = trained("scaffold", path, batch_size=3, sampling=4)
+    names = "local_global", "client_divergence", "discrepancy", "feature_norm", "client_accuracy", "incompatibility"
+    alone = ff.laboratory(run).measure(*names)
+    (path / "flatness" / "readings.json").unlink()
+    with ff.laboratory(path, workers=workers) as lab:
+        assert lab.measure(*names) == alone
+
+
+def test_readings_say_how_many_clients_there_were() -> None:
+    run = trained(sampling=ff.Schedule([[0, 1, 2, 3], [2], [3, 4], [0, 5]]))
+    found = read(run, "client_lambda")
+    assert found.verdict == "2 clients"
+    assert tuple(found.clients["client_lambda"]) == (0, 5)
+    assert sum(SIZES) == 34

@@ -1,0 +1,47 @@
+"""Each figure, drawn from realistic measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from flatfed.reports.figures.contours import draw_contours
+from flatfed.reports.figures.embedding import draw_embeddings
+from flatfed.reports.figures.lines import draw_lines
+from flatfed.reports.figures.scatter import draw_scatter
+from flatfed.reports.figures.spectra import draw_spectra
+from flatfed.reports.figures.surfaces import draw_surfaces
+from flatfed.reports.figures.trends import draw_client_trends
+from reports.figures.inputs import LONG, bowl, embedding, line, plane, spectrum
+
+Draw = Callable[[Sequence[Path], str], None]
+ROUNDS = range(0, 50, 5)
+CLIENTS = {k: [None if (k + r) % 3 == 0 else 40.0 + k - r / 5 for r in ROUNDS] for k in range(8)}
+RUNS = [
+    (label, x + 2 * seed, y + 0.2 * seed)
+    for label, x, y in [("fedavg", 120.0, 78.0), ("fedsam", 45.0, 81.0), (LONG, 14.0, 83.0), ("fedasam", 40.0, 81.5)]
+    for seed in range(3)
+]
+
+CASES: dict[str, Draw] = {
+    "surfaces": lambda files, title: draw_surfaces([bowl(LONG, 0.9), bowl()], files, title),
+    "contours": lambda files, title: draw_contours([bowl(), bowl(LONG, 0.9)], files, title),
+    "plane": lambda files, title: draw_contours([plane()], files, title),
+    "lines": lambda files, title: draw_lines([line(), line("fedsam → " + LONG, 0.1)], files, title),
+    "spectra": lambda files, title: draw_spectra([spectrum(), spectrum(LONG, 20.0)], files, title),
+    "five spectra": lambda files, title: draw_spectra([spectrum(f"fedsam {k}") for k in range(5)], files, title),
+    "scatter": lambda files, title: draw_scatter(RUNS, files, "largest eigenvalue", "test accuracy (%)", title),
+    "embeddings": lambda files, title: draw_embeddings([embedding(), embedding(LONG)], files, title),
+    "trends": lambda files, title: draw_client_trends(list(ROUNDS), CLIENTS, files, "largest eigenvalue", title),
+}
+NAMES = {
+    "surfaces": ["loss", "direction 1", "direction 2", "fedavg: loss 0.4 at the centre", LONG],
+    "contours": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
+    "plane": ["loss (log scale)", "distance", "fedavg", "fedsam", LONG],
+    "lines": ["loss", "share of the way", "train", "test", "fedavg → fedsam", "barrier 1.4", "barrier 0.1"],
+    "spectra": ["eigenvalue", "rank", "density", "fedavg", LONG, "0.5%"],
+    "five spectra": ["eigenvalue", "rank", "density", *(f"fedsam {k}" for k in range(5))],
+    "scatter": ["largest eigenvalue", "test accuracy (%)", "← flatter", "fedavg", "fedsam", "fedasam"],
+    "embeddings": ["t-SNE (axes without unit)", "fedavg", LONG, *(f"class {k}" for k in range(10))],
+    "trends": ["largest eigenvalue", "round", "mean", "middle half of the clients", "one client (of 8)"],
+}

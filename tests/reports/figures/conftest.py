@@ -1,0 +1,29 @@
+"""Look into figures while they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flatfed.reports.figures.style as style
+
+MODULES = ("surfaces", "contours", "lines", "spectra", "scatter", "embedding", "trends")
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collect the figures that are written from now on."""
+    found: list[Any] = []
+
+    def spying(write: Callable[..., None]) -> Callable[..., None]:
+        def finish(figure: Any, *args: Any, **kwargs: Any) -> None:
+            found.append(figure)
+            write(figure, *args, **kwargs)
+
+        return finish
+
+    for name in MODULES:
+        monkeypatch.setattr(f"flatfed.reports.figures.{name}.finish", spying(style.finish))
+    return found

@@ -1,0 +1,95 @@
+"""Contours: the same levels in all panels, blanks, and models where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from flatfed.core.errors import ConfigError
+from flatfed.reports.figures.contours import draw_contours
+from flatfed.reports.figures.scales import round_levels
+from reports.figures.inputs import LONG, bowl, plane, size, words
+
+
+def filled(figure: Any) -> list[Any]:
+    """Return the bands of each panel."""
+    return [axes.collections[0] for axes in figure.axes if axes.collections and axes.get_xlabel() + axes.get_title()]
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_levels_and_colours_are_shared(count: int, tmp_path: Path, figures: list[Any]) -> None:
+    draw_contours([bowl(f"model {k}", 1.0 + 3 * k) for k in range(count)], [tmp_path / "a.svg"])
+    bands = filled(figures[0])
+    assert len(bands) == count
+    for other in bands[1:]:
+        assert np.array_equal(other.levels, bands[0].levels)
+        assert np.array_equal(other.norm.boundaries, bands[0].norm.boundaries)
+    assert all(f"model {k}" in words(tmp_path / "a.svg") for k in range(count))
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("ends", [(0.1, 3.0), (0.03, 900.0), (1e-3, 1e-1), (1e-12, 1e30), (0.5, 0.51)])
+def test_levels_hold_all_values_and_are_few(ends: tuple[float, float], log: bool) -> None:
+    levels = round_levels(np.array(ends), log)
+    assert levels[0] <= ends[0] and levels[-1] >= ends[1]
+    assert 2 <= len(levels) <= 14
+    assert (np.diff(levels) > 0).all()
+
+
+def test_the_error_is_in_percent(tmp_path: Path, figures: list[Any]) -> None:
+    draw_contours([plane()], [tmp_path / "a.svg"], value="error")
+    assert "error (%)" in words(tmp_path / "a.svg")
+    assert filled(figures[0])[0].levels[-1] == pytest.approx(100)
+
+
+def test_no_error_without_classes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="fedavg: there are no classes"):
+        draw_contours([replace(bowl(), errors=None)], [tmp_path / "a.png"], value="error")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_white(bad: float, tmp_path: Path, figures: list[Any]) -> None:
+    grid = replace(bowl(), marks={})
+    losses = grid.losses.copy()
+    losses[2:6, 2:6] = bad
+    draw_contours([replace(grid, losses=losses)], [tmp_path / "a.png"])
+    pixels = matplotlib.image.imread(tmp_path / "a.png")[::-1, :, :3]
+    axes = figures[0].axes[0]
+    inside = axes.transData.transform([(-0.5, -0.5), (0.3, 0.3)]) * 200 / figures[0].dpi
+    hole, ground = (pixels[int(y), int(x)] for x, y in inside)
+    assert (hole == 1).all() and not (ground > 0.95).all()
+
+
+def test_a_model_outside_is_said_to_be(tmp_path: Path) -> None:
+    grid = replace(bowl(), marks={"near": (0.5, 0.5), "far": (7.0, 0.2), "gone": (-3.0, -3.0)})
+    draw_contours([grid], [tmp_path / "a.svg"])
+    said = words(tmp_path / "a.svg")
+    assert "far (outside)" in said and "gone (outside)" in said and "near (outside)" not in said
+
+
+def test_marks_are_where_the_models_are(tmp_path: Path, figures: list[Any]) -> None:
+    draw_contours([plane()], [tmp_path / "a.png"])
+    found = {tuple(np.ravel(line.get_data())) for line in figures[0].axes[0].lines}
+    assert found == set(plane().marks.values())
+
+
+@pytest.mark.parametrize("value", [0.7, 0.0, -1.0, np.nan])
+def test_nothing_to_see_is_no_error(value: float, tmp_path: Path) -> None:
+    draw_contours([replace(bowl(), losses=np.full((15, 15), value))], [tmp_path / "a.png"])
+    assert size(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("value", [0.7, np.nan])
+def test_nothing_to_see_in_one_panel(value: float, tmp_path: Path, figures: list[Any]) -> None:
+    draw_contours([bowl(), replace(bowl(LONG), losses=np.full((15, 15), value))], [tmp_path / "a.png"])
+    assert len(filled(figures[0])) == (2 if value == 0.7 else 1)
+
+
+def test_no_grid_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to draw"):
+        draw_contours([], [tmp_path / "a.png"])

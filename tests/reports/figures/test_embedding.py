@@ -1,0 +1,69 @@
+"""Embeddings: a panel for each model, the same colours for the same classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from flatfed.core.errors import ConfigError
+from flatfed.reports.figures.embedding import CLASS_COLOURS, draw_embeddings
+from reports.figures.inputs import embedding, size, words
+
+
+def test_ten_classes_have_ten_colours() -> None:
+    assert len(set(CLASS_COLOURS)) == 10
+
+
+def test_a_class_has_the_same_colour_in_all_panels(tmp_path: Path, figures: list[Any]) -> None:
+    whole = embedding()
+    some = whole.classes >= 4
+    part = replace(whole, label="part", places=whole.places[some], classes=whole.classes[some])
+    draw_embeddings([whole, part], [tmp_path / "a.png"])
+    for axes, shown in zip(figures[0].axes, (whole, part), strict=True):
+        colours = [to_hex(colour).upper() for colour in axes.collections[0].get_facecolor()]
+        assert colours == [CLASS_COLOURS[number].upper() for number in shown.classes]
+
+
+def test_axes_have_no_ticks(tmp_path: Path, figures: list[Any]) -> None:
+    draw_embeddings([embedding()], [tmp_path / "a.png"])
+    assert not len(figures[0].axes[0].get_xticks()) and not len(figures[0].axes[0].get_yticks())
+
+
+@pytest.mark.parametrize("classes", [11, 100])
+def test_more_classes_have_a_bar_instead_of_a_legend(classes: int, tmp_path: Path, figures: list[Any]) -> None:
+    draw_embeddings([embedding(classes=classes), embedding("b", classes)], [tmp_path / "a.svg"])
+    assert not figures[0].legends and len(figures[0].axes) == 3
+    assert "class" in words(tmp_path / "a.svg")
+    colours = np.unique(figures[0].axes[0].collections[0].get_facecolor(), axis=0)
+    assert len(colours) == classes
+
+
+def test_what_is_not_finite_is_left_out(tmp_path: Path, figures: list[Any]) -> None:
+    odd = embedding()
+    odd.places[:5] = np.nan
+    draw_embeddings([odd], [tmp_path / "a.png"])
+    assert len(figures[0].axes[0].collections[0].get_offsets()) == 195
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_any_number_of_models(count: int, tmp_path: Path) -> None:
+    draw_embeddings([embedding(f"model {k}") for k in range(count)], [tmp_path / "a.png"])
+    assert size(tmp_path / "a.png")
+
+
+def test_one_example_and_none(tmp_path: Path) -> None:
+    draw_embeddings(
+        [embedding(count=1), replace(embedding(), places=np.empty((0, 2)), classes=np.empty(0, int))],
+        [tmp_path / "a.png"],
+    )
+    assert size(tmp_path / "a.png")
+
+
+def test_no_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to draw"):
+        draw_embeddings([], [tmp_path / "a.png"])
