@@ -72,8 +72,8 @@ def test_a_model_outside_is_said_to_be(tmp_path: Path) -> None:
     assert "far (outside)" in said and "gone (outside)" in said and "near (outside)" not in said
 
 
-def test_marks_are_where_the_models_are(tmp_path: Path, figures: list[Any]) -> None:
-    draw_contours([plane()], [tmp_path / "a.png"])
+def test_marks_are_where_the_models_are(figures: list[Any]) -> None:
+    draw_contours([plane()], [])
     found = {tuple(np.ravel(line.get_data())) for line in figures[0].axes[0].lines}
     assert found == set(plane().marks.values())
 
@@ -85,8 +85,8 @@ def test_nothing_to_see_is_no_error(value: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [0.7, np.nan])
-def test_nothing_to_see_in_one_panel(value: float, tmp_path: Path, figures: list[Any]) -> None:
-    draw_contours([bowl(), replace(bowl(LONG), losses=np.full((15, 15), value))], [tmp_path / "a.png"])
+def test_nothing_to_see_in_one_panel(value: float, figures: list[Any]) -> None:
+    draw_contours([bowl(), replace(bowl(LONG), losses=np.full((15, 15), value))], [])
     assert len(filled(figures[0])) == (2 if value == 0.7 else 1)
 
 

@@ -14,8 +14,8 @@ from flatfed.reports.figures.lines import draw_lines
 from reports.figures.inputs import line, size, words
 
 
-def test_panels_share_a_scale_that_holds_all(tmp_path: Path, figures: list[Any]) -> None:
-    draw_lines([line()], [tmp_path / "a.png"])
+def test_panels_share_a_scale_that_holds_all(figures: list[Any]) -> None:
+    draw_lines([line()], [])
     panels = figures[0].axes
     assert [axes.get_title() for axes in panels] == ["train", "test"]
     assert len({axes.get_ylim() for axes in panels}) == 1
@@ -23,9 +23,9 @@ def test_panels_share_a_scale_that_holds_all(tmp_path: Path, figures: list[Any])
     assert low < 0.3 and high > 2.1
 
 
-def test_a_data_set_that_only_one_line_has(tmp_path: Path, figures: list[Any]) -> None:
+def test_a_data_set_that_only_one_line_has(figures: list[Any]) -> None:
     other = line("fedsam → fedgloss")
-    draw_lines([line(), replace(other, losses={"test": other.losses["test"]}, barriers={})], [tmp_path / "a.png"])
+    draw_lines([line(), replace(other, losses={"test": other.losses["test"]}, barriers={})], [])
     assert len(figures[0].axes) == 2
 
 
@@ -47,8 +47,8 @@ def test_no_arrow_without_a_barrier_but_its_number(barrier: float, tmp_path: Pat
     assert f"barrier {barrier:g}" in words(tmp_path / "a.svg")
 
 
-def test_models_are_dots_on_the_curve(tmp_path: Path, figures: list[Any]) -> None:
-    draw_lines([line()], [tmp_path / "a.png"])
+def test_models_are_dots_on_the_curve(figures: list[Any]) -> None:
+    draw_lines([line()], [])
     dots = [part.get_data() for part in figures[0].axes[0].lines if part.get_marker() == "o"]
     assert [float(x[0]) for x, _ in dots] == [0.0, 1.0]
     assert [float(y[0]) for _, y in dots] == pytest.approx(list(line().losses["train"][[10, 30]]))
@@ -66,10 +66,10 @@ def test_a_model_on_several_lines_is_named_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_a_gap(bad: float, tmp_path: Path, figures: list[Any]) -> None:
+def test_what_is_not_finite_is_a_gap(bad: float, figures: list[Any]) -> None:
     losses = line().losses["train"].copy()
     losses[10:13] = bad
-    draw_lines([replace(line(), losses={"train": losses})], [tmp_path / "a.png"])
+    draw_lines([replace(line(), losses={"train": losses})], [])
     drawn = figures[0].axes[0].lines[0].get_ydata()
     assert np.isnan(drawn[10:13]).all() and np.isfinite(np.delete(drawn, [10, 11, 12])).all()
 

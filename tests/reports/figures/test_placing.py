@@ -51,3 +51,15 @@ def test_a_name_keeps_off_boxes_and_curves(axes: Any) -> None:
     (box,) = written(axes)
     assert box.y1 < y + 5 or box.y0 > y + 30
     assert not ((curve[:, 0] > box.x0) & (curve[:, 0] < box.x1) & (curve[0, 1] > box.y0) & (curve[0, 1] < box.y1)).any()
+
+
+def test_no_line_to_a_name_crosses_another_name(axes: Any) -> None:
+    place_tags(axes, [Tag(f"method {k}", 5 + 0.15 * (k % 3), 5 + 0.15 * (k // 3)) for k in range(6)])
+    names = written(axes)
+    for own, text in enumerate(axes.texts):
+        if text.arrow_patch.get_visible():
+            start = axes.transData.transform(text.xy)
+            middle = [(names[own].x0 + names[own].x1) / 2, (names[own].y0 + names[own].y1) / 2]
+            line = np.linspace(start, middle, 100)
+            crossed = [k for k, box in enumerate(names) if k != own and any(box.contains(x, y) for x, y in line)]
+            assert not crossed

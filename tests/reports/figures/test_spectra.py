@@ -21,27 +21,27 @@ def heights(axes: Any) -> list[float]:
     return [bar.get_height() for bar in axes.patches]
 
 
-def test_bars_are_the_eigenvalues(tmp_path: Path, figures: list[Any]) -> None:
+def test_bars_are_the_eigenvalues(figures: list[Any]) -> None:
     both = [spectrum(dense=False), spectrum(LONG, 20.0, dense=False)]
-    draw_spectra(both, [tmp_path / "a.png"])
+    draw_spectra(both, [])
     (axes,) = figures[0].axes
     assert heights(axes) == pytest.approx([*both[0].values, *both[1].values])
 
 
-def test_bars_of_a_rank_stand_side_by_side(tmp_path: Path, figures: list[Any]) -> None:
-    draw_spectra([spectrum(name, dense=False) for name in "abc"], [tmp_path / "a.png"])
+def test_bars_of_a_rank_stand_side_by_side(figures: list[Any]) -> None:
+    draw_spectra([spectrum(name, dense=False) for name in "abc"], [])
     bars = sorted(figures[0].axes[0].patches, key=lambda bar: bar.get_x())
     assert all(left.get_x() + left.get_width() <= right.get_x() + 1e-9 for left, right in pairwise(bars))
 
 
-def test_error_bars_are_the_residuals(tmp_path: Path, figures: list[Any]) -> None:
-    draw_spectra([spectrum(dense=False)], [tmp_path / "a.png"])
+def test_error_bars_are_the_residuals(figures: list[Any]) -> None:
+    draw_spectra([spectrum(dense=False)], [])
     lines = figures[0].axes[0].collections[0].get_segments()
     assert [(top[1] - low[1]) / 2 for low, top in lines] == pytest.approx(list(spectrum().residuals))
 
 
-def test_fifty_at_most(tmp_path: Path, figures: list[Any]) -> None:
-    draw_spectra([spectrum(count=80, dense=False)], [tmp_path / "a.png"])
+def test_fifty_at_most(figures: list[Any]) -> None:
+    draw_spectra([spectrum(count=80, dense=False)], [])
     assert len(figures[0].axes[0].patches) == 50
 
 
@@ -61,14 +61,14 @@ def test_logarithmic_where_wide_and_positive(last: float, scale: str, tmp_path: 
     assert ("eigenvalue (log scale)" in words(tmp_path / "a.svg")) == (scale == "log")
 
 
-def test_negative_eigenvalues_hang_below_zero(tmp_path: Path, figures: list[Any]) -> None:
-    draw_spectra([Spectrum("a", np.array([3.0, -2.0]), np.array([0.1, 0.1]), NOTHING, NOTHING)], [tmp_path / "a.png"])
+def test_negative_eigenvalues_hang_below_zero(figures: list[Any]) -> None:
+    draw_spectra([Spectrum("a", np.array([3.0, -2.0]), np.array([0.1, 0.1]), NOTHING, NOTHING)], [])
     assert heights(figures[0].axes[0]) == [3.0, -2.0]
     assert figures[0].axes[0].get_ylim()[0] < -2
 
 
-def test_the_density_of_one_method_only(tmp_path: Path, figures: list[Any]) -> None:
-    draw_spectra([spectrum(dense=False), spectrum(LONG)], [tmp_path / "a.svg"])
+def test_the_density_of_one_method_only(figures: list[Any]) -> None:
+    draw_spectra([spectrum(dense=False), spectrum(LONG)], [])
     density = figures[0].axes[1]
     assert density.get_xscale() == "symlog" and density.get_yscale() == "log"
     assert len(density.lines) == 1
@@ -94,10 +94,10 @@ def test_densities_at_the_edge(points: list[float], tmp_path: Path) -> None:
     assert size(tmp_path / "a.png")
 
 
-def test_what_is_not_finite_is_left_out(tmp_path: Path, figures: list[Any]) -> None:
+def test_what_is_not_finite_is_left_out(figures: list[Any]) -> None:
     odd = replace(spectrum(), values=np.array([np.nan, 3.0, 2.0]), residuals=np.array([0.1, np.nan, 0.1]))
     odd.points[3] = np.inf
-    draw_spectra([odd], [tmp_path / "a.png"])
+    draw_spectra([odd], [])
     assert heights(figures[0].axes[0]) == [3.0, 2.0]
     assert [round(bar.get_x() + bar.get_width() / 2) for bar in figures[0].axes[0].patches] == [2, 3]
 

@@ -22,8 +22,8 @@ def test_any_number_of_surfaces(count: int, tmp_path: Path) -> None:
     assert all(f"model {k}: loss 0.4 at the centre" in words(tmp_path / "a.svg") for k in range(count))
 
 
-def test_the_scale_holds_all_surfaces(tmp_path: Path, figures: list[Any]) -> None:
-    draw_surfaces([bowl("flat", 1.0), bowl("sharp", 9.0)], [tmp_path / "a.png"])
+def test_the_scale_holds_all_surfaces(figures: list[Any]) -> None:
+    draw_surfaces([bowl("flat", 1.0), bowl("sharp", 9.0)], [])
     low, high = figures[0].axes[0].get_zlim()
     assert low < 0.4 and high > 0.4 + 9 * 1.7
 
@@ -72,9 +72,9 @@ def test_no_grid_is_an_error(tmp_path: Path) -> None:
         draw_surfaces([], [tmp_path / "a.png"])
 
 
-def test_a_nearer_surface_is_drawn_later_wherever_they_cross(tmp_path: Path, figures: list[Any]) -> None:
+def test_a_nearer_surface_is_drawn_later_wherever_they_cross(figures: list[Any]) -> None:
     """The pieces of all surfaces are in one collection: only then does the library sort them together."""
-    draw_surfaces([bowl("flat", 1.0), bowl("sharp", 9.0, 0.3)], [tmp_path / "a.png"])
+    draw_surfaces([bowl("flat", 1.0), bowl("sharp", 9.0, 0.3)], [])
     (collection,) = figures[0].axes[0].collections
     colours = {tuple(np.round(colour, 3)) for colour in collection.get_edgecolor()}
     assert len(colours) > 2

@@ -45,6 +45,7 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
     spots = [tuple(axes.transData.transform((tag.x, tag.y))) for tag in tags]
     taken = [_padded(box, NEAR * scale) for box in avoid]
     taken += [_padded((x, y, x, y), CLEAR * scale) for x, y in spots]
+    names: list[Box] = []
     for tag, spot in zip(tags, spots, strict=True):
         text = _write(axes, tag)
         box = text.get_window_extent(figure.canvas.get_renderer())
@@ -52,11 +53,17 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
         boxes = [_around(spot[0] + dx, spot[1] + dy, box.width, box.height) for dx, dy, _ in offsets]
         costs = [_cost(found, inside, taken, points) + 0.01 * rank for rank, found in enumerate(boxes)]
         astray = [_is_nearer(found, [other for other in spots if other != spot], spot) for found in boxes]
-        best = int(np.argmin(np.array(costs) + 30.0 * np.array(astray)))
+        leads = [_lead(spot, found) for found in boxes]
+        crossing = [
+            far and any(_hits(lead, name) for name in names) for lead, (_, _, far) in zip(leads, offsets, strict=True)
+        ]
+        best = int(np.argmin(np.array(costs) + 30.0 * np.array(astray) + 50.0 * np.array(crossing)))
         dx, dy, far = offsets[best]
         text.set_position((dx / scale, dy / scale))
         text.arrow_patch.set_visible(far)
+        names.append(boxes[best])
         taken.append(_padded(boxes[best], NEAR * scale))
+        points = np.concatenate([points, leads[best]]) if far else points
 
 
 def _write(axes: Any, tag: Tag) -> Any:
@@ -106,9 +113,21 @@ def _cost(box: Box, inside: Box, taken: Sequence[Box], drawn: Floats) -> float:
     area = (box[2] - box[0]) * (box[3] - box[1])
     outside = 1 - _common(box, inside) / area
     covered = sum(_common(box, other) for other in taken) / area
-    across = (drawn[:, 0] > box[0]) & (drawn[:, 0] < box[2])
-    hits = int(np.count_nonzero(across & (drawn[:, 1] > box[1]) & (drawn[:, 1] < box[3])))
-    return 1000 * outside + 100 * covered + min(hits, 20)
+    return 1000 * outside + 100 * covered + min(_hits(drawn, box), 20)
+
+
+def _hits(points: Floats, box: Box) -> int:
+    """Return how many points lie in a box."""
+    x, y = points[:, 0], points[:, 1]
+    return int(np.count_nonzero((x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])))
+
+
+def _lead(spot: tuple[float, float], box: Box) -> Floats:
+    """Return points on the line from a place to the middle of its name, up to the name."""
+    middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
+    line = np.linspace(spot, middle, 40)
+    inside = (line[:, 0] > box[0]) & (line[:, 0] < box[2]) & (line[:, 1] > box[1]) & (line[:, 1] < box[3])
+    return np.asarray(line[~inside])
 
 
 def _is_nearer(box: Box, others: Sequence[tuple[float, float]], spot: tuple[float, float]) -> bool:
