@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test lint format bench bench-peers gallery index docs clean
+.PHONY: setup demo browser test lint format bench bench-peers gallery index docs clean
 
 setup: $(READY)
 
@@ -26,7 +26,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# Pages are tested in a real browser where there is one, or one can be had.
+browser:
+	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
+
+test: lint browser
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 format: setup

@@ -123,7 +123,9 @@ def _mesh(index: int, grid: Grid) -> dict[str, Any]:
 
 
 def _layout(grids: Sequence[Grid], log: bool) -> dict[str, Any]:
-    losses = {"title": named("loss", log), "type": "log" if log else "linear", "exponentformat": "power"}
+    losses: dict[str, Any] = {"title": named("loss", log)}
+    if log:
+        losses |= {"type": "log", "dtick": 1, "tickformat": "~g"}  # whole decades, as plain numbers
     scene = {
         "xaxis": {"title": html.escape(grids[0].x_name)},
         "yaxis": {"title": html.escape(grids[0].y_name)},
