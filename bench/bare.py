@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -57,21 +58,15 @@ class Bare:
         pass
 
 
-class BareProcesses:
-    """The steps of a round divided evenly among processes, as no real federation of five clients could be.
+class Children:
+    """Processes that each do their share of a round when they are told to."""
 
-    With `keep_memory` the processes keep freed memory, as flatfed's workers do.
-    """
-
-    def __init__(self, problem: Problem, processes: int, keep_memory: bool = False) -> None:
-        self.name = f"bare loop, {processes} processes" + (", memory kept" if keep_memory else "")
-        context = multiprocessing.get_context("fork")
+    def __init__(self, name: str, serve: Callable[..., None], shares: Sequence[tuple[Any, ...]]) -> None:
+        self.name, context = name, multiprocessing.get_context("fork")
         self.pipes, self.children = [], []
-        steps = problem.per_round * problem.steps
-        for number in range(processes):
+        for share in shares:
             here, there = context.Pipe()
-            share = steps * (number + 1) // processes - steps * number // processes
-            child = context.Process(target=_serve, args=(there, problem, share, keep_memory), daemon=True)
+            child = context.Process(target=serve, args=(there, *share), daemon=True)
             child.start()
             self.pipes.append(here)
             self.children.append(child)
@@ -88,6 +83,19 @@ class BareProcesses:
         for pipe, child in zip(self.pipes, self.children, strict=True):
             pipe.send(False)
             child.join()
+
+
+class BareProcesses(Children):
+    """The steps of a round divided evenly among processes, as no real federation of five clients could be.
+
+    With `keep_memory` the processes keep freed memory, as flatfed's workers do.
+    """
+
+    def __init__(self, problem: Problem, processes: int, keep_memory: bool = False) -> None:
+        name = f"bare loop, {processes} processes" + (", memory kept" if keep_memory else "")
+        steps = problem.per_round * problem.steps
+        shares = [steps * (n + 1) // processes - steps * n // processes for n in range(processes)]
+        super().__init__(name, _serve, [(problem, share, keep_memory) for share in shares])
 
 
 def _serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import statistics
 import time
 from multiprocessing.connection import Connection
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from bare import Children
 from problems import CONV
 from torch import Tensor
 
@@ -28,32 +28,12 @@ def images(count: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 3, 32, 32, generator=generator), torch.randint(0, 10, (count,), generator=generator)
 
 
-class BareProducts:
+class BareProducts(Children):
     """Products of the CNN's Hessian by double backward, the images divided evenly among processes that keep memory."""
 
     def __init__(self, processes: int) -> None:
-        self.name = f"bare product, {processes} processes"
-        context = multiprocessing.get_context("fork")
-        self.pipes, self.children = [], []
-        for _ in range(processes):
-            here, there = context.Pipe()
-            child = context.Process(target=_serve_products, args=(there, IMAGES // processes), daemon=True)
-            child.start()
-            self.pipes.append(here)
-            self.children.append(child)
-
-    def round(self) -> float:
-        started = time.perf_counter()
-        for pipe in self.pipes:
-            pipe.send(True)
-        for pipe in self.pipes:
-            pipe.recv()
-        return time.perf_counter() - started
-
-    def close(self) -> None:
-        for pipe, child in zip(self.pipes, self.children, strict=True):
-            pipe.send(False)
-            child.join()
+        shares = [(IMAGES // processes,)] * processes
+        super().__init__(f"bare product, {processes} processes", _serve_products, shares)
 
 
 def _serve_products(pipe: Connection, count: int) -> None:
