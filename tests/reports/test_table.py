@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from flatfed.flatness.measurements import Measurement
 from flatfed.reports.results import Result, collect
 from flatfed.reports.table import (
     aggregates,
@@ -17,6 +19,7 @@ from flatfed.reports.table import (
     cells,
     headings,
     markdown,
+    measured,
     megabytes,
     notes,
     percent,
@@ -24,6 +27,10 @@ from flatfed.reports.table import (
     terminal_table,
     terminal_tables,
 )
+from flatfed.reports.table import (
+    number as plain,
+)
+from flatfed.runs.readings import Readings
 from reports.disk import write_run
 
 
@@ -193,3 +200,134 @@ def test_the_notes_list_what_differs(tmp_path: Path) -> None:
     assert aggregates(found)[1]["differs"]["settings.lr"] == 0.25
     assert notes(collect(paths[:1])) == []
     assert notes(collect([paths[0], write_run(tmp_path / "c", lr=0.5)])) == []  # the label says it
+
+
+# --- columns of flatness ------------------------------------------------------------------------------------
+
+
+FLATNESS = ["λmax", "λmax/λ5", "LPF"]
+ROUNDS = 3
+
+
+def measure(
+    path: Path, lambda_max: float | None, ratio: float | None, lpf: float | None, most: int | None = 2000, **key: Any
+) -> Path:
+    """Give a run the readings of `--flatness`, and a checkpoint to have taken them of."""
+    (path / "checkpoints" / f"round-{ROUNDS:06d}").mkdir(parents=True, exist_ok=True)
+    numbers = {
+        "lambda_ratio": {"lambda_max": lambda_max, "lambda_max_residual": 0.0, "lambda_5": 1.0, "lambda_ratio": ratio},
+        "lpf": {"lpf": lpf, "lpf_error": 0.0},
+    }
+    common = {"run": "", "round": ROUNDS, "weights": "evaluated", "sample": {"of": "train", "most": most, "seed": 0}}
+    for id, found in numbers.items():
+        taken = common | key | {"measurement": Measurement.registry.make(id).to_dict()}
+        Readings(path).keep(taken, {"numbers": found, "clients": {}, "series": {}, "verdict": ""})
+    return path
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> list[Result]:
+    """One method over two seeds with readings, one that has none, and one that diverged."""
+    return collect(
+        [
+            measure(write_run(tmp_path / "a0"), 10.0, 2.0, 1.5),
+            measure(write_run(tmp_path / "a1", seed=1), 14.0, 3.0, 1.25),
+            write_run(tmp_path / "b0", "fedsam"),
+            measure(
+                write_run(tmp_path / "c0", "feddyn", accuracies=(0.1,), status="diverged", rounds=3), 9.0, 9.0, 9.0
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("spread", "text"),
+    [
+        (None, "–"),
+        ((12.3456, None), "12.35"),
+        ((0.000123456, 0.00001), "0.0001235 ± 1e-05"),
+        ((123456.0, 10.0), "1.235e+05 ± 10"),
+        ((-2.0, 0.0), "-2 ± 0"),
+    ],
+)
+def test_plain_numbers(spread: tuple[float, float | None] | None, text: str) -> None:
+    assert plain(spread) == text
+
+
+def test_columns_of_flatness_stand_between_accuracy_and_cost(flat: list[Result]) -> None:
+    assert measured(flat) == ["lambda_max", "lambda_ratio", "lpf"]
+    assert headings(flat)[4:7] == FLATNESS
+    assert [cells(result, measured(flat))[4:7] for result in flat] == [
+        ["12 ± 2.8", "2.5 ± 0.71", "1.375 ± 0.18"],
+        ["–", "–", "–"],
+        ["–", "–", "–"],
+    ]
+    assert {len(cells(result, measured(flat))) for result in flat} == {len(headings(flat))}
+
+
+def test_without_readings_there_are_none(results: list[Result]) -> None:
+    assert measured(results) == []
+    assert headings(results) == [
+        "method",
+        "final",
+        "last-2 mean",
+        "best",
+        "down",
+        "up",
+        "backprops",
+        "seconds",
+        "status",
+    ]
+    assert "λ" not in caption(results)
+    assert not {"lambda_max", "lpf", "flatness_over"} & {name for record in records(results) for name in record}
+    assert not {"lambda_max", "lpf"} & {name for record in aggregates(results) for name in record}
+
+
+def test_flatness_in_markdown_csv_and_aggregates(flat: list[Result]) -> None:
+    lines = [line for line in markdown(flat).splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert table[0] == headings(flat) and table[2] == cells(flat[0], measured(flat))
+    assert {len(row) for row in table} == {len(table[0])}
+    rows = list(csv.DictReader(io.StringIO(as_csv(flat))))
+    assert [row["lambda_max"] for row in rows[:3]] == ["10.0", "14.0", ""]
+    fedavg, fedsam, feddyn = aggregates(flat)
+    assert (fedavg["lambda_max"], fedavg["lpf"]) == (12, 1.375)
+    assert fedavg["lambda_ratio_std"] == pytest.approx(0.5**0.5)
+    assert [one[name] for one in (fedsam, feddyn) for name in measured(flat)] == [None] * 6
+
+
+def test_the_caption_says_over_which_examples(tmp_path: Path) -> None:
+    some = measure(write_run(tmp_path / "a"), 1.0, 1.0, 1.0)
+    every = measure(write_run(tmp_path / "b", "fedsam"), 1.0, 1.0, 1.0, None)
+    assert caption(collect([some])).endswith("; λ and LPF over at most 2,000 training examples")
+    assert caption(collect([every])).endswith("; λ and LPF over all training examples")
+    assert caption(collect([some, every])).endswith("; λ and LPF over differing samples, not to be compared")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [{"round": 2}, {"weights": "global"}, {"sample": {"of": "test", "most": None, "seed": 0}}],
+    ids=["round", "weights", "examples"],
+)
+def test_readings_of_another_model_or_of_other_examples_do_not_count(key: dict[str, Any], tmp_path: Path) -> None:
+    assert measured(collect([measure(write_run(tmp_path / "a"), 1.0, 1.0, 1.0, **key)])) == []
+
+
+def test_what_was_not_a_number_is_a_dash(tmp_path: Path) -> None:
+    found = collect([measure(write_run(tmp_path / "a"), 7.0, None, 1.0)])
+    assert measured(found) == ["lambda_max", "lpf"]
+    both = collect([tmp_path / "a", measure(write_run(tmp_path / "b", "fedsam"), 7.0, 2.0, 1.0)])
+    assert [cells(result, measured(both))[5] for result in both] == ["–", "2"]
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 120, 160])
+def test_no_number_is_cut_beside_flatness(width: int, flat: list[Result]) -> None:
+    text = io.StringIO()
+    for table in terminal_tables(flat, width):
+        Console(file=text, width=width).print(table)
+    lines = text.getvalue().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines) and "…" not in text.getvalue()
+    wanted = [*headings(flat), *cells(flat[0], measured(flat)), *cells(flat[2], [])[:-1], "diverged"]
+    assert [cell for cell in wanted if cell not in text.getvalue()] == []
+    rows = [line for line in lines if "± 0.71" in line or "± 2.8" in line]
+    assert rows and all(line.split()[0] == "fedavg" for line in rows)

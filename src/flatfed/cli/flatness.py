@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flatfed.reports.flatness import Measured
 
 DEFAULT = "loss,lambda_ratio,trace,lpf,sharpness,adaptive_sharpness,parameter_norm"
-WIDE = 160
+WIDE, UNBOUNDED = 160, 10_000
 
 
 @click.command(short_help="Measure how flat the minima of runs are.")
@@ -33,8 +33,13 @@ WIDE = 160
     metavar="NAME,...",
     help="What to measure; parameters in brackets: lpf(samples=20). See flatfed list measurements.",
 )
-@click.option("--data", default="train", show_default=True, help="Losses over `train`, a test set, or `client N`.")
-@click.option("--samples", type=Whole(1, "all"), default="all", show_default=True, help="So many of them, at random.")
+@click.option(
+    "--data",
+    default="train",
+    show_default=True,
+    help="Examples: `train` (all clients), a test set, `client N`.",
+)
+@click.option("--samples", type=Whole(1, "all"), default="all", show_default=True, help="Of so many of those examples.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of that draw.")
 @click.option(
     "--weights",
@@ -92,29 +97,36 @@ def flatness(
             on_step=progress.show,
             say=progress.say,
         )
+    for one in found:
+        if one.remark:
+            click.echo(f"{one.label}: {one.remark}", err=True)
     if as_json:
         click.echo(json.dumps([one.to_dict() for one in found], indent=1))
     else:
         _print(found)
     if figures is not None:
-        _draw(found, runs, figures, tsne, data_dir)
+        _draw(found, runs, figures, tsne, data_dir, weights)
     return 0
 
 
 def _print(found: Sequence[Measured]) -> None:
     from rich.console import Console
 
-    from flatfed.reports.flatness import table, verdicts
+    from flatfed.reports.flatness import tables, verdicts
 
     width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
-    Console(width=width, highlight=False).print(table(found))
+    across = width if sys.stdout.isatty() else UNBOUNDED  # off a terminal nothing need fit
+    for table in tables(found, across):
+        Console(width=across, highlight=False).print(table)
     for note in dict.fromkeys(one.note for one in found):
         click.echo(f"losses over: {note}")
     for line in verdicts(found):
         click.echo(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False))
 
 
-def _draw(found: Sequence[Measured], runs: list[Path], folder: Path, tsne: bool, data_dir: str | None) -> None:
+def _draw(
+    found: Sequence[Measured], runs: list[Path], folder: Path, tsne: bool, data_dir: str | None, weights: Weights
+) -> None:
     from flatfed.experiments.flatness import map_features
     from flatfed.reports.figures.embedding import draw_embeddings
     from flatfed.reports.flatness import draw
@@ -124,7 +136,7 @@ def _draw(found: Sequence[Measured], runs: list[Path], folder: Path, tsne: bool,
         files = draw(found, folder)
         if tsne:
             files += (pair := [folder / "features.png", folder / "features.svg"])
-            draw_embeddings(map_features(runs, data_dir=data_dir), pair)
+            draw_embeddings(map_features(runs, data_dir=data_dir, weights=weights), pair)
     except OSError as error:
         raise ConfigError(f"--figures {folder}: {error.strerror}") from None
     click.echo(

@@ -29,13 +29,11 @@ KINDS = ("surface", "line", "plane", "along", "client")
     help="surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
     "plane: through three; along: at growing distance; client: a client's model, on its own and all examples.",
 )
-@click.option("--points", type=Whole(3), default=21, show_default=True, help="Points an axis, an odd number.")
-@click.option(
-    "--extent", type=Number(), default=1.0, show_default=True, help="How far: in filter norms; along: distance."
-)
+@click.option("--points", type=Whole(3), default=21, show_default=True, help="Points an axis, odd.")
+@click.option("--extent", type=Number(), default=1.0, show_default=True, help="How far: in filter norms, or distance.")
 @click.option("--samples", type=Whole(1, "all"), default=5_000, show_default=True, help="Examples that a loss is over.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
-@click.option("--client", type=Whole(0), default=None, help="Whose model.  [default: the first of the round]")
+@click.option("--client", type=Whole(0), default=None, help="client: whose model.  [default: the first of the round]")
 @click.option("--directions", type=Whole(1), default=10, show_default=True, help="along: random directions averaged.")
 @click.option(
     "--weights",
@@ -68,7 +66,7 @@ def landscape(
     Several runs share one set of axes and the same raw random directions. Points are kept in RUN/flatness as they come:
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
     """
-    from flatfed.experiments.flatness import runs_named
+    from flatfed.experiments.flatness import home_of, runs_named
     from flatfed.experiments.landscapes import View
     from flatfed.experiments.landscapes import landscape as look
 
@@ -82,7 +80,7 @@ def landscape(
             found = look(runs, view, workers=workers, data_dir=data_dir, on_point=progress.show, say=progress.say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; the points so far are kept, and the same command goes on") from None
-    folder = out or runs[0] / "flatness"
+    folder = out or home_of(runs[0]) / "flatness"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = _write(found, view, folder, title)

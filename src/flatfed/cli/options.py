@@ -217,7 +217,12 @@ OPTIONS: list[Callable[[Command], Command]] = [
         metavar="NAME:N,...",
     ),
     _option("--watch-data", "Take --watch's losses over `train` (all clients' examples) or a test set.", str, "train"),
-    _option("--watch-samples", "Over so many examples at most, drawn once, or `all`.", Whole(1, "all"), 2_000),
+    _option(
+        "--watch-samples",
+        "Over so many examples at most, drawn once, or `all`; compare --flatness too.",
+        Whole(1, "all"),
+        2_000,
+    ),
     _option("--device", "Where clients compute: cpu, cuda, cuda:N, mps.", str, "cpu"),
     click.option(
         "--batched/--no-batched",

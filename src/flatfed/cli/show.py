@@ -17,8 +17,8 @@ from flatfed.core.errors import MANY, ConfigError, nearest
     "--plot",
     default=None,
     metavar="NAME,...",
-    help="What --figure draws: columns of the history (update_norm, lr) or numbers that methods watch (c, alpha, "
-    "divergence).  [default: test_accuracy,train_loss]",
+    help="What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
+    "divergence), or measurements of --watch (lambda_max).  [default: test_accuracy,train_loss]",
 )
 def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""

@@ -235,6 +235,8 @@ def _claim(comparison: Comparison, out: Path) -> None:
         now = there | {"task": there["task"] if place is None else moved(there["task"], place)}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
+        asked = {name: value for name, value in here["about"].items() if name in ("watch", "flatness") and value}
+        now["about"] = there["about"] | asked  # so that resuming measures too
         if now != there:
             write_json(out / FILE, now)
         return

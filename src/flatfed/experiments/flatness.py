@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.experiments.compare import is_comparison, runs_in
-from flatfed.experiments.laboratory import Weights, laboratory
-from flatfed.experiments.measures import written
+from flatfed.experiments.laboratory import Laboratory, Weights, is_checkpoint, laboratory
+from flatfed.experiments.measures import names_of
 from flatfed.flatness.features import embedding
 from flatfed.flatness.measurement import Measurement, Reading
 from flatfed.flatness.results import Embedding
-from flatfed.flatness.sample import Sample
 from flatfed.reports.flatness import Measured
 from flatfed.runs.directory import RunDirectory
 
@@ -38,51 +38,79 @@ def measure_runs(
 
     A measurement that means nothing for one of several runs is left out there, and told of.
     """
-    found, total, done = [], len(paths) * len(measurements), 0
-    for path, label in zip(paths, labels(paths), strict=True):
-        readings: dict[str, Reading] = {}
-        with laboratory(
-            path,
-            data=data,
-            samples=samples,
-            seed=seed,
-            weights=weights,
-            data_dir=data_dir,
-            workers=workers,
-            say=say,
-        ) as lab:
-            for measurement in measurements:
-                on_step(f"{label}: {written(measurement)}", done, total)
-                done += 1
-                try:
-                    readings |= lab.measure(measurement)
-                except FlatfedError as error:
-                    if len(paths) == 1:
-                        raise
-                    say(f"{label}: {error}")
-            assert lab.federation is not None
-            assert lab.path is not None
-            note, round = lab.surface.note, lab.federation.round
-            directory = RunDirectory.open(lab.path)
-        accuracy = directory.summary()["accuracy_final"]
-        found.append(Measured(label, lab.path, round, accuracy, readings, note, directory.history().rows))
+    found, errors, names = list[Measured](), list[FlatfedError](), list(names_of(measurements))
+    for number, (path, label) in enumerate(zip(paths, labels(paths), strict=True)):
+        first, total = number * len(names), len(paths) * len(names)
+        steps = _Steps(label, on_step, total)
+        where: dict[str, Any] = {"data_dir": data_dir, "workers": workers, "on_step": steps.inner}
+        try:
+            with laboratory(path, data=data, samples=samples, seed=seed, weights=weights, say=say, **where) as lab:
+                readings: dict[str, Reading] = {}
+                for place, (name, measurement) in enumerate(zip(names, measurements, strict=True)):
+                    steps.begin(name, first + place)
+                    try:
+                        readings[name] = lab.measure(measurement)[measurement.id]
+                    except FlatfedError as error:
+                        if len(paths) == 1:
+                            raise
+                        say(f"{label}: {error}")
+                found.append(_measured(lab, label, readings))
+        except FlatfedError as error:
+            errors.append(error)
+            if len(paths) > 1:
+                say(f"{label}: {error}")
+    if not found:
+        raise errors[0]
     return found
 
 
+class _Steps:
+    """Tells of every step of a measurement beside how many measurements are done."""
+
+    def __init__(self, label: str, on_step: OnStep, total: int) -> None:
+        self._label, self._on_step, self._total, self._done = label, on_step, total, 0
+
+    def begin(self, name: str, done: int) -> None:
+        self._done = done
+        self._on_step(f"{self._label}: {name}", done, self._total)
+
+    def inner(self, name: str, done: int, total: int | None) -> None:
+        self._on_step(f"{self._label}: {name}", self._done, self._total)
+
+
+def _measured(lab: Laboratory, label: str, readings: dict[str, Reading]) -> Measured:
+    """Return a run's readings with what stands beside them: the accuracy of that round, and how the run ended."""
+    assert lab.federation is not None
+    assert lab.path is not None
+    directory, round = RunDirectory.open(lab.path), lab.federation.round
+    rows = [row for row in directory.history().rows if row["round"] < round]
+    accuracy = rows[-1].get("test_accuracy") if rows else None
+    status, rounds = directory.status()["status"], lab.federation.settings.rounds
+    remark = "" if status == "finished" else f"this run is {status}; measured is round {round} of {rounds}"
+    return Measured(label, lab.path, round, accuracy, readings, lab.surface.note, rows, remark)
+
+
 def map_features(
-    paths: Sequence[Path], seed: int = 0, data_dir: str | None = None, test: str = "test"
+    paths: Sequence[Path],
+    seed: int = 0,
+    data_dir: str | None = None,
+    test: str = "test",
+    weights: Weights = "evaluated",
 ) -> list[Embedding]:
     """Return a t-SNE map of each run's penultimate features of test examples."""
     maps = []
     for path, label in zip(paths, labels(paths), strict=True):
-        with laboratory(path, data=test, samples=MAPPED, data_dir=data_dir, workers=0) as lab:
-            maps.append(embedding(lab.surface.over(Sample(test, MAPPED)), label, seed))
+        with laboratory(path, data=test, samples=MAPPED, weights=weights, data_dir=data_dir, workers=0) as lab:
+            maps.append(embedding(lab.surface, label, seed))
     return maps
 
 
 def runs_named(paths: Sequence[Path]) -> list[Path]:
     """Return the runs and checkpoints that paths stand for; a comparison stands for all its runs."""
-    return [run for path in paths for run in (runs_in(path) if is_comparison(path) else [path])]
+    runs = [run for path in paths for run in (runs_in(path) if is_comparison(path) else [path])]
+    if not runs:
+        raise ConfigError(f"{paths[0]} holds no run yet")
+    return runs
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
@@ -95,14 +123,15 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _method(path: Path) -> str:
-    return str(RunDirectory.open(_home(path)).config["method"])
+    return str(RunDirectory.open(home_of(path)).config["method"])
 
 
 def _detail(path: Path) -> str:
-    home = _home(path)
+    home = home_of(path)
     round = f" round {int(path.name.removeprefix('round-'))}" if home != path else ""
     return f"seed {RunDirectory.open(home).config['settings']['seed']}{round}"
 
 
-def _home(path: Path) -> Path:
-    return path.parent.parent if path.parent.name == "checkpoints" else path
+def home_of(path: Path) -> Path:
+    """Return the run directory of a run or of one of its checkpoints."""
+    return path.parent.parent if is_checkpoint(path) else path

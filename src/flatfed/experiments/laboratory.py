@@ -17,19 +17,20 @@ from torch import nn
 
 from flatfed.algorithms import make
 from flatfed.core.engine import Engine
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.evaluation import default_statistics
 from flatfed.core.loop import Federation
 from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
 from flatfed.core.trainer import shared_buffers
 from flatfed.experiments.loading import open_run, restored
-from flatfed.experiments.measures import parse_measurements, written
+from flatfed.experiments.measures import names_of, parse_measurements
 from flatfed.experiments.measuring import SMALL, start_engine
 from flatfed.experiments.run import Run
 from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject, surface_at
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.readings import Readings
 
 Weights = Literal["evaluated", "global"]
@@ -66,8 +67,7 @@ class Laboratory:
         """
         given = [parse_measurements(one) if isinstance(one, str) else [one] for one in measurements]
         chosen = [one for several in given for one in several]
-        ids = [one.id for one in chosen]
-        return {one.id if ids.count(one.id) == 1 else written(one): self._read(one) for one in chosen}
+        return {name: self._read(one) for name, one in zip(names_of(chosen), chosen, strict=True)}
 
     def _read(self, measurement: Measurement) -> Reading:
         kept = Readings(self.path) if self.path is not None else None
@@ -162,12 +162,22 @@ def laboratory(
     return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step, start)
 
 
-def _split(path: Path) -> tuple[Any, int | None]:
+def _split(path: Path) -> tuple[RunDirectory, int | None]:
     """Return the run that a path stands for and, where it leads to one of its checkpoints, which."""
-    number = path.name.removeprefix("round-")
-    if path.parent.name == "checkpoints" and number.isdigit():
-        return open_run(path.parent.parent), int(number)
+    if is_checkpoint(path):
+        directory, round = open_run(path.parent.parent), int(path.name.removeprefix("round-"))
+        kept = directory.checkpoints.rounds()
+        if round not in kept:
+            there = ", ".join(map(str, sorted(kept))) or "none"
+            raise CheckpointError(f"{path} is missing; there are checkpoints of the rounds {there}")
+        return directory, round
     return open_run(path), None
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Say whether a path leads to a checkpoint in a run directory, by its name."""
+    number = path.name.removeprefix("round-")
+    return path.parent.name == "checkpoints" and number != path.name and number.isascii() and number.isdigit()
 
 
 def _of_federation(
@@ -191,7 +201,8 @@ def _of_federation(
     except Exception:
         engine.close()
         raise
-    key = {"run": identity, "round": federation.round, "weights": weights, "sample": _plain(sample)}
+    where = {"run": identity, "round": federation.round, "coming": federation.coming}
+    key = where | {"weights": weights, "sample": _plain(sample)}
     return Laboratory(surface, federation, label, key, path, on_step, begin)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,8 @@ class View:
 
     def __post_init__(self) -> None:
         scenes.check_points(self.points)
-        if not self.extent > 0:
-            raise ConfigError(f"the extent must be greater than 0, not {self.extent:g}")
+        if not 0 < self.extent < math.inf:
+            raise ConfigError(f"the extent must be a number greater than 0, not {self.extent:g}")
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def landscape(
     least, most = RUNS[view.kind]
     if len(paths) < least or (most is not None and len(paths) > most):
         wanted = f"{least}" if least == most else f"at least {least}"
-        raise ConfigError(f"a {view.kind} takes {wanted} run{'s' if least > 1 else ''}, not {len(paths)}")
+        raise ConfigError(
+            f"a landscape of kind {view.kind} takes {wanted} run{'s' if least > 1 else ''}, not {len(paths)}"
+        )
     labs = [
         laboratory(
             path,
@@ -105,7 +108,7 @@ def landscape(
         )
         for path in paths
     ]
-    _refuse_other_shapes(paths, labs)
+    _refuse_other_shapes(paths, labs, mixed=view.kind in ("line", "plane"))
     return _KINDS[view.kind](labs, _labels(paths, labs), view, on_point)
 
 
@@ -154,6 +157,8 @@ def _of_client(labs: list[Laboratory], labels: list[str], view: View, on_point: 
     [lab], [label] = labs, labels
     assert lab.federation is not None
     chosen = None if view.client is None else [view.client]
+    if view.client is not None:
+        own(view.client).count(lab.surface.task)
     with lab.started():
         model = probe(lab.federation, chosen).models[0]
         name, grids = f"client {model.client}", []
@@ -161,7 +166,7 @@ def _of_client(labs: list[Laboratory], labels: list[str], view: View, on_point: 
         for part, sample in (("own examples", own(model.client)), ("everyone's examples", lab.surface.sample)):
             surface = lab.surface.over(sample).at(model.w, model.buffers)
             tell, title = functools.partial(on_point, f"{name}, {part}"), f"{label}, {name}: {part}"
-            grids.append(scenes.around(surface, title, view.points, view.extent, view.seed, keep, tell))
+            grids.append(scenes.around(surface, title, view.points, view.extent, view.seed, keep, tell, mark=name))
     return Landscape(grids, [])
 
 
@@ -196,12 +201,20 @@ def _keep(home: Laboratory, labs: Sequence[Laboratory], view: View, **more: Any)
     return keep
 
 
-def _refuse_other_shapes(paths: Sequence[Path], labs: Sequence[Laboratory]) -> None:
-    """Refuse models that have no common axes."""
-    shapes = [[(piece.name, piece.shape) for piece in lab.surface.layout.parameters] for lab in labs]
-    for path, shape in zip(paths, shapes, strict=True):
-        if shape != shapes[0]:
+def _refuse_other_shapes(paths: Sequence[Path], labs: Sequence[Laboratory], mixed: bool) -> None:
+    """Refuse models that have no common axes, and, where they are mixed, that have no common numbers or statistics."""
+    first = labs[0].surface
+    for path, lab in zip(paths, labs, strict=True):
+        if _shapes(lab.surface) != _shapes(first):
             raise ConfigError(f"{path} has another model than {paths[0]}: they cannot be shown on one set of axes")
+        if mixed and lab.surface.w.dtype is not first.w.dtype:
+            raise ConfigError(f"{path} has another number type than {paths[0]}: their models cannot be mixed")
+        if mixed and set(lab.surface.buffers) != set(first.buffers):
+            raise ConfigError(f"{path} and {paths[0]} do not both share BatchNorm statistics: they cannot be mixed")
+
+
+def _shapes(surface: Surface) -> list[tuple[str, tuple[int, ...], bool]]:
+    return [(piece.name, piece.shape, piece.local) for piece in surface.layout.parameters]
 
 
 def _labels(paths: Sequence[Path], labs: Sequence[Laboratory]) -> list[str]:

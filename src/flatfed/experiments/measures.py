@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flatfed.core.config import parameters
@@ -61,6 +61,12 @@ def written(measurement: Measurement) -> str:
     own = {name: getattr(measurement, name) for name in parameters(type(measurement))}
     changed = [f"{name}={value}" for name, value in own.items() if value != getattr(plain, name)]
     return f"{measurement.id}({', '.join(changed)})" if changed else measurement.id
+
+
+def names_of(measurements: Sequence[Measurement]) -> list[str]:
+    """Return a name for each: its id, or what was written where one id is asked for in several ways."""
+    ids = [one.id for one in measurements]
+    return [one.id if ids.count(one.id) == 1 else written(one) for one in measurements]
 
 
 def _values(cls: type[Measurement], text: str) -> Iterator[tuple[str, Any]]:

@@ -36,11 +36,11 @@ def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return what the last module with weights is given."""
     seen: list[Tensor] = []
 
-    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        seen.append(arguments[0])
+    def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.append(next(iter((*arguments, *named.values()))))
 
     leaves = [m for m in model.modules() if not list(m.children()) and list(m.parameters(recurse=False))]
-    hooks = [leaf.register_forward_pre_hook(note) for leaf in leaves]
+    hooks = [leaf.register_forward_pre_hook(note, with_kwargs=True) for leaf in leaves]
     try:
         model(inputs)
     finally:

@@ -34,7 +34,8 @@ class Measured:
         accuracy: the final test accuracy, or None.
         readings: by measurement.
         note: over which examples losses were taken.
-        rows: the run's history.
+        rows: the run's history up to there.
+        remark: what else a reader should know.
     """
 
     label: str
@@ -44,6 +45,7 @@ class Measured:
     readings: Mapping[str, Reading]
     note: str
     rows: Sequence[Row]
+    remark: str = ""
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -57,38 +59,56 @@ class Measured:
         return head | {"over": self.note, "readings": readings}
 
 
-def table(found: Sequence[Measured]) -> Table:
-    """Return a row for every number and a column for every run."""
+def tables(found: Sequence[Measured], width: int) -> list[Table]:
+    """Return a row for every number and a column for every run; in several tables where one is too wide."""
+    from rich.console import Console
+
+    whole = _table(found)
+    if len(found) == 1 or Console(width=1000).measure(whole).maximum <= width:
+        return [whole]
+    half = (len(found) + 1) // 2
+    return [*tables(found[:half], width), *tables(found[half:], width)]
+
+
+def _table(found: Sequence[Measured]) -> Table:
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    made.add_column("")
+    made.add_column("", no_wrap=True)
     for one in found:
         made.add_column(one.label, justify="right", overflow="fold")
-    hidden = {*BOUNDS.values(), "lambda_products"}
-    for name in dict.fromkeys(name for one in found for name in one.numbers):
-        if name not in hidden:
-            made.add_row(name, *(shown(one.numbers, name) for one in found))
+    texts = [told(one) for one in found]
+    for name in dict.fromkeys(name for text in texts for name in text):
+        made.add_row(name, *(text.get(name, NOTHING) for text in texts))
     return made
+
+
+def told(one: Measured) -> dict[str, str]:
+    """Return a run's numbers as people read them; one that was read in several ways says how."""
+    hidden, found = {*BOUNDS.values(), "lambda_products"}, dict[str, str]()
+    for key, reading in one.readings.items():
+        for name in reading.numbers:
+            if name not in hidden:
+                found[f"{name}, {key}" if "(" in key else name] = shown(reading.numbers, name)
+    return found
 
 
 def shown(numbers: Mapping[str, float], name: str) -> str:
     """Return a number as people read it, with how well it is known."""
-    value = numbers.get(name)
-    if value is None:
+    value, bound = numbers[name], numbers.get(BOUNDS.get(name, ""))
+    if math.isnan(value):
         return NOTHING
-    bound = numbers.get(BOUNDS.get(name, ""))
-    told = f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.5g}"
-    return told + (f" ± {bound:.2g}" if bound is not None and math.isfinite(bound) else "")
+    text = f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.5g}"
+    return text + (f" ± {bound:.2g}" if bound is not None and math.isfinite(bound) else "")
 
 
 def verdicts(found: Sequence[Measured]) -> list[str]:
     """Return how well the readings are known: one line for each that has something to say."""
     lines = []
     for one in found:
-        told = [f"{id}: {reading.verdict}" for id, reading in one.readings.items() if reading.verdict]
-        lines.append(f"{one.label}: " + "; ".join(told) if told else one.label)
+        words = [f"{id}: {reading.verdict}" for id, reading in one.readings.items() if reading.verdict]
+        lines += [f"{one.label}: " + "; ".join(words)] if words else []
     return lines
 
 
@@ -119,10 +139,16 @@ def _draw_trends(found: Sequence[Measured], folder: Path) -> list[Path]:
         for name in dict.fromkeys(name for row in rows for name in row["clients_watch"]):
             told = [(row["round"] + 1, row["clients_watch"][name]) for row in rows if name in row["clients_watch"]]
             clients = sorted({int(client) for _, by in told for client in by})
-            values = {client: [by.get(str(client)) for _, by in told] for client in clients}
+            scale, unit = (100, " (%)") if name.endswith("accuracy") else (1, "")
+            values = {client: [_scaled(by.get(str(client)), scale) for _, by in told] for client in clients}
             files += (pair := _pair(folder, f"{_file_name(one.label)}-{name}"))
-            draw_client_trends([round for round, _ in told], values, pair, name.replace("_", " "), one.label)
+            words = f"{name.replace('_', ' ')}{unit}"
+            draw_client_trends([round for round, _ in told], values, pair, words, one.label)
     return files
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else scale * value
 
 
 def _spectrum(one: Measured) -> Spectrum | None:

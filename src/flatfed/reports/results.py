@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flatfed.flatness.measurements.curvature import LambdaRatio
+from flatfed.flatness.measurements.rises import LowPass
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 from flatfed.runs.readings import Readings
@@ -96,14 +99,22 @@ def collect(paths: Sequence[Path]) -> list[Result]:
 
 
 def _flatness(directory: RunDirectory) -> dict[str, Any]:
-    """Return what was measured of a run's model as it is now, under the names of the numbers."""
+    """Return what was measured of a run's model as it is now, in the one way in which tables compare it."""
     found: dict[str, Any] = {}
     for key, reading in Readings(directory.path).of_round(directory.checkpoints.rounds()[:1]):
-        if key["weights"] == "evaluated" and key["sample"]["of"] == "train":
-            most = key["sample"]["most"]
+        sample, names = key.get("sample", {}), _COMPARED.get(json.dumps(key.get("measurement"), sort_keys=True))
+        if key.get("weights") == "evaluated" and (sample.get("of"), sample.get("seed")) == ("train", 0) and names:
+            most = sample.get("most")
             over = "all training examples" if most is None else f"at most {most:,} training examples"
-            found |= reading["numbers"] | {"flatness_over": over}
+            found |= {name: reading["numbers"].get(name) for name in names} | {"flatness_over": over}
     return found
+
+
+_COMPARED = {
+    json.dumps(LambdaRatio().to_dict(), sort_keys=True): ("lambda_max", "lambda_ratio"),
+    json.dumps(LowPass().to_dict(), sort_keys=True): ("lpf",),
+}
+"""Which numbers come from which measurement: other ways of measuring do not stand beside these."""
 
 
 @dataclass(eq=False)

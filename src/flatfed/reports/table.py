@@ -87,7 +87,12 @@ def terminal_tables(results: Sequence[Result], width: int) -> list[Table]:
         return [whole]
     last = len(headings(results)) - 1
     costs = range(last - len(COST_HEADINGS), last)
-    return [_table(results, [*range(costs.start), last], ""), _table(results, [0, *costs], caption(results))]
+    figures = _table(results, [*range(costs.start), last], "")
+    parts = [figures]
+    if Console(width=1000).measure(figures).maximum > width and measured(results):
+        flat = range(len(HEADINGS), costs.start)
+        parts = [_table(results, [*range(len(HEADINGS)), last], ""), _table(results, [0, *flat], "")]
+    return [*parts, _table(results, [0, *costs], caption(results))]
 
 
 def _table(results: Sequence[Result], columns: Sequence[int], text: str) -> Table:

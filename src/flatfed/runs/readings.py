@@ -44,7 +44,8 @@ class Readings:
 
     def keep(self, key: Mapping[str, Any], reading: Mapping[str, Any]) -> None:
         """Keep a reading; it is on the disk when this returns."""
-        self._kept = [entry for entry in self._kept if entry["key"] != key]
+        others = self._read() if self._path.exists() else []  # what another command found in the meantime
+        self._kept = [entry for entry in others if entry["key"] != key]
         self._kept.append({"key": dict(key), "reading": finite(dict(reading))})
         self._path.parent.mkdir(exist_ok=True)
         write_json(self._path, {"format": FORMAT, "readings": self._kept})

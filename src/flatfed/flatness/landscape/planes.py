@@ -57,7 +57,7 @@ def grid_around(plane: Plane, models: Sequence[Tensor], points: int) -> tuple[li
     for axis in range(2):
         low, high = min(p[axis] for p in places), max(p[axis] for p in places)
         margin = MARGIN * (high - low)
-        axes.append(torch.linspace(low - margin, high + margin, points).tolist())
+        axes.append(torch.linspace(low - margin, high + margin, points, dtype=torch.float64).tolist())
     return axes[0], axes[1]
 
 

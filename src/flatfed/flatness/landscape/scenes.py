@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
@@ -21,6 +20,9 @@ from flatfed.flatness.landscape.planes import barrier, grid_around, plane_throug
 from flatfed.flatness.results import Floats, Grid, Line
 from flatfed.flatness.surface import Surface
 from flatfed.runs.readings import Points
+
+MOST = 1001
+"""Points an axis, at most: a million in a plane."""
 
 Keep = Callable[[str], Points | None]
 """Returns where the points of a part of the scene are kept."""
@@ -78,13 +80,14 @@ def around(
     seed: int = 0,
     keep: Keep = NOWHERE,
     on_point: OnPoint = SILENT,
+    mark: str = "",
 ) -> Grid:
     """Return the loss along two filter-normalised random directions, the same raw ones for every model of a size."""
-    axis = torch.linspace(-extent, extent, points).tolist()
+    axis = [extent * (2 * number / (points - 1) - 1) for number in range(points)]  # its middle is 0 to the bit
     frame = Frame(surface, random_directions(surface.layout, surface.w, 2, seed))
     note = f"{surface.note}; raw directions of seed {seed}, normalised by each model's filters"
     names = ("first direction", "second direction")
-    return _grid(frame, label, axis, axis, names, {label: (0.0, 0.0)}, note, keep, on_point)
+    return _grid(frame, label, axis, axis, names, {mark or label: (0.0, 0.0)}, note, keep, on_point)
 
 
 def along_gradient(
@@ -142,6 +145,8 @@ def check_points(points: int) -> None:
     """Refuse a grid without a middle or without points."""
     if points < 3 or points % 2 == 0:
         raise ConfigError(f"a landscape needs an odd number of at least 3 points an axis, not {points}")
+    if points > MOST:
+        raise ConfigError(f"a landscape has at most {MOST} points an axis, not {points}")
 
 
 def _moving(buffers: Mapping[str, Tensor]) -> list[str]:
