@@ -452,7 +452,7 @@ def test_a_run_without_checkpoints(path: Path) -> None:
 
 def test_places_that_are_no_run(path: Path) -> None:
     trained(out=path)
-    with pytest.raises(CheckpointError, match=r"round-000099/checkpoint\.json is missing"):
+    with pytest.raises(CheckpointError, match=r"round-000099 is missing; there are checkpoints of the rounds 3, 4"):
         ff.laboratory(checkpoint(path, 99))
     with pytest.raises(ConfigError, match="is not a run directory: it does not exist"):
         ff.laboratory(path / "nothing")
