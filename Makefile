@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo browser test lint format bench bench-peers gallery index docs clean
+.PHONY: setup demo browser test coverage lint format bench bench-peers gallery index docs clean
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ browser:
 	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
 
 test: lint browser
+	$(BIN)/python -m pytest -n 2
+
+# The tests again with the lines they reach counted, which takes half as long again.
+coverage: setup browser
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 format: setup

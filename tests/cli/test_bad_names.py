@@ -12,7 +12,7 @@ from cli.command import SMALL, Outcome, fingerprint, flatfed, refused
 COMMANDS = [
     (["rnu", "digits", "fedavg"], ["'rnu'", "'run'"]),
     (["compair"], ["'compair'", "'compare'"]),
-    (["nonsense"], ["'nonsense'", "compare, data, evaluate, list, resume"]),
+    (["nonsense"], ["'nonsense'", "compare, data, evaluate, flatness, landscape"]),
     (["-x"], ["-x"]),
     (["run"], ["DATASET"]),
     (["run", "digits"], ["ALGORITHM"]),
