@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatfed.cli.options import Whole
+from flatfed.cli.options import Whole, weights_option
 from flatfed.cli.progress import Steps
 from flatfed.core.errors import ConfigError
 
@@ -41,13 +41,7 @@ WIDE, UNBOUNDED = 160, 10_000
 )
 @click.option("--samples", type=Whole(1, "all"), default="all", show_default=True, help="Of so many of those examples.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of that draw.")
-@click.option(
-    "--weights",
-    type=click.Choice(["evaluated", "global"]),
-    default="evaluated",
-    show_default=True,
-    help="Of a run with an average: the averaged model, or the last global one.",
-)
+@weights_option
 @click.option(
     "--figures", type=click.Path(path_type=Path), default=None, help="Draw what was measured into this folder."
 )
@@ -85,18 +79,21 @@ def flatness(
         raise ConfigError(f"--measure: {error}") from None
     runs = runs_named(paths)
     with Steps("measurements", at_once=False) as progress:
-        found = measure_runs(
-            runs,
-            measurements,
-            data=data,
-            samples=None if isinstance(samples, str) else samples,
-            seed=seed,
-            weights=weights,
-            data_dir=data_dir,
-            workers=workers,
-            on_step=progress.show,
-            say=progress.say,
-        )
+        try:
+            found = measure_runs(
+                runs,
+                measurements,
+                data=data,
+                samples=None if isinstance(samples, str) else samples,
+                seed=seed,
+                weights=weights,
+                data_dir=data_dir,
+                workers=workers,
+                on_step=progress.show,
+                say=progress.say,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; the readings so far are kept, and the same command goes on") from None
     for one in found:
         if one.remark:
             click.echo(f"{one.label}: {one.remark}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options import Number, Whole
+from flatfed.cli.options import Number, Whole, weights_option
 from flatfed.cli.progress import Steps
 from flatfed.core.errors import ConfigError
 
@@ -35,13 +35,7 @@ KINDS = ("surface", "line", "plane", "along", "client")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
 @click.option("--client", type=Whole(0), default=None, help="client: whose model.  [default: the first of the round]")
 @click.option("--directions", type=Whole(1), default=10, show_default=True, help="along: random directions averaged.")
-@click.option(
-    "--weights",
-    type=click.Choice(["evaluated", "global"]),
-    default="evaluated",
-    show_default=True,
-    help="Of a run with an average: the averaged model, or the last global one.",
-)
+@weights_option
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: RUN/flatness]")
 @click.option("--title", default="", help="Title of the figures.")
 @click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")

@@ -246,6 +246,15 @@ OPTIONS: list[Callable[[Command], Command]] = [
 ]
 
 
+weights_option = click.option(
+    "--weights",
+    type=click.Choice(["evaluated", "global"]),
+    default="evaluated",
+    show_default=True,
+    help="Of a run with an average: the averaged model, or the last global one.",
+)
+
+
 def common_options(command: Command) -> Command:
     """Add the options that `run` and `compare` share."""
     for option in reversed(OPTIONS):

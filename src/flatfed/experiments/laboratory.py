@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -76,8 +75,7 @@ class Laboratory:
         if found is not None:
             return Reading.from_dict(found)
         self._on_step(measurement.id, 0, None)
-        with _quiet():
-            reading = measurement.measure(Subject(self.surface, self.federation, self._on_step))
+        reading = measurement.measure(Subject(self.surface, self.federation, self._on_step))
         if kept:
             kept.keep(key, reading.to_dict())
         return reading
@@ -235,11 +233,3 @@ def _fitting(workers: int | str, sample: Sample, task: Task) -> int | str:
 
 def _plain(sample: Sample) -> dict[str, Any]:
     return {"of": sample.of, "most": sample.most, "seed": sample.seed}
-
-
-class _quiet(warnings.catch_warnings):  # noqa: N801  (reads as a statement)
-    """Double backward warns of graphs that hold themselves; ours are let go at once."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        warnings.filterwarnings("ignore", message=".*create_graph=True.*")

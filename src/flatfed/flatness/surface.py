@@ -77,7 +77,9 @@ class Surface:
 
     def loss(self, w: Tensor | None = None) -> float:
         """Return `L(w)`."""
-        return float(self.figures(w)["loss"])  # type: ignore[arg-type]
+        found = self.figures(w)["loss"]
+        assert isinstance(found, float)
+        return found
 
     def figures(self, w: Tensor | None = None) -> dict[str, Figure]:
         """Return loss and figures (accuracy, ...) at `w`."""

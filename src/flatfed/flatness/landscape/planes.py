@@ -27,10 +27,6 @@ class Plane:
     u: Tensor
     v: Tensor
 
-    def at(self, x: float, y: float) -> Tensor:
-        """Return the point with these coordinates."""
-        return self.origin + x * self.u + y * self.v
-
     def coordinates(self, w: Tensor) -> tuple[float, float]:
         """Return where a model of the plane lies, or its nearest point does, for orthonormal `u` and `v`."""
         away = w - self.origin
@@ -59,11 +55,6 @@ def grid_around(plane: Plane, models: Sequence[Tensor], points: int) -> tuple[li
         margin = MARGIN * (high - low)
         axes.append(torch.linspace(low - margin, high + margin, points, dtype=torch.float64).tolist())
     return axes[0], axes[1]
-
-
-def between(a: Tensor, b: Tensor, share: float) -> Tensor:
-    """Return `share * a + (1 - share) * b`."""
-    return share * a + (1 - share) * b
 
 
 def barrier(shares: Sequence[float], losses: Sequence[float]) -> float:

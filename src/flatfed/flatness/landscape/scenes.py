@@ -30,8 +30,13 @@ Keep = Callable[[str], Points | None]
 Model = tuple[str, Tensor, Mapping[str, Tensor]]
 """A model's name, weights and statistics."""
 
-NOWHERE: Keep = lambda part: None  # noqa: E731
-SILENT: OnPoint = lambda done, total: None  # noqa: E731
+
+def nowhere(part: str) -> None:
+    """Keep nothing."""
+
+
+def silent(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def between(
@@ -39,8 +44,8 @@ def between(
     a: Model,
     b: Model,
     shares: Sequence[float],
-    keep: Keep = NOWHERE,
-    on_point: OnPoint = SILENT,
+    keep: Keep = nowhere,
+    on_point: OnPoint = silent,
 ) -> Line:
     """Return the loss on the line `g w_A + (1 - g) w_B` over each of the surfaces' examples, with the barriers."""
     losses, barriers = dict[str, Floats](), dict[str, float]()
@@ -57,7 +62,7 @@ def between(
 
 
 def through(
-    surface: Surface, models: Sequence[Model], points: int, keep: Keep = NOWHERE, on_point: OnPoint = SILENT
+    surface: Surface, models: Sequence[Model], points: int, keep: Keep = nowhere, on_point: OnPoint = silent
 ) -> Grid:
     """Return the loss over the plane through three models, the first at the origin."""
     plane = plane_through([w for _, w, _ in models])
@@ -78,8 +83,8 @@ def around(
     points: int,
     extent: float = 1.0,
     seed: int = 0,
-    keep: Keep = NOWHERE,
-    on_point: OnPoint = SILENT,
+    keep: Keep = nowhere,
+    on_point: OnPoint = silent,
     mark: str = "",
 ) -> Grid:
     """Return the loss along two filter-normalised random directions, the same raw ones for every model of a size."""
@@ -91,7 +96,7 @@ def around(
 
 
 def along_gradient(
-    surface: Surface, label: str, points: int, extent: float = 1.0, keep: Keep = NOWHERE, on_point: OnPoint = SILENT
+    surface: Surface, label: str, points: int, extent: float = 1.0, keep: Keep = nowhere, on_point: OnPoint = silent
 ) -> Line:
     """Return the loss at growing distance along the gradient, over the surface's examples."""
     distances = [extent * number / (points - 1) for number in range(points)]
@@ -108,8 +113,8 @@ def along_random(
     extent: float = 1.0,
     directions: int = 10,
     seed: int = 0,
-    keep: Keep = NOWHERE,
-    on_point: OnPoint = SILENT,
+    keep: Keep = nowhere,
+    on_point: OnPoint = silent,
 ) -> Line:
     """Return the mean loss along filter-normalised random directions, in multiples of the filters' norms."""
     steps = [extent * number / (points - 1) for number in range(points)]

@@ -6,7 +6,7 @@ Where clients must be trained for it, the next round is tried without leaving a 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from flatfed.core.config import Count, Index, Positive
 from flatfed.core.loop import Federation
@@ -153,5 +153,5 @@ def _own_surface(subject: Subject, model: ClientModel) -> Surface:
     return subject.surface.over(own(model.client)).at(model.w, model.buffers)
 
 
-def _mean(values: Sequence[float] | object) -> float:
-    return statistics.fmean(values)  # type: ignore[arg-type]
+def _mean(values: Iterable[float]) -> float:
+    return statistics.fmean(values)
