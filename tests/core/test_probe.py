@@ -18,10 +18,11 @@ import flatfed as ff
 from engines.bench import exact
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.engine import Engine, Job, Jobs, Reply
+from flatfed.core.errors import ConfigError
 from flatfed.core.exchange import TooFewReplies
 from flatfed.core.loop import Federation
 from flatfed.core.messages import Message
-from flatfed.core.probe import Probe, probe
+from flatfed.core.probe import Probe, last_round, probe
 from flatfed.core.settings import Settings
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
@@ -203,16 +204,51 @@ def test_other_clients_and_their_order() -> None:
     assert federation.clients.known() == sorted(COHORTS[0])
 
 
-def test_at_the_end_it_is_the_last_rounds_clients_again() -> None:
-    asked = plan(ff.make("fedavg"))
+def test_at_the_end_it_is_the_round_that_a_longer_run_would_play() -> None:
+    asked = plan(ff.make("fedgloss"), averaged=None)
     federation = asked.federation(in_process(asked))
     for _ in federation.rounds():
         pass
+    longer = replace(asked, settings=asked.settings.replace(rounds=ROUNDS + 1))
+    engine = Recorder(in_process(longer))
+    for _ in longer.federation(engine).rounds():
+        pass
     before = whole_state(federation)
     seen = probe(federation)
-    assert [model.client for model in seen.models] == sorted(COHORTS[ROUNDS - 1])
     assert whole_state(federation) == before
-    assert all(reply.round == ROUNDS - 1 for reply in seen.replies)
+    assert [model.client for model in seen.models] == sorted(COHORTS[ROUNDS])
+    assert all(same(model.w, engine.models[ROUNDS][model.client]) for model in seen.models)
+
+
+def test_a_replay_has_no_next_round_at_its_end() -> None:
+    asked = replace(plan(ff.make("fedavg")), sampler=ff.Schedule(COHORTS[:ROUNDS]))
+    federation = asked.federation(in_process(asked))
+    for _ in federation.rounds():
+        pass
+    with pytest.raises(ConfigError, match="who would take part in the next is not known"):
+        probe(federation)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_last_round_is_seen_as_it_was_played(method: str) -> None:
+    """With BatchNorm that stays on the clients, under an average; the states it began with are gone by then."""
+    asked = plan(ff.make(method))
+    engine = Recorder(in_process(asked))
+    federation = asked.federation(engine)
+    federation.keeps_past = True
+    for _ in federation.rounds():
+        pass
+    played, before = dict(engine.models[ROUNDS - 1]), whole_state(federation)
+    seen = last_round(federation)
+    assert whole_state(federation) == before
+    assert [model.client for model in seen.models] == sorted(played)
+    assert all(same(model.w, played[model.client]) for model in seen.models)
+
+
+def test_before_any_round_there_is_no_last_one() -> None:
+    asked = plan(ff.make("fedavg"))
+    with pytest.raises(ConfigError, match="no round has been played yet"):
+        last_round(asked.federation(in_process(asked)))
 
 
 def test_a_variant_of_the_method() -> None:

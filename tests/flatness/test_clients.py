@@ -45,9 +45,20 @@ def read(source: ff.Run | Path, measurement: str) -> Reading:
     return found
 
 
+def before() -> Tensor:
+    """Return FedAvg's model before the last round."""
+    return trained(rounds=ROUNDS - 1).vector
+
+
 def models(run: ff.Run) -> dict[int, Tensor]:
-    """Return the models of the last round's clients, trained from the final model."""
-    return {k: descend(k, run.vector) for k in cohort(run, ROUNDS - 1)}
+    """Return the local models of FedAvg's last round, as they were averaged."""
+    start = before()
+    return {k: descend(k, start) for k in cohort(run, ROUNDS - 1)}
+
+
+def test_the_local_models_of_the_last_round_are_those_that_were_averaged() -> None:
+    run = trained()
+    torch.testing.assert_close(weighted(models(run)), run.vector)
 
 
 def test_local_and_global_curvature_of_clients_models() -> None:
@@ -58,35 +69,46 @@ def test_local_and_global_curvature_of_clients_models() -> None:
     assert found.clients == {"lambda_local": pytest.approx(local), "lambda_global": pytest.approx(everywhere)}
     assert found.numbers["lambda_local"] == pytest.approx(sum(local.values()) / COHORT)
     assert found.numbers["lambda_global"] == pytest.approx(sum(everywhere.values()) / COHORT)
-    assert found.verdict == "3 clients"
+    assert found.verdict == "3 clients of the last round"
     alone = read(run, "client_lambda(tolerance=1e-7)")
     assert alone.clients == {"client_lambda": pytest.approx(local)}
     assert alone.numbers == {"client_lambda": pytest.approx(sum(local.values()) / COHORT)}
 
 
-def test_from_a_checkpoint_they_are_the_models_that_were_averaged(path: Path) -> None:
+def test_the_next_round_from_a_checkpoint_is_the_one_that_was_played(path: Path) -> None:
     run = trained(out=path)
     with ff.laboratory(checkpoint(path, ROUNDS - 1)) as lab:
         start = lab.surface.w
-        found = lab.measure("client_divergence")["client_divergence"]
+        found = lab.measure("client_divergence(round=next)")["client_divergence"]
     new = {k: descend(k, start) for k in cohort(run, ROUNDS - 1)}
     torch.testing.assert_close(weighted(new), run.vector)
     apart = {k: float((w - start).square().sum()) for k, w in new.items()}
     assert found.clients == {"client_divergence": pytest.approx(apart)}
     assert found.numbers == {"client_divergence": pytest.approx(sum(apart.values()) / COHORT)}
+    assert found.verdict == "3 clients of the next round"
 
 
-def test_divergence_in_a_run_and_at_its_end(path: Path) -> None:
-    run = trained(out=path)
-    apart = {k: float((w - run.vector).square().sum()) for k, w in models(run).items()}
-    for source in (run, path, checkpoint(path, ROUNDS)):
+def test_divergence_of_the_last_round_from_every_source(path: Path) -> None:
+    run, start = trained(out=path), before()
+    apart = {k: float((w - start).square().sum()) for k, w in models(run).items()}
+    for source in (run, trained(), path, checkpoint(path, ROUNDS)):
         assert read(source, "client_divergence").clients == {"client_divergence": pytest.approx(apart)}
 
 
-def test_divergence_is_that_which_the_next_row_tells(path: Path) -> None:
+def test_after_the_last_round_the_next_one_is_that_of_a_longer_run(path: Path) -> None:
+    run, longer = trained(out=path), trained(rounds=ROUNDS + 1)
+    new = {k: descend(k, run.vector) for k in cohort(longer, ROUNDS)}
+    torch.testing.assert_close(weighted(new), longer.vector)
+    apart = {k: float((w - run.vector).square().sum()) for k, w in new.items()}
+    for source in (run, path, checkpoint(path, ROUNDS)):
+        found = read(source, "client_divergence(round=next)")
+        assert found.clients == {"client_divergence": pytest.approx(apart)}
+
+
+def test_divergence_is_that_which_the_row_tells(path: Path) -> None:
     """The history's own number is the mean distance, not squared, in the round that was really played."""
     run = trained(out=path)
-    found = read(checkpoint(path, ROUNDS - 1), "client_divergence").clients["client_divergence"]
+    found = read(path, "client_divergence").clients["client_divergence"]
     told = run.history[-1]["watch"]["divergence"]
     assert sum(value**0.5 for value in found.values()) / COHORT == pytest.approx(told, rel=1e-12)
 
@@ -96,10 +118,12 @@ def test_divergence_is_that_which_the_next_row_tells(path: Path) -> None:
     [
         (ff.make("fedavg"), 0.05, "discrepancy"),
         (ff.make("fedavg"), 0.2, "discrepancy(rho=0.2)"),
-        (ff.make("fedavg", client_opt=ff.SAM(rho=0.3)), 0.3, "discrepancy"),
-        (ff.make("fedsam", rho=0.15), 0.15, "discrepancy"),
+        (ff.make("fedavg", client_opt=ff.SAM(rho=0.3)), 0.05, "discrepancy"),
+        (ff.make("fedavg", client_opt=ff.SAM(rho=0.3)), 0.3, "discrepancy(own_rho=true)"),
+        (ff.make("fedsam", rho=0.15), 0.05, "discrepancy"),
+        (ff.make("fedsam", rho=0.15), 0.15, "discrepancy(own_rho=true)"),
         (ff.make("fedsam", rho=0.15), 0.4, "discrepancy(rho=0.4)"),
-        (ff.make("fedsam", rho="ramp(0.1, 0.25, 3)"), 0.25, "discrepancy"),
+        (ff.make("fedsam", rho="ramp(0.1, 0.3, 4)"), 0.3, "discrepancy(own_rho=true)"),
     ],
 )
 def test_discrepancy(method: ff.Algorithm, rho: float, measurement: str) -> None:
@@ -114,11 +138,37 @@ def test_discrepancy(method: ff.Algorithm, rho: float, measurement: str) -> None
     assert found.numbers["sharpness_global"] == pytest.approx(whole, rel=1e-9)
     assert found.numbers["sharpness_local"] == pytest.approx(mean, rel=1e-9)
     assert found.numbers["discrepancy"] == pytest.approx(abs(whole - mean), rel=1e-9)
-    assert found.verdict == f"radius {rho:g}, 6 clients trained for one round"
+    assert found.numbers["radius"] == rho
+    assert found.verdict == f"radius {rho:g}, one step, 6 clients trained for one round"
+
+
+def test_discrepancy_with_a_maximum_of_many_steps() -> None:
+    run = trained()
+    one, many = (read(run, f"discrepancy(rho=0.5, steps={steps})").numbers for steps in (1, 10))
+    with ff.laboratory(run) as lab:
+        assert many["sharpness_global"] == lab.measure("sharpness(rho=0.5, steps=10)")["sharpness"].numbers["sharpness"]
+    assert many["sharpness_global"] > one["sharpness_global"]
+    assert many["sharpness_local"] > one["sharpness_local"]
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        (ff.make("fedasam"), "the rho of fedasam is measured in ASAM's norm"),
+        (ff.make("scaffold", client_opt="asam"), "the rho of scaffold is measured in ASAM's norm"),
+        (ff.make("fedavg"), "the clients of fedavg have no radius of their own"),
+    ],
+)
+@pytest.mark.parametrize("measurement", ["discrepancy", "incompatibility"])
+def test_a_method_without_a_distance_for_a_radius(method: ff.Algorithm, reason: str, measurement: str) -> None:
+    run = trained(method, rounds=1)
+    assert read(run, measurement).numbers["radius"] == 0.05
+    with pytest.raises(ConfigError, match=reason):
+        read(run, f"{measurement}(own_rho=true)")
 
 
 def rho_of_steps(method: ff.Algorithm) -> float:
-    settled = method.at(ROUNDS - 1)
+    settled = method.at(ROUNDS)
     rho = settled.rho if settled.id == "fedsam" else settled.client_opt.rho
     return float(rho)
 
@@ -187,6 +237,6 @@ def test_the_same_bits_with_workers(path: Path, workers: int) -> None:
 def test_readings_say_how_many_clients_there_were() -> None:
     run = trained(sampling=ff.Schedule([[0, 1, 2, 3], [2], [3, 4], [0, 5]]))
     found = read(run, "client_lambda")
-    assert found.verdict == "2 clients"
+    assert found.verdict == "2 clients of the last round"
     assert tuple(found.clients["client_lambda"]) == (0, 5)
     assert sum(SIZES) == 34

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,16 @@ def test_incompatibility(method: ff.Algorithm, rho: float, mix: float) -> None:
     w, d = run.vector, run.server_state.get("d", torch.zeros_like(run.vector))
     assert (method.id == "fedvssam") == bool(d.any())
     expected = rises(w, rho, lambda g: mix * g + (1 - mix) * d)
-    found = read(run, "incompatibility")
+    found = read(run, f"incompatibility(rho={rho})")
     assert found.clients == {"rise": pytest.approx(expected, rel=1e-9)}
     assert found.numbers["incompatibility"] == pytest.approx(spread(expected), rel=1e-8)
-    assert found.verdict == f"radius {rho:g}, 6 fixed clients"
+    g = gradient(w, *everyone())
+    whole = loss(w + rho * unit(g), *everyone()) - loss(w, *everyone())
+    about = sum((one - whole) ** 2 for one in expected.values()) / len(expected)
+    assert found.numbers["rise_global"] == pytest.approx(whole, rel=1e-9)
+    assert found.numbers["incompatibility_global"] == pytest.approx(about, rel=1e-8)
+    assert found.numbers["radius"] == rho
+    assert found.verdict.startswith(f"radius {rho:g}, 6 fixed clients; ")
     wider = read(run, f"incompatibility(rho={2 * rho})")
     assert wider.numbers["incompatibility"] == pytest.approx(
         spread(rises(w, 2 * rho, lambda g: mix * g + (1 - mix) * d)), rel=1e-8
@@ -95,7 +102,21 @@ def test_heterogeneity_is_the_mean_square_distance_of_the_clients_gradients_from
     expected = float((own - own.mean(dim=0)).square().sum(dim=1).mean())
     found = read(run, "incompatibility").numbers
     assert found["heterogeneity"] == pytest.approx(expected)
-    assert found["batch_deviation"] == 0  # a batch of 64 is all that a client has
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (None, "batch deviation means nothing here: the run trains on full batches"),
+        (64, "batch deviation means nothing here: no client holds more than a batch of 64"),
+        (5, "batch deviation of 5 examples over 3 clients (3 hold no more than that)"),
+        (2, "batch deviation of 2 examples over 6 clients"),
+    ],
+)
+def test_a_deviation_is_that_of_the_runs_batches_and_says_when_it_means_nothing(batch: int | None, words: str) -> None:
+    found = read(trained(batch_size=batch), "incompatibility")
+    assert math.isnan(found.numbers["batch_deviation"]) == (batch in (None, 64))
+    assert found.verdict.endswith(words)
 
 
 def test_the_deviation_of_a_batch() -> None:
@@ -125,23 +146,57 @@ def test_a_fixed_set_of_clients_is_the_same_in_every_round_and_run(tmp_path: Pat
 # --- friendly adversaries -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "rho"), [(ff.make("fedavg"), 0.05), (ff.make("fedsam", rho=0.3), 0.3)])
-def test_friendly_rate(method: ff.Algorithm, rho: float) -> None:
+@pytest.mark.parametrize(("rho", "words"), [(0.05, ""), (0.3, "(rho=0.3)")])
+def test_conflicts_between_clients(rho: float, words: str) -> None:
     """The share of ordered pairs of clients with `rho <g_A, g_B>/||g_A|| < 0`, and its mean."""
-    run = trained(method, rounds=2)
+    run = trained(ff.make("fedsam", rho=0.3), rounds=2)
     own = gradients(run.vector)
     changes = [rho * float(own[a] @ own[b] / own[a].norm()) for a in own for b in own if a != b]
-    found = read(run, "friendly_rate")
-    assert found.numbers["friendly_rate"] == sum(change < 0 for change in changes) / len(changes)
-    assert 0 < found.numbers["friendly_rate"] < 1
-    assert found.numbers["friendly_change"] == pytest.approx(sum(changes) / len(changes))
-    assert found.verdict == f"30 pairs of batches of 64, radius {rho:g}"
+    found = read(run, f"client_conflict{words}")
+    assert found.numbers["client_conflict"] == sum(change < 0 for change in changes) / len(changes)
+    assert 0 < found.numbers["client_conflict"] < 1
+    assert found.numbers["conflict_change"] == pytest.approx(sum(changes) / len(changes))
+    assert found.verdict == f"30 ordered pairs of clients, all examples; change at radius {rho:g}"
 
 
-def test_a_rate_needs_two_clients() -> None:
+def test_conflicts_need_two_clients() -> None:
     run = trained(problem=task(clients=holdings()[:1]), sampling=1)
     with pytest.raises(ConfigError, match="compares clients in pairs"):
-        read(run, "friendly_rate")
+        read(run, "client_conflict")
+
+
+def test_friendly_batches_are_disjoint_and_of_one_client() -> None:
+    """Batches of 3, at most two a client: those of 7, 9 and 6 examples have them, those of 4, 3 and 5 have not."""
+    run = trained(batch_size=3)
+    changes: list[float] = []
+    for k in (1, 3, 5):
+        parts = [Sample(f"client {k}", 3, 0, part).examples(task()) for part in range(2)]
+        (xa, ya), (xb, yb) = (part.batch(torch.arange(3)) for part in parts)
+        assert not {tuple(row) for row in xa.tolist()} & {tuple(row) for row in xb.tolist()}
+        a, b = gradient(run.vector, xa, ya), gradient(run.vector, xb, yb)
+        changes += [0.05 * float(a @ b / a.norm()), 0.05 * float(a @ b / b.norm())]
+    found = read(run, "friendly_rate(batches=2)")
+    assert found.numbers["friendly_rate"] == sum(change < 0 for change in changes) / 6
+    assert found.numbers["friendly_change"] == pytest.approx(sum(changes) / 6)
+    assert tuple(found.clients["friendly_rate"]) == (1, 3, 5)
+    assert found.verdict == (
+        "6 ordered pairs of batches of 3 within 3 clients; 3 of 6 clients hold fewer than two; change at radius 0.05"
+    )
+
+
+def test_one_client_with_two_kinds_of_examples_is_friendly_to_itself() -> None:
+    """Heterogeneity between clients is none of it: a single client has a rate too."""
+    x = torch.eye(2, dtype=torch.float64).repeat(4, 1)
+    problem = ff.Task(torch.nn.Linear(2, 2).double(), [(x, torch.tensor([0, 1]).repeat(4))])
+    found = read(trained(problem=problem, sampling=1, batch_size=1), "friendly_rate(batches=8)")
+    assert 0 < found.numbers["friendly_rate"] < 1
+
+
+@pytest.mark.parametrize("batch", [None, 64])
+def test_a_rate_without_two_batches_says_that_it_means_nothing(batch: int | None) -> None:
+    found = read(trained(batch_size=batch), "friendly_rate")
+    assert math.isnan(found.numbers["friendly_rate"])
+    assert found.verdict.startswith("means nothing here: ")
 
 
 # --- tracking -----------------------------------------------------------------------------------------------
@@ -180,6 +235,39 @@ def test_the_reference_is_a_mean_over_random_batches() -> None:
     assert found.verdict == "5 random batches of 8"
 
 
+GLOBAL = {
+    "fedgf": ff.make("fedgf", rho=0.1, rho_global=0.3),
+    "fedlesam": ff.make("fedlesam", rho=0.2),
+    "fedlesam, server": ff.make("fedlesam", rho=0.2, ascent="server"),
+    "fedlesam-d": ff.make("fedlesam-d", rho=0.2),
+}
+
+
+def global_perturbations(method: ff.Algorithm) -> list[Tensor]:
+    """Return what clients take for the global ascent after the last round, from shorter runs of the same draws."""
+    run = trained(method)
+    if method.id == "fedgf" or method.ascent == "server":
+        rho = 0.3 if method.id == "fedgf" else method.rho
+        return [rho * unit(trained(method, rounds=ROUNDS - 1).vector - run.vector)] * CLIENTS
+    last = {k: r for r in range(ROUNDS) for k in cohort(run, r)}
+    start = torch.nn.utils.parameters_to_vector(task().model.parameters()).detach()
+    old = {r: trained(method, rounds=r).vector if r else start for r in set(last.values())}
+    return [method.rho * unit(old[last[k]] - run.vector) for k in sorted(last)]
+
+
+@pytest.mark.parametrize("name", GLOBAL)
+def test_how_far_the_global_perturbation_is_from_the_true_one(name: str) -> None:
+    method = GLOBAL[name]
+    run, found = trained(method), global_perturbations(method)
+    G = gradient(run.vector, *everyone())
+    errors = [float((e - e.norm() * unit(G)).norm()) for e in found]
+    cosines = [float(unit(e) @ unit(G)) for e in found]
+    told = read(run, "tracking_error")
+    assert told.numbers["epsilon"] == pytest.approx(sum(errors) / len(errors), rel=1e-9)
+    assert told.numbers["tracking_cosine"] == pytest.approx(sum(cosines) / len(cosines), rel=1e-9)
+    assert told.verdict == f"10 random batches of 512; mean over {len(found)} clients"
+
+
 def test_a_method_without_a_direction() -> None:
     with pytest.raises(ConfigError, match="tracking_error: fedavg keeps no estimate of the global gradient"):
         read(trained(), "tracking_error")
@@ -202,12 +290,13 @@ def gap(run: ff.Run, clients: list[int], rho: float, beta: float | None, states:
 @pytest.mark.parametrize("beta", [None, 5.0], ids=["admm off", "admm on"])
 def test_perturbation_gap(beta: float | None, tmp_path: Path) -> None:
     method = ff.make("fedgloss", rho_server=0.2, **({"admm": False} if beta is None else {"beta": beta}))
-    whole = trained(method, tmp_path / "run")
+    whole, longer = trained(method, tmp_path / "run"), trained(method, rounds=ROUNDS + 1)
     for played, where in ((ROUNDS - 1, checkpoint(tmp_path / "run", ROUNDS - 1)), (ROUNDS, tmp_path / "run")):
         # a run of fewer rounds has come to the state of the checkpoint
-        run = trained(method, rounds=played, sampling=ff.Schedule([cohort(whole, r) for r in range(played)]))
+        run = trained(method, rounds=played)
+        assert [cohort(run, r) for r in range(played)] == [cohort(whole, r) for r in range(played)]
         states = {k: run.client_state(k) for k in range(CLIENTS)}
-        clients = cohort(whole, min(played, ROUNDS - 1))  # those of the next round, or of the last
+        clients = cohort(longer, played)  # those of the next round
         found = read(where, "perturbation_gap")
         assert found.numbers["perturbation_gap"] == pytest.approx(gap(run, clients, 0.2, beta, states), rel=1e-9)
         assert found.numbers["perturbation_gap_share"] == pytest.approx(found.numbers["perturbation_gap"] / 0.2)
@@ -233,7 +322,7 @@ def test_the_gap_follows_the_servers_radius_of_the_round() -> None:
         "fedgloss", rho_server=0.2, rho_start=0.05, rho_warmup=8, rho_server_warmup="ramp", client_opt="sam"
     )
     run = trained(method)
-    radius = 0.05 + (0.2 - 0.05) * (ROUNDS - 1) / 8
+    radius = 0.05 + (0.2 - 0.05) * ROUNDS / 8
     found = read(run, "perturbation_gap").numbers
     assert found["perturbation_gap"] == pytest.approx(radius * found["perturbation_gap_share"])
 

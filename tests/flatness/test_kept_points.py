@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import flatfed as ff
+from flatfed.core.errors import CheckpointError
 from flatfed.flatness.sample import Sample
 from flatness.federations import (
     ROUNDS,
@@ -112,7 +113,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "another seed": {"seed": 1},
     "a part of the examples": {"samples": 20},
     "the last global model": {"weights": "global"},
-    "another client": {"kind": "client", "client": 3},
+    "another client": {"kind": "client", "client": 3, "round": "next"},
 }
 
 
@@ -120,7 +121,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_what_decides_a_landscape_is_not_mixed_up(
     change: str, runs: Callable[..., list[Path]], counted: Counted
 ) -> None:
-    paths, plain = runs("plain", 1), {"kind": "client", "client": 1} if change == "another client" else {}
+    other = {"kind": "client", "client": 1, "round": "next"}
+    paths, plain = runs("plain", 1), other if change == "another client" else {}
     look(paths, points=3, **plain)
     evaluated, found = counted.of(lambda: look(paths, points=3, **CHANGES[change]))
     assert evaluated == 9 * len(found.grids)
@@ -149,31 +151,34 @@ def test_more_rounds_are_looked_at_anew(runs: Callable[..., list[Path]], counted
     assert found.grids[0].losses[1, 1] == pytest.approx(loss(ff.load_run(path).vector, *everyone()))
 
 
-def test_clients_of_a_round_that_was_the_last_and_is_no_more(tmp_path: Path) -> None:
-    """At its end a run tries its last round again; once it is extended, the same checkpoint tries the next one."""
+def test_the_round_behind_the_last_is_the_one_that_a_longer_run_plays(tmp_path: Path) -> None:
     path = tmp_path / "run"
     trained("fedavg", path, rounds=2, batch_size=2)
-    at_end = look([path], "client", points=3, client=1)
+    at_end = look([path], "client", points=3, client=1, round="next")
     ff.resume(path, rounds=3, workers=0)
     fresh = Path(shutil.copytree(path, tmp_path / "fresh"))
     shutil.rmtree(fresh / "flatness")
-    expected = look([checkpoint(fresh, 2)], "client", points=3, client=1)
-    assert not same(expected, at_end), "or this test says nothing"
-    assert same(look([checkpoint(path, 2)], "client", points=3, client=1), expected)
+    assert same(look([checkpoint(fresh, 2)], "client", points=3, client=1, round="next"), at_end)
+    assert same(look([checkpoint(path, 2)], "client", points=3, client=1, round="next"), at_end)
+    with pytest.raises(CheckpointError, match="the local models of round 2 come from a checkpoint before it"):
+        look([checkpoint(path, 2)], "client", points=3)
 
 
-def test_readings_of_clients_of_a_round_that_was_the_last_and_is_no_more(tmp_path: Path) -> None:
+def test_who_took_part_last_and_who_comes_next_stays_the_same_when_a_run_is_extended(tmp_path: Path) -> None:
     path = tmp_path / "run"
     trained("fedavg", path, rounds=2)
 
-    def asked(source: Path) -> list[int]:
+    def asked(source: Path, round: str) -> list[int]:
         with ff.laboratory(source) as lab:
-            return sorted(lab.measure("client_divergence")["client_divergence"].clients["client_divergence"])
+            found = lab.measure(f"client_divergence(round={round})")["client_divergence"]
+        return sorted(found.clients["client_divergence"])
 
-    assert asked(path) == sorted(cohort(ff.load_run(path), 1))
+    before = asked(path, "last"), asked(path, "next")
     ff.resume(path, rounds=3, workers=0)
-    assert cohort(ff.load_run(path), 1) != cohort(ff.load_run(path), 2), "or this test says nothing"
-    assert asked(checkpoint(path, 2)) == sorted(cohort(ff.load_run(path), 2))
+    played = ff.load_run(path)
+    assert before == (cohort(played, 1), cohort(played, 2))
+    assert cohort(played, 1) != cohort(played, 2), "or this test says nothing"
+    assert (asked(path, "last"), asked(checkpoint(path, 2), "next")) == (cohort(played, 2), cohort(played, 2))
 
 
 @pytest.mark.parametrize("kind", ["surface", "plane", "client"])

@@ -21,7 +21,9 @@ from flatfed.flatness.results import Line
 from flatfed.flatness.surface import Surface
 from flatness.federations import (
     CLIENTS,
+    COHORT,
     ROUNDS,
+    checkpoint,
     cohort,
     descend,
     everyone,
@@ -301,14 +303,18 @@ def test_along_the_gradient_and_the_mean_over_random_directions(runs: Callable[.
 # --- a client's model ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chosen", [None, 1, 4])
+@pytest.mark.parametrize("place", [None, 0, 2])
+@pytest.mark.parametrize("round", ["last", "next"])
 def test_a_clients_model_on_its_own_examples_and_on_everyones(
-    chosen: int | None, runs: Callable[..., list[Path]]
+    place: int | None, round: str, runs: Callable[..., list[Path]]
 ) -> None:
     [path] = runs("plain", 1)
-    client = cohort(ff.load_run(path), ROUNDS - 1)[0] if chosen is None else chosen
-    own, everyones = look([path], "client", client=chosen, points=3).grids
-    w = descend(client, ff.load_run(path).vector)
+    run, settings = ff.load_run(path), ff.load_run(path)._federation.settings
+    clients = cohort(run, ROUNDS - 1) if round == "last" else ff.Uniform(COHORT).draw(CLIENTS, settings.seed, ROUNDS, 0)
+    client = clients[place or 0]
+    own, everyones = look([path], "client", client=None if place is None else client, points=3, round=round).grids
+    with ff.laboratory(checkpoint(path, ROUNDS - 1 if round == "last" else ROUNDS)) as lab:
+        w = descend(client, lab.surface.w)
     assert own.losses[1, 1] == pytest.approx(loss(w, *holdings()[client]), rel=1e-9)
     assert everyones.losses[1, 1] == pytest.approx(loss(w, *everyone()), rel=1e-9)
     assert own.label == f"fedavg, client {client}: own examples"
@@ -319,13 +325,21 @@ def test_a_clients_model_on_its_own_examples_and_on_everyones(
 @pytest.mark.parametrize("kind", ["norms", "own norms"])
 def test_a_clients_model_has_its_own_statistics_and_parts(kind: str, runs: Callable[..., list[Path]]) -> None:
     [path] = runs(kind, 1)
-    own, everyones = look([path], "client", client=2, points=3).grids
+    own, everyones = look([path], "client", client=2, points=3, round="next").grids
     lab = ff.laboratory(path)
     assert lab.federation is not None
     [model] = probe(lab.federation, [2]).models
     there = lab.surface.at(model.w, model.buffers)
     assert own.losses[1, 1] == there.over("client 2").loss()
     assert everyones.losses[1, 1] == pytest.approx(there.loss(), rel=1e-12)
+
+
+def test_a_client_that_took_no_part_in_the_last_round(runs: Callable[..., list[Path]]) -> None:
+    [path] = runs("plain", 1)
+    took = cohort(ff.load_run(path), ROUNDS - 1)
+    [absent, *_] = sorted({*range(CLIENTS)} - {*took})
+    with pytest.raises(ConfigError, match=rf"client {absent} did not take part in the last round; those that did are"):
+        look([path], "client", client=absent)
 
 
 @pytest.mark.parametrize("client", [CLIENTS, 99])

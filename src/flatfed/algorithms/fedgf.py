@@ -11,7 +11,7 @@ from flatfed.core.client import Client
 from flatfed.core.config import Count, Fraction, NonNegative
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, scalar, vector, window
+from flatfed.core.state import Slots, State, scalar, vector, window
 from flatfed.core.vectors import unit
 
 
@@ -48,9 +48,22 @@ class FedGF(Algorithm, id="fedgf"):
         """Send the model and, from round 1 on, the globally perturbed one with its weight."""
         if server.round == 0:
             return Message(w=server.w)
+        c = float(server.kept.c) if self.c is None else self.c
+        return Message(w=server.w, perturbed=server.w + self._global_ascent(server), c=c)
+
+    def _global_ascent(self, server: Server) -> Tensor:
         radius = self.rho if self.rho_global is None else self.rho_global
-        perturbed = server.w + radius * unit(server.kept.previous - server.w)
-        return Message(w=server.w, perturbed=perturbed, c=float(server.kept.c) if self.c is None else self.c)
+        return radius * unit(server.kept.previous - server.w)
+
+    def global_perturbation(self, server: Server, kept: State) -> Tensor | None:
+        """Return `rho_global * unit(w_previous - w)`."""
+        return self._global_ascent(server) if server.round > 0 else None
+
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
+        """Return the way to the point between the local and the global ascent."""
+        local = self.rho * unit(gradient)
+        c = float(server.kept.c) if self.c is None else self.c
+        return local.lerp(self._global_ascent(server), c) if server.round > 0 else local
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the interpolated point."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from flatfed.algorithms.control_variates import ControlVariates
@@ -14,7 +15,7 @@ from flatfed.core.client import Client
 from flatfed.core.config import NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, scalar, vector
+from flatfed.core.state import Slots, State, scalar, vector
 from flatfed.core.vectors import norm, unit
 
 
@@ -53,6 +54,18 @@ class LastModel(Algorithm):
         back = client.start if old is None else client.complete(old)
         client.memo.e = self.rho * unit(back - client.start)
         client.watch["perturbation"] = norm(client.memo.e)
+
+    def global_perturbation(self, server: Server, kept: State) -> Tensor | None:
+        """Return `rho * unit(w_old - w)`, for a client that has an old model."""
+        if self.ascent == "server":
+            return self.rho * unit(server.kept.previous - server.w) if server.round > 0 else None
+        shared = len(server.w)  # layers that stay on the client take no part
+        return self.rho * unit(kept.old[:shared] - server.w) if float(kept.met) else None
+
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
+        """Return the way that the global model came; none for a client that has not met it before."""
+        e = self.global_perturbation(server, kept)
+        return torch.zeros_like(gradient) if e is None else e
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the perturbed point; one backprop."""

@@ -11,7 +11,7 @@ from flatfed.core.client import Client
 from flatfed.core.config import NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, vector
+from flatfed.core.state import Slots, State, vector
 from flatfed.core.vectors import norm, unit, unit_
 
 
@@ -51,6 +51,10 @@ class FedSMOO(Duals, id="fedsmoo"):
     def broadcast(self, server: Server) -> Message:
         """Send the model and the global perturbation."""
         return Message(w=server.w, s=server.kept.s)
+
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
+        """Return the gradient corrected by the client's dual and the global perturbation."""
+        return gradient - kept.mu[: len(server.w)] - server.kept.s
 
     def begin(self, client: Client) -> None:
         """Remember `mu_k` at the start: variant C sends its change."""

@@ -11,7 +11,7 @@ from flatfed.core.client import Client
 from flatfed.core.config import Fraction, NonNegative, Positive
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, vector
+from flatfed.core.state import Slots, State, vector
 from flatfed.core.vectors import norm, unit
 
 
@@ -45,7 +45,7 @@ class FedVSSAM(Algorithm, id="fedvssam"):
         """Return the smoothed direction."""
         return server.kept.d
 
-    def perturbed_along(self, server: Server, gradient: Tensor) -> Tensor:
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
         """Return the mixed direction."""
         return server.kept.d.lerp(gradient, self.mix_local if self.mix_perturb is None else self.mix_perturb)
 

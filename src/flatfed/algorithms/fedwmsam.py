@@ -12,7 +12,7 @@ from flatfed.core.config import Fraction, NonNegative
 from flatfed.core.errors import ConfigError
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, scalar, vector
+from flatfed.core.state import Slots, State, scalar, vector
 from flatfed.core.vectors import norm, unit_
 
 
@@ -64,11 +64,18 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
 
     def personal(self, server: Server, client: int) -> Message:
         """Send the client its own momentum, times 1 - a."""
+        return Message(pull=self._pull(server, client))
+
+    def _pull(self, server: Server, client: int) -> Tensor:
         a = float(server.kept.alpha)
         pull = (1 - a) * server.kept.momentum
         if self.control:
             pull = pull + a * (server.kept.c - server.recall(client).c)
-        return Message(pull=pull)
+        return pull
+
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
+        """Return the way to the point that the client's momentum predicts."""
+        return self.perturb_sign * self._pull(server, client)
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the point perturbed along the momentum; one backprop."""

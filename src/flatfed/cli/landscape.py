@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -34,6 +34,14 @@ KINDS = ("surface", "line", "plane", "along", "client")
 @click.option("--samples", type=Whole(1, "all"), default=5_000, show_default=True, help="Examples that a loss is over.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
 @click.option("--client", type=Whole(0), default=None, help="client: whose model.  [default: the first of the round]")
+@click.option(
+    "--round",
+    "moment",
+    type=click.Choice(["last", "next"]),
+    default="last",
+    show_default=True,
+    help="client: a model of the last round, before it was averaged, or of the one that would come next.",
+)
 @click.option("--directions", type=Whole(1), default=10, show_default=True, help="along: random directions averaged.")
 @weights_option
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: RUN/flatness]")
@@ -48,6 +56,7 @@ def landscape(
     samples: int | str,
     seed: int,
     client: int | None,
+    moment: Literal["last", "next"],
     directions: int,
     weights: Weights,
     out: Path | None,
@@ -67,7 +76,7 @@ def landscape(
     if client is not None and kind != "client":
         raise ConfigError("--client says whose model --kind client shows; give that too")
     most = None if isinstance(samples, str) else samples
-    view = View(kind, points, extent, most, seed, weights, client, directions)
+    view = View(kind, points, extent, most, seed, weights, client, directions, moment)
     runs = runs_named(paths)
     with Steps("points", at_once=False) as progress:
         try:

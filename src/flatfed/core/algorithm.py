@@ -105,11 +105,15 @@ class Algorithm(Config):
     # What measurements ask for.
 
     def global_direction(self, server: Server) -> Tensor | None:
-        """Return the server's estimate of the global gradient, where the method keeps one."""
+        """Return the server's estimate of the global gradient, on a gradient's scale, where the method keeps one."""
         return None
 
-    def perturbed_along(self, server: Server, gradient: Tensor) -> Tensor:
-        """Return the direction that a client with this gradient perturbs along."""
+    def global_perturbation(self, server: Server, kept: State) -> Tensor | None:
+        """Return the perturbation that stands for the global ascent, for a client that keeps this; None without one."""
+        return None
+
+    def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
+        """Return the direction that this client perturbs along, with this gradient at the global model."""
         return gradient
 
     # The client's side.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
@@ -17,13 +18,14 @@ import torch
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.checks import NOT_FINITE
 from flatfed.core.engine import Engine
+from flatfed.core.errors import ConfigError
 from flatfed.core.exchange import Courier, Tally, TooFewReplies
 from flatfed.core.layout import COUNTERS
 from flatfed.core.sampling import Sampler
 from flatfed.core.server import Replies, Server
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
-from flatfed.core.store import ClientStore
+from flatfed.core.store import ClientStore, Overlay
 from flatfed.core.task import Task
 from flatfed.core.testing import Evaluation
 from flatfed.core.vectors import is_finite, norm
@@ -35,6 +37,11 @@ Status = Literal["running", "finished", "diverged", "stopped", "interrupted", "f
 class Monitor(Protocol):
     """Something that is measured after some rounds; it must leave no trace."""
 
+    @property
+    def looks_back(self) -> bool:
+        """Say whether it asks for the local models of the round that was just played."""
+        ...
+
     def due(self, round: int) -> bool:
         """Say whether it is measured after this round."""
         ...
@@ -44,8 +51,20 @@ class Monitor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Past:
+    """A federation as it was before its last round, and the clients that took part in that round."""
+
+    federation: Federation
+    clients: list[int]
+
+
 class Federation:
-    """One run of a method on a task: its state, and the loop that moves it."""
+    """One run of a method on a task: its state, and the loop that moves it.
+
+    What it was before its last round is known where somebody will ask for it: in a round after which a monitor looks
+    back, after the final round with `keeps_past`, or from what `recall` finds.
+    """
 
     def __init__(
         self,
@@ -72,6 +91,9 @@ class Federation:
         self._unsound = ""
         self.shows_models = False
         self.monitors: Sequence[Monitor] = ()
+        self.keeps_past = False
+        self.recall: Callable[[Engine], Past] | None = None
+        self._past: Past | None = None
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
@@ -116,14 +138,18 @@ class Federation:
         """Play one round and return its row."""
         started, tally, before = time.perf_counter(), Tally(), self.server.w.clone()
         self.begin_round()
+        past = self.shadow() if self._is_remembered() else None
         try:
-            courier = self._attempt(tally)
+            courier = self._attempt(tally, past)
         except TooFewReplies as error:
             self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
             return self._row(tally, before, started)
         for client in courier.cohort:
             if client in courier.kept:
+                if past is not None:
+                    past.clients.write(client, self.clients.read(client))
                 self.clients.write(client, courier.kept[client])
+        self._past = None if past is None else Past(past, courier.cohort)
         self._average_buffers(courier.replies)
         if self.average:
             self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
@@ -140,19 +166,57 @@ class Federation:
                     row.setdefault(name, {}).update(_json(found))
 
     def begin_round(self) -> None:
-        """Let server and method be those of the round that comes."""
-        self.server.round, self.server.lr, self.server.watch = self.coming, self._lr(self.coming), {}
-        self.method = self.algorithm.at(self.coming)
+        """Let server and method be those of the round that comes, also after the last that is planned."""
+        self.server.round, self.server.lr, self.server.watch = self.round, self._lr(self.round), {}
+        self.method = self.algorithm.at(self.round)
 
-    @property
-    def coming(self) -> int:
-        """The round that comes, or the last one when all are played."""
-        return min(self.round, self.settings.rounds - 1)
+    def shadow(self, algorithm: Algorithm | None = None) -> Federation:
+        """Return a federation that reads what this one keeps and writes to memory of its own.
 
-    def _attempt(self, tally: Tally) -> Courier:
+        With an `algorithm`, a variant of the method with the same states, that one is played.
+        """
+        server, records = self.server, Overlay(self.records)
+        kept, buffers = server.kept.copy(), dict(server.buffers)
+        own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records)
+        shadow = Federation(
+            self.task,
+            algorithm or self.algorithm,
+            self.settings,
+            self.sampler,
+            self.engine,
+            own,
+            Overlay(self.clients),
+            records,
+            self.average,
+            self.average_kept,
+            self.round,
+        )
+        shadow.begin_round()
+        return shadow
+
+    def past(self) -> Past:
+        """Return what was before the last round, ready to be tried again."""
+        if self.round == 0:
+            raise ConfigError("no round has been played yet, so there are no local models of a last round")
+        if self._past is None and self.recall is not None:
+            self._past = self.recall(self.engine)
+        if self._past is None:
+            raise ConfigError(f"what was before round {self.round} is not known any more; measure with round=next")
+        self._past.federation.engine = self.engine
+        return self._past
+
+    def _is_remembered(self) -> bool:
+        """Say whether somebody will ask what was before this round."""
+        is_final = self.round == self.settings.rounds - 1
+        return (self.keeps_past and is_final) or any(m.looks_back and m.due(self.round) for m in self.monitors)
+
+    def _attempt(self, tally: Tally, past: Federation | None) -> Courier:
         """Play the round's exchanges, again with a new cohort where too few replies are good."""
         while True:
             cohort = self.sampler.draw(self.task.population, self.settings.seed, self.round, tally.attempts)
+            if past is not None:
+                for client in cohort:
+                    past.records.write(client, self.records.read(client))  # the update changes them in place
             courier = Courier(self, [k for k in cohort if len(self.task.examples(k))], tally)
             tally.attempts += 1
             try:

@@ -98,6 +98,10 @@ class Schedule(Sampler, id="schedule"):
 
     def draw(self, population: int, seed: int, round: int, attempt: int) -> list[int]:
         """Return the cohort of a round; a retry is the same cohort again."""
+        if round >= len(self.cohorts):
+            raise ConfigError(
+                f"the schedule has {len(self.cohorts)} rounds; who would take part in the next is not known"
+            )
         return sorted(self.cohorts[round])
 
     def to_dict(self) -> dict[str, Any]:

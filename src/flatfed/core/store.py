@@ -73,3 +73,34 @@ class MemoryStore:
     def mark_changed(self, clients: set[int]) -> None:
         """Count these as changed again: they could not be saved."""
         self._changed |= clients
+
+
+class Overlay:
+    """States as another store has them, until they are written here; the other store is only read."""
+
+    def __init__(self, below: ClientStore) -> None:
+        self._below = below
+        self._own: dict[int, State] = {}
+
+    def read(self, client: int) -> State:
+        """Return a copy of a client's state."""
+        return self._own[client].copy() if client in self._own else self._below.read(client)
+
+    def open(self, client: int) -> State:
+        """Return a client's state itself, to change in place."""
+        return self._own.setdefault(client, self.read(client))
+
+    def write(self, client: int, state: State) -> None:
+        """Keep this as the client's state."""
+        self._own[client] = state
+
+    def known(self) -> list[int]:
+        """Return the clients that have a state in either, in order."""
+        return sorted({*self._below.known(), *self._own})
+
+    def take_changed(self) -> set[int]:
+        """Return none: nothing here is ever saved."""
+        return set()
+
+    def mark_changed(self, clients: set[int]) -> None:
+        """Nothing here is ever saved."""

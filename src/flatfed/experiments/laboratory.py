@@ -25,6 +25,8 @@ from flatfed.core.trainer import shared_buffers
 from flatfed.experiments.loading import open_run, restored
 from flatfed.experiments.measures import names_of, parse_measurements
 from flatfed.experiments.measuring import SMALL, start_engine
+from flatfed.experiments.past import past_of
+from flatfed.experiments.plan import Plan
 from flatfed.experiments.run import Run
 from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject, surface_at
 from flatfed.flatness.sample import Sample
@@ -71,6 +73,8 @@ class Laboratory:
     def _read(self, measurement: Measurement) -> Reading:
         kept = Readings(self.path) if self.path is not None else None
         key = self.key | {"measurement": measurement.to_dict()}
+        if measurement.version > 1:
+            key |= {"version": measurement.version}
         found = kept.find(key) if kept else None
         if found is not None:
             return Reading.from_dict(found)
@@ -149,12 +153,18 @@ def laboratory(
         raise ConfigError("a run has examples of its own; choose among them with data=")
     if isinstance(source, Run):
         federation, path, label = copy.copy(source._federation), source.path, source._federation.algorithm.id
-        identity = str(open_run(path).config["run"]) if path is not None else ""
+        identity = ""
+        if path is not None:
+            directory = open_run(path)
+            identity = str(directory.config["run"])
+            plan = Plan.from_config(directory.config, federation.task, rounds=None)
+            federation.recall = partial(past_of, directory, plan, federation.round, say)
     elif not isinstance(source, str | Path):
         raise ConfigError(f"a laboratory opens a run, its directory, a task or a module, not {source!r:.60}")
     else:
         directory, round = _split(Path(source))
         plan, federation = restored(directory, task, data_dir, say, round)
+        federation.recall = partial(past_of, directory, plan, federation.round, say)
         path, label, identity = directory.path, str(directory.config["method"]), str(directory.config["run"])
         workers = plan.workers if workers is None else workers
     return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step, start)
@@ -199,7 +209,8 @@ def _of_federation(
     except Exception:
         engine.close()
         raise
-    where = {"run": identity, "round": federation.round, "coming": federation.coming}
+    coming = min(federation.round, settings.rounds - 1)  # kept results have it in their key since the first version
+    where = {"run": identity, "round": federation.round, "coming": coming}
     key = where | {"weights": weights, "sample": _plain(sample)}
     return Laboratory(surface, federation, label, key, path, on_step, begin)
 

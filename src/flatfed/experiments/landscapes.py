@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.probe import probe
+from flatfed.core.loop import Federation
+from flatfed.core.probe import ClientModel, last_round, probe
 from flatfed.experiments.laboratory import Laboratory, Weights, laboratory
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.results import Grid, Line
@@ -49,6 +50,7 @@ class View:
         seed: key of the directions and of the draw of examples.
         weights: the evaluated or the last global model of a run with an average.
         client: whose model `client` shows; by default the first of the round.
+        round: `client` shows a model of the `last` round, before it was averaged, or of the `next`.
         directions: random directions that `along` takes the mean over.
     """
 
@@ -60,6 +62,7 @@ class View:
     weights: Weights = "evaluated"
     client: int | None = None
     directions: int = 10
+    round: Literal["last", "next"] = "last"
 
     def __post_init__(self) -> None:
         scenes.check_points(self.points)
@@ -156,18 +159,29 @@ def _along(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPo
 def _of_client(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
     [lab], [label] = labs, labels
     assert lab.federation is not None
-    chosen = None if view.client is None else [view.client]
     if view.client is not None:
         own(view.client).count(lab.surface.task)
     with lab.started():
-        model = probe(lab.federation, chosen).models[0]
+        model = _client_model(lab.federation, view)
         name, grids = f"client {model.client}", []
-        keep = _keep(lab, [lab], view, client=model.client)
+        keep = _keep(lab, [lab], view, client=model.client, round=view.round)
         for part, sample in (("own examples", own(model.client)), ("everyone's examples", lab.surface.sample)):
             surface = lab.surface.over(sample).at(model.w, model.buffers)
             tell, title = functools.partial(on_point, f"{name}, {part}"), f"{label}, {name}: {part}"
             grids.append(scenes.around(surface, title, view.points, view.extent, view.seed, keep, tell, mark=name))
     return Landscape(grids, [])
+
+
+def _client_model(federation: Federation, view: View) -> ClientModel:
+    """Return the model that a client trained in the last round, or would train in the next."""
+    if view.round == "next":
+        return probe(federation, None if view.client is None else [view.client]).models[0]
+    models = {model.client: model for model in last_round(federation).models}
+    client = min(models) if view.client is None else view.client
+    if client not in models:
+        took = ", ".join(map(str, sorted(models)))
+        raise ConfigError(f"client {client} did not take part in the last round; those that did are {took}")
+    return models[client]
 
 
 _KINDS: dict[str, Callable[[list[Laboratory], list[str], View, OnPoint], Landscape]] = {

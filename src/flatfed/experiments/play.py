@@ -70,6 +70,7 @@ class _Session:
             stack.callback(engine.close)
             stack.callback(self.history.close)
             federation = self.plan.federation(engine)
+            federation.keeps_past = self.directory is None  # a directory has it in its checkpoints
             self._begin(federation)
             run = Run(federation, self.history.rows, self.directory.path if self.directory else None)
             try:

@@ -46,13 +46,13 @@ class Subject:
         assert self.federation is not None
         return surface_at(self.federation, self.federation.server.w, self.surface.sample)
 
-    def on(self, client: int, of: Surface | None = None, most: int | None = None, seed: int = 0) -> Surface:
+    def on(self, client: int, of: Surface | None = None, sample: Sample | None = None) -> Surface:
         """Return a global model's loss over a client's own examples, with the parts that it keeps for itself."""
         assert self.federation is not None
         surface = of or self.surface
         kept = self.federation.clients.read(client)
         local = {name: getattr(kept, name) for name in LOCAL if name in kept}
-        return surface.over(own(client, most, seed)).at(surface.w, {**surface.buffers, **local})
+        return surface.over(sample or own(client)).at(surface.w, {**surface.buffers, **local})
 
     def counted(self, name: str, product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """Return the product, telling each time it is done."""
@@ -109,6 +109,14 @@ class Measurement(Config):
     """Family of measurements: each takes numbers of a model, of its surface or of its clients, and changes nothing."""
 
     registry: ClassVar[Registry[Measurement]] = Registry("measurement")
+
+    version: ClassVar[int] = 1
+    """Raised when the same parameters come to mean something else: results that were kept before do not count."""
+
+    @property
+    def looks_back(self) -> bool:
+        """Say whether it asks for the local models of the last round."""
+        return False
 
     def unfit(self, algorithm: Algorithm) -> str:
         """Say why this means nothing for a method, if so."""

@@ -20,6 +20,11 @@ class Monitor:
     every: int
     sample: Sample
 
+    @property
+    def looks_back(self) -> bool:
+        """Say whether it asks for the local models of the round that was just played."""
+        return self.measurement.looks_back
+
     def due(self, round: int) -> bool:
         """Say whether it is taken after this round."""
         return (round + 1) % self.every == 0

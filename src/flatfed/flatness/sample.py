@@ -22,11 +22,13 @@ class Sample:
         of: `train` (all clients' examples), `client 3` (one client's), or the name of a test set.
         most: take so many at random, if there are more; None is all.
         seed: key of that draw.
+        part: which of the draws that have no example in common, from 0.
     """
 
     of: str = TRAIN
     most: int | None = None
     seed: int = 0
+    part: int = 0
 
     def __post_init__(self) -> None:
         if self.most is not None and (isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1):
@@ -37,7 +39,8 @@ class Sample:
         whole = self._whole(task)
         if self.most is None or len(whole) <= self.most:
             return whole
-        chosen = torch.randperm(len(whole), generator=torch_generator(self.seed, "sample", self.of))[: self.most]
+        order = torch.randperm(len(whole), generator=torch_generator(self.seed, "sample", self.of))
+        chosen = order[self.part * self.most : (self.part + 1) * self.most]
         return PartExamples(whole, chosen.sort().values)
 
     def _whole(self, task: Task) -> Examples:
@@ -70,6 +73,6 @@ class Sample:
         return f"{name}, {self.most:,} of {whole:,} examples (seed {self.seed})"
 
 
-def own(client: int, most: int | None = None, seed: int = 0) -> Sample:
-    """Return one client's examples."""
-    return Sample(f"{CLIENT} {client}", most, seed)
+def own(client: int, most: int | None = None, seed: int = 0, part: int = 0) -> Sample:
+    """Return one client's examples, or a part of them."""
+    return Sample(f"{CLIENT} {client}", most, seed, part)

@@ -1,29 +1,50 @@
 """Measurements of the clients' own models and of the global model on each client's examples.
 
-Where clients must be trained for it, the next round is tried without leaving a trace (`core/probe.py`).
+Local models are those of the last round, as they were trained and before they were averaged, or with `round="next"`
+those that the next round would train from the model as it is now (`core/probe.py`).
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
+from typing import Literal
 
 from flatfed.core.config import Count, Index, Positive
 from flatfed.core.loop import Federation
-from flatfed.core.probe import ClientModel, probe
+from flatfed.core.probe import ClientModel, Probe, last_round, probe
 from flatfed.core.randomness import numpy_generator
 from flatfed.flatness import pieces
 from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.sample import own
 from flatfed.flatness.sharpness import sharpness
 from flatfed.flatness.spectrum import eigenvalues
 from flatfed.flatness.surface import Surface
 
-RHO = 0.05
-"""The radius where a method has none of its own."""
+Moment = Literal["last", "next"]
 
 
-class LocalGlobal(Measurement, id="local_global"):
+class LocalModels(Measurement):
+    """What is measured of the clients' models of one round, after local training and before they are averaged."""
+
+    round: Moment = "last"
+
+    @property
+    def looks_back(self) -> bool:
+        """Say whether it asks for the local models of the last round."""
+        return self.round == "last"
+
+    def trained(self, federation: Federation) -> Probe:
+        """Return the round whose local models are measured."""
+        return last_round(federation) if self.round == "last" else probe(federation)
+
+    def words(self, count: int) -> str:
+        """Say whose models they were."""
+        return f"{count} clients of the {self.round} round"
+
+
+class LocalGlobal(LocalModels, id="local_global"):
     """lambda_max of each client's model after local training, on its own examples and on everyone's."""
 
     tolerance: Positive = 0.01
@@ -32,21 +53,22 @@ class LocalGlobal(Measurement, id="local_global"):
 
     def measure(self, subject: Subject) -> Reading:
         """Return the means over the clients of a round, and each client's two values."""
-        models = probe(subject.run(self.id)).models
+        models = self.trained(subject.run(self.id)).models
         local, everywhere = dict[int, float](), dict[int, float]()
         for number, model in enumerate(models):
             subject.on_step(f"{self.id}: client {model.client}", number, len(models))
             local[model.client] = self._lambda(_own_surface(subject, model))
             everywhere[model.client] = self._lambda(subject.surface.at(model.w, model.buffers))
         numbers = {"lambda_local": _mean(local.values()), "lambda_global": _mean(everywhere.values())}
-        return Reading(numbers, {"lambda_local": local, "lambda_global": everywhere}, verdict=f"{len(models)} clients")
+        by_client = {"lambda_local": local, "lambda_global": everywhere}
+        return Reading(numbers, by_client, verdict=self.words(len(models)))
 
     def _lambda(self, surface: Surface) -> float:
         found = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
         return float(found.values[0])
 
 
-class ClientLambda(Measurement, id="client_lambda"):
+class ClientLambda(LocalModels, id="client_lambda"):
     """lambda_max of each client's model after local training, on its own examples alone."""
 
     tolerance: Positive = 0.01
@@ -56,45 +78,54 @@ class ClientLambda(Measurement, id="client_lambda"):
     def measure(self, subject: Subject) -> Reading:
         """Return the mean over the clients of a round, and each client's value."""
         found = dict[int, float]()
-        for model in probe(subject.run(self.id)).models:
+        for model in self.trained(subject.run(self.id)).models:
             surface = _own_surface(subject, model)
             answer = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
             found[model.client] = float(answer.values[0])
-        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=f"{len(found)} clients")
+        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=self.words(len(found)))
 
 
-class ClientDivergence(Measurement, id="client_divergence"):
-    """How far clients go apart: the mean of ||w_k - w||^2 over a round."""
+class ClientDivergence(LocalModels, id="client_divergence"):
+    """How far clients go apart: the mean of ||w_k - w||^2 over a round, w the global model before it."""
 
     def measure(self, subject: Subject) -> Reading:
         """Return the mean, and each client's value."""
         federation = subject.run(self.id)
-        models = probe(federation).models
-        found = {m.client: float((m.w - federation.server.w).double().square().sum()) for m in models}
-        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=f"{len(found)} clients")
+        models = self.trained(federation).models
+        before = federation.past().federation if self.round == "last" else federation
+        w = before.server.w
+        found = {m.client: float((m.w - w).double().square().sum()) for m in models}
+        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=self.words(len(found)))
 
 
 class Discrepancy(Measurement, id="discrepancy"):
-    """Flatness discrepancy: sharpness of the global model against the clients' mean sharpness of their own models."""
+    """Flatness discrepancy: sharpness of the global model against the clients' mean sharpness of their own models.
 
-    rho: Positive | None = None
+    One radius for all methods, unless each method's own is asked for (`own_rho`); with `steps` > 1 the maximum is
+    sought by so many steps of projected ascent.
+    """
+
+    rho: Positive = RHO
+    steps: Count = 1
+    own_rho: bool = False
     clients: Count | None = None
     seed: Index = 0
 
     def measure(self, subject: Subject) -> Reading:
-        """Return `|S(w; everyone) - sum_i (n_i/n) S(w_i; own)|` and both terms, `S` SAM's one-step rise."""
+        """Return `|S(w; everyone) - sum_i (n_i/n) S(w_i; own)|` and both terms, `S` the rise within the radius."""
         federation = subject.run(self.id)
-        rho = self.rho if self.rho is not None else radius_of(federation)
+        rho = radius(self, federation)
         chosen = fixed_clients(federation, self.clients, self.seed)
-        whole = sharpness(subject.everywhere(), rho).rise
+        whole = sharpness(subject.everywhere(), rho, steps=self.steps).rise
         rises, counts = dict[int, float](), dict[int, int]()
         for number, model in enumerate(probe(federation, chosen).models):
             subject.on_step(f"{self.id}: client {model.client}", number, len(chosen))
-            rises[model.client] = sharpness(_own_surface(subject, model), rho).rise
+            rises[model.client] = sharpness(_own_surface(subject, model), rho, steps=self.steps).rise
             counts[model.client] = model.samples
         mean = sum(rises[k] * counts[k] for k in rises) / sum(counts.values())
-        numbers = {self.id: abs(whole - mean), "sharpness_global": whole, "sharpness_local": mean}
-        told = f"radius {rho:g}, {len(rises)} clients trained for one round"
+        numbers = {self.id: abs(whole - mean), "sharpness_global": whole, "sharpness_local": mean, RADIUS: rho}
+        steps = "one step" if self.steps == 1 else f"{self.steps} steps"
+        told = f"radius {rho:g}, {steps}, {len(rises)} clients trained for one round"
         return Reading(numbers, {"sharpness_local": rises}, verdict=told)
 
 
@@ -127,16 +158,6 @@ class ClientAccuracy(Measurement, id="client_accuracy"):
             if told:
                 numbers[f"client_{name}"], by_client[f"client_{name}"] = _mean(told.values()), told
         return Reading(numbers, by_client, verdict=f"{len(found)} clients")
-
-
-def radius_of(federation: Federation) -> float:
-    """Return the radius that clients perturb with: the method's, its client optimiser's, or 0.05."""
-    method = federation.algorithm.at(federation.coming)
-    for holder in (method, getattr(method, "client_opt", None)):
-        rho = getattr(holder, "rho", None)
-        if isinstance(rho, float) and rho > 0:
-            return rho
-    return RHO
 
 
 def fixed_clients(federation: Federation, count: int | None, seed: int) -> list[int]:
