@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
+unexport FLATFED_FUZZ
 
-.PHONY: setup demo browser test coverage lint format bench bench-peers gallery index docs clean
+.PHONY: setup demo browser test fuzz coverage lint format bench bench-peers gallery index docs clean
 
 setup: $(READY)
 
@@ -33,6 +34,10 @@ browser:
 
 test: lint browser
 	$(BIN)/python -m pytest -n 2
+
+# The tests that draw examples, with new ones: a failure prints how to have it again.
+fuzz: setup
+	FLATFED_FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis
 
 # The tests again with the lines they reach counted, which takes half as long again.
 coverage: setup browser

@@ -1,9 +1,54 @@
-"""Where a result must not depend on luck (CI is set), Hypothesis draws the same examples every time."""
+"""What no test leaves to luck: the draws, the global generators, and whether signals are heard."""
 
 import os
+import random
+import signal
+from collections.abc import Iterator
 
-from hypothesis import settings
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
-settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# A slow machine is no failure of what is tested: no deadlines, no check of how long the drawing took.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", unhurried, derandomize=True, database=None)
+settings.register_profile("fuzz", unhurried, derandomize=False, max_examples=1000, print_blob=True)
+settings.load_profile("fuzz" if os.environ.get("FLATFED_FUZZ") else "fixed")
+
+# Hypothesis mixes constants into its draws that it reads from the modules imported so far, and what is imported
+# so far depends on which tests a process has run before. Without them the fixed draws are the same in any order.
+if not os.environ.get("FLATFED_FUZZ") and hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
+
+
+def seed_everything() -> None:
+    """Seed the generators that belong to nobody; what a test draws from them depends on no other test."""
+    random.seed(20)
+    np.random.seed(20)  # noqa: NPY002
+    torch.manual_seed(20)
+
+
+def pytest_collectstart() -> None:
+    """Seed before a module is imported."""
+    seed_everything()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seed before the fixtures of a test, also those that others share."""
+    seed_everything()
+
+
+@pytest.fixture
+def signals_heard() -> Iterator[None]:
+    """Interrupts and terminations have their usual effect in this test and in the processes that it starts.
+
+    A job in the background of a script ignores Ctrl-C, and so do all its children, these tests among them.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

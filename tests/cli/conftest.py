@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from cli.command import COMPARED, SMALL, flatfed
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory, on a terminal that can be written to."""
+    """Work in an empty directory, on a terminal that can be written to, where no line comes because time has passed."""
+    monkeypatch.setattr("flatfed.cli.progress.LINE_SECONDS", math.inf)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cli.command import flatfed, on_terminal, refused
-from data.web import Site, idx, nowhere, official_mnist, serve, write_mnist
+from data.web import Site, idx, official_mnist, serve, write_mnist
 from flatfed.data import datasets
 from flatfed.data.known import KNOWN, Known
 from flatfed.data.official import OFFICIAL
@@ -75,7 +75,7 @@ def test_get_without_a_network_tells_what_to_put_where(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     official = OFFICIAL["mnist"]
-    away = tuple(replace(d, urls=(d.urls[0].replace(site.address, nowhere()),)) for d in official.downloads)
+    away = tuple(replace(d, urls=(d.urls[0].replace(site.address, site.nowhere),)) for d in official.downloads)
     OFFICIAL["mnist"] = replace(official, downloads=away)  # undone by the fixture
     outcome = flatfed("data", "get", "mnist", "--data-dir", tmp_path)
     assert (outcome.code, outcome.out) == (1, "")

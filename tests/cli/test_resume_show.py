@@ -71,6 +71,7 @@ def test_an_interrupted_comparison_ends_as_if_it_had_not_been(comparison: Path) 
     assert all(record["status"] == "finished" for record in read_json(comparison / "results.json")["methods"])
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_control_c_on_a_terminal_says_how_to_go_on(tmp_path: Path) -> None:
     """Interrupt a real process once its bar shows that rounds were played, then resume."""
     small = ["--rounds", "2000", *SMALL[2:]]

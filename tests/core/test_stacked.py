@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -223,6 +223,8 @@ def test_storage_does_not_matter(stored: str, shown: str) -> None:
     dilation=st.integers(1, 2),
     bias=st.booleans(),
 )
+@example(clients=1, each=1, channels=2, groups=2, kernel=(1, 1), stride=1, padding=0, dilation=1, bias=False)
+@example(clients=1, each=1, channels=3, groups=3, kernel=(3, 3), stride=2, padding=1, dilation=1, bias=True)
 def test_convolutions_of_any_shape(
     clients: int,
     each: int,

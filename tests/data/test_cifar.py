@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -311,9 +310,7 @@ def test_the_real_files_in_both_layouts(name: str, tmp_path: Path) -> None:
     found = sorted(root.glob(f"{FOLDERS[name]}[bp]*"))
     if len(found) < 2:
         pytest.skip(f"{name} is not in {root} in both layouts")
-    begun = time.process_time()
     pool = load(name)
-    assert time.process_time() - begun < 3
     assert (len(pool.train), len(pool.test)) == (50_000, 10_000)
     assert set(torch.bincount(pool.labels).tolist()) == {50_000 // pool.classes}
     (tmp_path / found[1].name).symlink_to(found[1])

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from data.test_mnist_writers import WRITERS, traced
-from data.web import Site, digits, idx, md5, mnist_files, nowhere, official_mnist, packed, serve, write_mnist
+from data.web import Site, digits, idx, md5, mnist_files, official_mnist, packed, serve, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import datasets, downloads, load
 from flatfed.data.archives import unpack
@@ -141,7 +141,7 @@ def test_without_a_length_the_known_size_tells_that_it_broke(site: Site, tmp_pat
 
 
 def test_a_server_that_falls_silent_is_asked_again(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "TIMEOUT", 0.2)
+    monkeypatch.setattr(downloads, "TIMEOUT", 1.0)
     site.stalls, site.breaks = True, [CHUNK + 5]
     assert fetch(plain(site), tmp_path)
     assert (tmp_path / NAME).read_bytes() == CONTENT
@@ -215,14 +215,14 @@ def test_a_busy_server_is_asked_again(code: int, site: Site, tmp_path: Path) -> 
 
 def test_a_second_address_is_tried(site: Site, tmp_path: Path) -> None:
     official = plain(site)
-    first = replace(official.downloads[0], urls=(f"{nowhere()}/{NAME}", *official.downloads[0].urls))
+    first = replace(official.downloads[0], urls=(f"{site.nowhere}/{NAME}", *official.downloads[0].urls))
     assert fetch(replace(official, downloads=(first,)), tmp_path)
     assert (tmp_path / NAME).read_bytes() == CONTENT
 
 
 def test_without_a_network_one_sentence_tells_what_to_put_where(site: Site, tmp_path: Path) -> None:
     official = official_mnist(site)
-    address = nowhere()
+    address = site.nowhere
     away = tuple(
         replace(download, urls=(download.urls[0].replace(site.address, address),)) for download in official.downloads
     )

@@ -72,7 +72,7 @@ def test_numpy(tmp_path: Path) -> None:
         lambda found: set(found) - {-1} == set(range(max(found) + 1)) and max(found) >= 0
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_all_forms_say_the_same(owners: list[int], tmp_path: Path) -> None:
     array = np.array(owners)
     parts = [np.flatnonzero(array == client).tolist() for client in range(array.max() + 1)]

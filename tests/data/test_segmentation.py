@@ -382,7 +382,7 @@ def test_a_fork_is_not_held_up_by_a_thread_of_its_parent(scenes: tuple[list[Path
     with lazy._cache._lock:  # as if another thread were at it
         child = context.Process(target=_forked, args=(lazy, answer))
         child.start()
-        child.join(timeout=60)
+        child.join(timeout=300)
     assert child.exitcode == 0
     assert answer.get() == (0, expected)
 

@@ -34,6 +34,7 @@ class Site:
         self.codes: list[int] = []  # the next answers are these errors
         self.asked: list[tuple[str, str | None]] = []  # path and range of every request
         self.address = ""
+        self.nowhere = ""  # an address at which nobody listens
 
     def put(self, name: str, content: bytes) -> str:
         """Hold a file; its address is returned."""
@@ -77,8 +78,9 @@ def serve() -> Iterator[Site]:
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    site.address = f"http://127.0.0.1:{server.server_port}"
+    server, silent = ThreadingHTTPServer(("127.0.0.1", 0), Handler), socket.socket()
+    silent.bind(("127.0.0.1", 0))  # taken as long as the server runs, so that nobody else comes to listen there
+    site.address, site.nowhere = (f"http://127.0.0.1:{port}" for port in (server.server_port, silent.getsockname()[1]))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -87,14 +89,8 @@ def serve() -> Iterator[Site]:
         closing.set()
         server.shutdown()
         server.server_close()
+        silent.close()
         thread.join()
-
-
-def nowhere() -> str:
-    """Return an address at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def md5(content: bytes) -> str:

@@ -28,7 +28,7 @@ from flatfed.experiments.catalogue import TaskRecipe
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.run import Run
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a poll gives up: a bound for a broken program, never a pace."""
 
 

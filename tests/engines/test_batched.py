@@ -81,6 +81,7 @@ def interrupting_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, targets)
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_an_interrupt_in_the_middle_of_a_group_leaves_a_run_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

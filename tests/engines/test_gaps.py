@@ -156,6 +156,7 @@ def test_rows_are_whole_in_order_and_the_same(checkpoint_every: int | None, tmp_
     assert RunDirectory.open(tmp_path / "run").checkpoints.rounds()[0] == 6
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("stop", range(6))
 def test_a_run_that_is_stopped_anywhere_keeps_whole_rows_and_goes_on(stop: int, tmp_path: Path) -> None:
     """The interrupt key is pressed when a row is told: a round that was played and waits must not be lost."""

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from methods import naive
 from methods.naive import DIMENSION, Opt, Outcome, Setup, Vector, Wima
 
-few = settings(max_examples=10, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=10)
 parameters = arrays(np.float64, DIMENSION, elements=st.floats(-2, 2))
 
 

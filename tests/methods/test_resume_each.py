@@ -25,6 +25,8 @@ from methods.wire import (
     with_other_states,
 )
 
+pytestmark = pytest.mark.usefixtures("signals_heard")
+
 ROUNDS, DONE = 5, 2
 TASK = "BatchNorm local"
 

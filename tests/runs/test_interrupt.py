@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -16,11 +17,13 @@ import torch
 from torch import Tensor, nn
 
 import flatfed as ff
-from engines.bench import bits, eventually, is_worker
+from engines.bench import PATIENCE, bits, eventually, is_worker
 from flatfed.experiments.catalogue import TaskRecipe
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import read_rows
 from runs.bench import POPULATION, ROUNDS, digest, environment, small_model, small_run, small_task
+
+pytestmark = pytest.mark.usefixtures("signals_heard")
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -93,7 +96,8 @@ def test_a_second_interrupt_stops_at_once_and_the_run_can_still_be_resumed(
     assert digest(ff.resume(tmp_path / "run")) == expected
 
 
-def test_an_impatient_double_press_counts_once(tmp_path: Path) -> None:
+def test_an_impatient_double_press_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatfed.experiments.interruption.PATIENCE_SECONDS", math.inf)
     with pytest.raises(ff.RunInterrupted):
         small_run(tmp_path / "run", on_round=interrupt_after(1, times=3))
 
@@ -169,7 +173,7 @@ def interrupted(child: subprocess.Popen[str], history: Path, rows: int, number: 
     try:
         eventually(lambda: len(read_rows(history)) >= rows or child.poll() is not None, f"{rows} rows of history")
         os.killpg(child.pid, number)
-        said = child.communicate(timeout=60)[1]
+        said = child.communicate(timeout=PATIENCE)[1]
     finally:
         child.kill()
         child.wait()
@@ -187,7 +191,7 @@ def test_a_command_that_is_stopped_twice_and_resumed_comes_to_the_same_bits(tmp_
     said.append(interrupted(command("resume", str(path), cwd=tmp_path), history, done + 3, signal.SIGTERM))
     assert done + 3 <= len(read_rows(history)) < 60
     last = command("resume", str(path), cwd=tmp_path)
-    last_words = "".join(last.communicate(timeout=120))
+    last_words = "".join(last.communicate(timeout=PATIENCE))
     assert last.returncode == 0, last_words
 
     task = TaskRecipe("digits", clients=12, partition={"id": "dirichlet"}, seed=4).build()

@@ -136,7 +136,7 @@ def test_points_are_found_again(tmp_path: Path) -> None:
         assert some.get((1.0, 0.0)) is None
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(places=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=8, unique=True))
 def test_any_points(places: list[tuple[float, float]], tmp_path: Path) -> None:
     lines(tmp_path).unlink(missing_ok=True)

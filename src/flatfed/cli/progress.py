@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ class Progress:
         self.rounds, self.runs = rounds, runs
         self.begun, self.done_before, self.name = 0, 0, ""
         self.accuracy: float | None = None
-        self.played, self.started, self.spoken = 0, time.monotonic(), 0.0
+        self.played, self.started, self.spoken = 0, time.monotonic(), -math.inf
         self._bar: Any = None
         self._task: Any = None
 
@@ -85,7 +86,7 @@ class Steps:
         self.unit = unit
         self._bar: Any = None
         self._task: Any = None
-        self._spoken = -LINE_SECONDS if at_once else time.monotonic()
+        self._spoken = -math.inf if at_once else time.monotonic()
 
     def __enter__(self) -> Steps:
         return self

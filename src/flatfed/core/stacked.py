@@ -145,9 +145,12 @@ def _conv2d(stack: StackedModel, prefix: str, layer: nn.Conv2d, x: Tensor) -> Te
     if layer.padding_mode != "zeros":
         raise CannotStack("the model has a convolution that pads with other than zeros")
     rows, m = stack.divided(x), len(weight)
-    channels = rows.transpose(0, 1).reshape(rows.shape[1], m * x.shape[1], *x.shape[2:])
     kernels, shifts = weight.flatten(0, 1), None if bias is None else bias.flatten()
+    alone = m == 1  # then as it came: a reshaped single example has strides from which torch takes a wrong gradient
+    channels = x if alone else rows.transpose(0, 1).reshape(rows.shape[1], m * x.shape[1], *x.shape[2:])
     y = F.conv2d(channels, kernels, shifts, layer.stride, layer.padding, layer.dilation, m * layer.groups)
+    if alone:
+        return y
     return y.view(rows.shape[1], m, -1, *y.shape[2:]).transpose(0, 1).reshape(len(x), -1, *y.shape[2:])
 
 

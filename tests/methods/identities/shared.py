@@ -19,7 +19,7 @@ from methods.table import CLIENT_OPTS
 
 EVERYONE = (0, 1, 2, 3, 4, 5)
 
-few = settings(max_examples=8, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=8)
 fewer = settings(few, max_examples=3)
 radius = st.floats(1e-3, 2.0)
 coordinates = arrays(np.float64, 4, elements=st.floats(0.1, 2.0) | st.floats(-2.0, -0.1))

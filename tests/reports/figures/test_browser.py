@@ -29,7 +29,7 @@ def browse(page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     assert BROWSER is not None
     profile = f"--user-data-dir={page.parent / 'profile'}"
     command = [BROWSER, *FLAGS.split(), profile, *flags, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
 
 
 @pytest.fixture
