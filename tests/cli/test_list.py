@@ -50,7 +50,7 @@ def test_every_parameter_is_listed_with_its_default() -> None:
         shown = entries[id]["parameters"]
         assert list(shown) == list(parameters(cls))
         assert all(shown[name] == made[name] for name in shown if name != "client_opt")
-    assert entries["+asam"]["parameters"] == {"rho": 0.5, "eta": 0.2}
+    assert entries["+asam"]["parameters"] == {"rho": 0.5, "eta": 0.2, "tensors": "weights"}
 
 
 def test_none_is_written_as_it_must_be_given() -> None:

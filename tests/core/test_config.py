@@ -115,7 +115,9 @@ def test_an_unknown_id_names_the_nearest(id, nearest):
 
 
 def test_a_far_off_id_lists_what_there_is():
-    with pytest.raises(ff.ConfigError, match=r"unknown client optimiser 'qqqq'; known: asam, fsam, sam, sam-prev, sgd, vasso"):
+    with pytest.raises(
+        ff.ConfigError, match=r"unknown client optimiser 'qqqq'; known: asam, fsam, sam, sam-prev, sgd, vasso"
+    ):
         make("fedavg", client_opt="qqqq")
 
 
