@@ -10,11 +10,11 @@ import torch
 from problems import LR, WEIGHT_DECAY, Problem
 
 import flatfed as ff
+from flatfed.algorithms.spelling import parse_method
 from flatfed.core.examples import Partition
 from flatfed.core.loop import Federation
 from flatfed.core.sampling import Uniform
 from flatfed.core.settings import Settings
-from flatfed.experiments.methods import parse_method
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import make_engine
 

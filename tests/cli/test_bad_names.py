@@ -39,7 +39,7 @@ METHODS = [
     ("feddyn+", ["sam"]),
     ("feddyn+sma", ["'sma'", "'sam'"]),
     ("feddyn+SAM", ["'SAM'", "'sam'"]),
-    ("feddyn+zzz", ["'zzz'", "asam, fsam, sam, sgd, swa"]),
+    ("feddyn+zzz", ["'zzz'", "asam, fsam, sam, sam-prev, sgd, swa"]),
     ("fedsam+sam", ["fedsam", "no client optimiser"]),
     ("fedgf+asam+swa", ["fedgf", "no client optimiser"]),
     ("feddyn+swa+sam", ["feddyn+swa+sam", "then"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,21 @@ def test_the_same_command_again_trains_nothing(comparison: Path) -> None:
     after = fingerprint(comparison)
     assert {k: v for k, v in after.items() if "/seed-" in k} == {k: v for k, v in before.items() if "/seed-" in k}
     assert all(method in outcome.out for method in COMPARED)
+
+
+def test_a_comparison_from_before_a_parameter_was_there_is_the_same(tmp_path: Path) -> None:
+    command = ("compare", "digits", "fedsam", "fedgloss", "--seeds", "0", *TINY, "--out", tmp_path / "out")
+    assert flatfed(*command).code == 0
+    file = tmp_path / "out" / "comparison.json"
+    written = read_json(file)
+    for entry in written["methods"]:
+        del entry["algorithm"]["server_lr"]
+        entry["algorithm"].update({"dual": "paper"} if "dual" in entry["algorithm"] else {})
+    file.write_text(json.dumps(written))
+    again = flatfed(*command)
+    assert again.code == 0, again.err
+    other = flatfed(*command, "--set", "fedgloss:dual=printed")
+    assert (other.code, "another comparison" in other.err) == (2, True)
 
 
 def test_the_number_of_workers_is_no_part_of_a_comparison(comparison: Path) -> None:

@@ -55,7 +55,7 @@ COSTS = {
     "fedwmsam": Cost(2, 1, "1", "own", "uniform", server=("c", "c of every client", "momentum")),
     "fedvssam": Cost(2, 1, "2", "own", "uniform", server=("d",)),
 }
-OPTIMISERS = {"sgd": "1", "sam": "2", "asam": "2", "vasso": "2", "fsam": "2"}
+OPTIMISERS = {"sgd": "1", "sam": "2", "asam": "2", "vasso": "2", "fsam": "2", "sam-prev": "1"}
 FIELDS = {
     "id",
     "about",

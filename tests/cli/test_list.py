@@ -7,12 +7,13 @@ import subprocess
 import pytest
 
 from cli.command import PROCESS, flatfed, on_terminal
+from flatfed.algorithms.spelling import parse_method
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import parameters
 from flatfed.data.augment.catalogue import augmentations
 from flatfed.data.catalogue import datasets
 from flatfed.data.partition import Partitioner
-from flatfed.experiments.methods import parse_method, parse_value
+from flatfed.experiments.methods import parse_value
 from flatfed.models import models
 
 KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")
@@ -49,7 +50,7 @@ def test_every_parameter_is_listed_with_its_default() -> None:
         shown = entries[id]["parameters"]
         assert list(shown) == list(parameters(cls))
         assert all(shown[name] == made[name] for name in shown if name != "client_opt")
-    assert entries["+asam"]["parameters"] == {"rho": 0.5, "eta": 0.2}
+    assert entries["+asam"]["parameters"] == {"rho": 0.5, "eta": 0.2, "tensors": "weights"}
 
 
 def test_none_is_written_as_it_must_be_given() -> None:

@@ -14,7 +14,19 @@ from hypothesis import strategies as st
 import flatfed as ff
 from flatfed.algorithms import make
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import Config, Count, Fraction, Index, Momentum, Positive, Range, Registry, build, parameters
+from flatfed.core.config import (
+    Alias,
+    Config,
+    Count,
+    Fraction,
+    Index,
+    Momentum,
+    Positive,
+    Range,
+    Registry,
+    build,
+    parameters,
+)
 from flatfed.core.sampling import Sampler
 from flatfed.core.settings import Settings, dtype_name
 
@@ -103,7 +115,9 @@ def test_an_unknown_id_names_the_nearest(id, nearest):
 
 
 def test_a_far_off_id_lists_what_there_is():
-    with pytest.raises(ff.ConfigError, match=r"unknown client optimiser 'qqqq'; known: asam, fsam, sam, sgd, vasso"):
+    with pytest.raises(
+        ff.ConfigError, match=r"unknown client optimiser 'qqqq'; known: asam, fsam, sam, sam-prev, sgd, vasso"
+    ):
         make("fedavg", client_opt="qqqq")
 
 
@@ -200,3 +214,22 @@ def test_a_subclass_without_an_id_does_not_pass_for_its_parent():
 
     assert Gadget.registry["crank"] is Crank
     assert Variant().to_dict()["id"] != "crank"
+
+
+class Lever(Gadget, id="lever"):
+    pull: Annotated[Literal["soft", "hard"], Alias("gentle", stands_for="soft")] = "soft"
+    angle: float = dataclasses.field(default=0.0, kw_only=True)
+    length: float = 1.0
+
+
+def test_an_alias_is_replaced_by_what_it_stands_for():
+    old = Lever(pull="gentle")
+    assert old == Lever() == Gadget.registry.from_dict({"id": "lever", "pull": "gentle"})
+    assert old.replace(pull="hard").replace(pull="gentle").to_dict()["pull"] == "soft"
+    with pytest.raises(ff.ConfigError, match=r"lever: pull must be one of 'soft', 'hard', not 'gent'"):
+        Lever(pull="gent")
+
+
+def test_parameters_stand_in_the_order_in_which_they_are_called():
+    assert list(parameters(Lever)) == ["pull", "length", "angle"]
+    assert Lever("hard", 2.0, angle=0.5).to_dict() == {"id": "lever", "pull": "hard", "length": 2.0, "angle": 0.5}

@@ -90,7 +90,9 @@ def client_opt(opt: Opt) -> Any:
     if opt.kind == "sam":
         return ff.SAM(rho=opt.rho)
     if opt.kind == "asam":
-        return ff.ASAM(rho=opt.rho, eta=opt.eta)
+        return ff.ASAM(rho=opt.rho, eta=opt.eta, tensors=opt.tensors)
+    if opt.kind == "sam-prev":
+        return ff.PreviousSAM(rho=opt.rho)
     if opt.kind == "vasso":
         return ff.VaSSO(rho=opt.rho, theta=opt.theta)
     return ff.FriendlySAM(rho=opt.rho, sigma=opt.sigma, lam=opt.lam)

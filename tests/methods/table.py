@@ -6,7 +6,7 @@ A new method needs one row here and one function in `naive/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from methods import naive
@@ -21,10 +21,13 @@ CLIENT_OPTS = {
     "sgd": Opt("sgd"),
     "sam": Opt("sam", 0.3),
     "asam": Opt("asam", 0.6, 0.2),
+    "asam-all": Opt("asam", 0.6, 0.3, tensors="all"),
+    "sam-prev": Opt("sam-prev", 0.3),
     "vasso": Opt("vasso", 0.3, theta=0.7),
     "fsam": Opt("fsam", 0.3, sigma=0.8, lam=0.4),
 }
-BACKPROPS_OF_OPT = {"sgd": 1, "sam": 2, "asam": 2, "vasso": 2, "fsam": 2}
+BACKPROPS_OF_OPT = {"sgd": 1, "sam": 2, "asam": 2, "asam-all": 2, "sam-prev": 1, "vasso": 2, "fsam": 2}
+SERVER_RATE = 0.7  # given to every method whose rate is a factor on its own step
 SCALAR_STATES = {"last", "met"}  # what a client keeps besides vectors
 
 
@@ -65,6 +68,12 @@ class Row:
     client_state: Names = ()
     server_state: Names = ()
     opts: Callable[[Params], Sequence[str]] | None = None  # for a parameter set; None: as `rows` says
+    scaled: bool = False  # `server_lr` is a factor on the method's own step, and its naive computation knows none
+
+    @property
+    def all_params(self) -> tuple[Params, ...]:
+        """The parameter sets and, where there is such a factor, one that has it."""
+        return (*self.params, {**self.params[0], "server_lr": SERVER_RATE}) if self.scaled else self.params
 
 
 @dataclass(frozen=True)
@@ -100,8 +109,27 @@ class Case:
         return self._of(self.row.server_state)
 
     def naive(self, setup: Setup) -> Outcome:
-        extra = {"opt": self.client_opt} if self.opt else {}
-        return self.row.naive(setup, **extra, **self.params)
+        opt = self.client_opt.afresh() if self.client_opt else None
+        found = self.row.naive(self._scaled(setup), **({"opt": opt} if opt else {}), **self._unscaled)
+        if opt is not None and opt.kind == "sam-prev":
+            found.client["previous_gradient"] = [opt.memory.get(k, setup.zeros()) for k in range(setup.N)]
+        return found
+
+    def first_round(self, S: int, N: int) -> float:
+        """By how many mean updates the first round moves the model."""
+        assert self.row.first_round is not None
+        return self._rate * self.row.first_round(self._unscaled, S, N)
+
+    def _scaled(self, setup: Setup) -> Setup:
+        return replace(setup, server_rate=self._rate)
+
+    @property
+    def _rate(self) -> float:
+        return self.params.get("server_lr", 1.0) if self.row.scaled else 1.0
+
+    @property
+    def _unscaled(self) -> Params:
+        return {n: v for n, v in self.params.items() if not (self.row.scaled and n == "server_lr")}
 
     def backprops(self, steps: int) -> int:
         """Backprops of one client in one round of `steps` full-batch local steps."""
@@ -146,10 +174,15 @@ ADAPTIVE: tuple[Params, ...] = (
     {"server_lr": 0.05, "beta1": 0.7, "beta2": 0.9, "tau": 0.02, "v0": 0.0},
     {"server_lr": 0.2, "v0": 0.01},
 )
+CORRECTED: tuple[Params, ...] = (
+    {"server_lr": 0.1, "beta1": 0.7, "beta2": 0.8, "tau": 0.05, "v0": 0.0, "bias_correction": True},
+    {"server_lr": 0.1, "beta2": 0.8, "tau": 0.05, "bias_correction": True},
+)
 
 GLOSS_PARAMS: tuple[Params, ...] = (
     {"rho_server": 0.4, "beta": 3.0},
     {"rho_server": 0.4, "beta": 3.0, "dual": "official", "rho_start": 0.01, "rho_warmup": 4},
+    {"rho_server": 0.4, "beta": 3.0, "dual": "printed"},
     {"rho_server": 0.4, "admm": False},
     {"rho_server": 0.4, "beta": 3.0, "rho_start": 0.01, "rho_warmup": 4, "rho_server_warmup": "ramp"},
     {"rho_server": 0.4, "beta": 3.0, "rho_start": 0.01, "rho_warmup": 3, "rho_server_warmup": "official"},
@@ -163,7 +196,7 @@ def gloss_opts(params: Params) -> Sequence[str]:
 
 TABLE: tuple[Row, ...] = (
     Row("fedavg", ({"server_lr": 1.0}, {"server_lr": 0.7}), naive.fedavg, 1, 1, 1, True),
-    Row("fedprox", ({"mu": 0.6},), naive.fedprox, 1, 1, 1, True, pulled=lambda params: True),
+    Row("fedprox", ({"mu": 0.6},), naive.fedprox, 1, 1, 1, True, pulled=lambda params: True, scaled=True),
     Row(
         "fedavgm",
         ({"server_momentum": 0.8, "server_lr": 0.6},),
@@ -175,8 +208,11 @@ TABLE: tuple[Row, ...] = (
         server_state=("momentum",),
     ),
     *(
-        Row(id, ADAPTIVE, function, 1, 1, 1, True, first_round=None, server_state=("m", "v"))
-        for id, function in (("fedadam", naive.fedadam), ("fedyogi", naive.fedyogi))
+        Row(id, params, function, 1, 1, 1, True, first_round=None, server_state=("m", "v"))
+        for id, params, function in (
+            ("fedadam", ADAPTIVE + CORRECTED, naive.fedadam),
+            ("fedyogi", ADAPTIVE, naive.fedyogi),
+        )
     ),
     Row(
         "fedadagrad",
@@ -194,8 +230,17 @@ TABLE: tuple[Row, ...] = (
         server_state=("m", "v"),
     ),
     Row("fednova", ({},), naive.fednova, 1, 1, 1, True),
-    Row("fedsam", ({"rho": 0.3},), naive.fedsam, 1, 1, 2, False),
-    Row("fedasam", ({"rho": 0.6, "eta": 0.2},), naive.fedasam, 1, 1, 2, False),
+    Row("fedsam", ({"rho": 0.3},), naive.fedsam, 1, 1, 2, False, scaled=True),
+    Row(
+        "fedasam",
+        ({"rho": 0.6, "eta": 0.2}, {"rho": 0.6, "eta": 0.3, "tensors": "all"}),
+        naive.fedasam,
+        1,
+        1,
+        2,
+        False,
+        scaled=True,
+    ),
     Row(
         "scaffold",
         (
@@ -227,6 +272,7 @@ TABLE: tuple[Row, ...] = (
         pulled=lambda params: True,
         client_state=("h",),
         server_state=("H",),
+        scaled=True,
     ),
     Row(
         "adabest",
@@ -252,6 +298,7 @@ TABLE: tuple[Row, ...] = (
         uniform_mean=True,
         warns_with_momentum=True,
         server_state=("momentum",),
+        scaled=True,
     ),
     Row(
         "fedacg",
@@ -264,6 +311,7 @@ TABLE: tuple[Row, ...] = (
         uniform_mean=True,
         pulled=lambda params: True,
         server_state=("momentum",),
+        scaled=True,
     ),
     Row(
         "mimelite",
@@ -299,6 +347,7 @@ TABLE: tuple[Row, ...] = (
         uniform_mean=True,
         warns_with_momentum=True,
         server_state=("momentum",),
+        scaled=True,
     ),
     Row(
         "fedspeed",
@@ -318,6 +367,7 @@ TABLE: tuple[Row, ...] = (
         pulled=lambda params: True,
         client_state=("h",),
         server_state=dual_server(),
+        scaled=True,
     ),
     Row(
         "fedgamma",
@@ -331,20 +381,26 @@ TABLE: tuple[Row, ...] = (
         warns_with_momentum=True,
         client_state=("c",),
         server_state=("c",),
+        scaled=True,
     ),
     Row(
         "fedsmoo",
-        tuple({"rho": 0.3, "beta": 3.0, "variant": variant} for variant in "ABC"),
+        tuple(
+            {"rho": 0.3, "beta": 3.0, "variant": variant} | extra
+            for extra in ({}, {"regularise": False})
+            for variant in "ABC"
+        ),
         naive.fedsmoo,
         2,
         2,
         2,
         False,
         uniform_mean=True,
-        first_round=all_duals,
+        first_round=lambda params, S, N: 1 + S / N if params.get("regularise", True) else 1.0,
         pulled=lambda params: True,
-        client_state=("h", "mu"),
-        server_state=("H", "s"),
+        client_state=lambda params: (*(("h",) if params.get("regularise", True) else ()), "mu"),
+        server_state=lambda params: (*(("H",) if params.get("regularise", True) else ()), "s"),
+        scaled=True,
     ),
     Row(
         "fedlesam",
@@ -357,6 +413,7 @@ TABLE: tuple[Row, ...] = (
         down_in_round_0=1,
         client_state=lesam_client(),
         server_state=lesam_server(),
+        scaled=True,
     ),
     Row(
         "fedlesam-s",
@@ -376,6 +433,7 @@ TABLE: tuple[Row, ...] = (
         warns_with_momentum=True,
         client_state=lesam_client("c"),
         server_state=lesam_server("c"),
+        scaled=True,
     ),
     Row(
         "fedlesam-d",
@@ -391,6 +449,7 @@ TABLE: tuple[Row, ...] = (
         pulled=lambda params: True,
         client_state=lesam_client("h"),
         server_state=lesam_server("H"),
+        scaled=True,
     ),
     Row(
         "fedgf",
@@ -407,6 +466,7 @@ TABLE: tuple[Row, ...] = (
         False,
         down_in_round_0=1,
         server_state=("c",),
+        scaled=True,
     ),
     Row(
         "fedgloss",
@@ -421,6 +481,7 @@ TABLE: tuple[Row, ...] = (
         client_state=lambda params: ("sigma",) if admm(params) else (),
         server_state=lambda params: ("sigma",) if admm(params) else (),
         opts=gloss_opts,
+        scaled=True,
     ),
     Row(
         "naivefedgloss",
@@ -438,6 +499,7 @@ TABLE: tuple[Row, ...] = (
         client_state=lambda params: ("sigma",) if admm(params) else (),
         server_state=lambda params: ("sigma",) if admm(params) else (),
         opts=gloss_opts,
+        scaled=True,
     ),
     Row(
         "fedgmt",
@@ -462,6 +524,8 @@ TABLE: tuple[Row, ...] = (
             {"rho": 0.3, "alpha": 0.4, "lam": 0.3, "perturb_sign": -1},
             {"rho": 0.3, "alpha": 0.6, "lam": 0.2, "control": False},
             {"rho": 0.0, "alpha": 1.0, "lam": 0.0},
+            {"rho": 0.3, "alpha": 0.4, "lam": 0.3, "reading": "poster"},
+            {"rho": 0.3, "alpha": 0.6, "lam": 0.2, "control": False, "reading": "poster"},
         ),
         naive.fedwmsam,
         2,
@@ -471,6 +535,7 @@ TABLE: tuple[Row, ...] = (
         uniform_mean=True,
         warns_with_momentum=True,
         server_state=lambda params: ("momentum", "alpha", *(("c",) if params.get("control", True) else ())),
+        scaled=True,
     ),
     Row(
         "fedvssam",
@@ -501,7 +566,7 @@ def rows(all_params: bool = True, all_opts: bool = True) -> list[Case]:
     return [
         Case(row, params, opt)
         for row in TABLE
-        for params in (row.params if all_params else row.params[:1])
+        for params in (row.all_params if all_params else row.params[:1])
         for opt in (_opts(row, params) if all_opts else _opts(row, params)[:1])
     ]
 

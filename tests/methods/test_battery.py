@@ -151,6 +151,7 @@ def test_defaults_are_the_published_ones(row: Row) -> None:
     [
         (ff.SAM(), Opt("sam", 0.05)),
         (ff.ASAM(), Opt("asam", 0.5, eta=0.2)),
+        (ff.PreviousSAM(), Opt("sam-prev", 0.05)),
         (ff.VaSSO(), Opt("vasso", 0.05, theta=0.9)),
         (ff.FriendlySAM(), Opt("fsam", 0.2, sigma=1.0, lam=0.6)),
     ],
@@ -247,7 +248,7 @@ def test_the_first_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> 
     setup = network_setup(gradient=zero_gradient, local_epochs=1, schedule=((0, 3),))
     run = train_case(case, setup)
     decay = -setup.lr * setup.weight_decay * setup.w0
-    assert_close(run.vector, setup.w0 + case.row.first_round(case.params, 2, setup.N) * decay, rel=1e-14)
+    assert_close(run.vector, setup.w0 + case.first_round(2, setup.N) * decay, rel=1e-14)
 
 
 @pytest.mark.parametrize("case", [case for case in BY_A_MULTIPLE if not case.pulled], ids=str)
@@ -255,7 +256,7 @@ def test_every_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None
     setup = network_setup(gradient=zero_gradient, lr_decay=1.0, schedule=((1, 4),))
     factor = (1 - setup.lr * setup.weight_decay) ** setup.local_epochs
     run = train_case(case, setup)
-    moved = case.row.first_round(case.params, 2, setup.N) * (factor - 1)
+    moved = case.first_round(2, setup.N) * (factor - 1)
     assert_close(run.vector, setup.w0 * (1 + moved), rel=1e-14)
 
 

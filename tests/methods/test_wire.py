@@ -12,7 +12,7 @@ import torch
 
 import flatfed as ff
 from engines.bench import assert_same, exact
-from flatfed.core.algorithm import Algorithm
+from flatfed.core.algorithm import Algorithm, client_slots
 from flatfed.core.messages import Message
 from methods.wire import (
     AVERAGES,
@@ -145,7 +145,7 @@ def test_the_reference_is_not_trivial(method: str, task: str) -> None:
     assert not any("refused" in row for row in rows)
     fresh = start.clients.read(0).tensors()
     assert found["known"] == (sorted({k for cohort in COHORTS[:ROUNDS] for k in cohort}) if fresh else [])
-    for name in {*made.client_state(), *fresh.keys() & {"local_parameters"}}:
+    for name in {*client_slots(made), *fresh.keys() & {"local_parameters"}}:
         assert moved(found, name) == found["known"]
     assert bool(found["records"]) == bool(made.records())
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import bits, exact
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser, client_slots
 from flatfed.core.client import Client
 from flatfed.core.config import build, parameters
 from flatfed.core.engine import Engine, Job, Reply
@@ -120,7 +120,7 @@ def variants(id: str) -> list[Algorithm]:
 def with_other_states(id: str) -> list[Algorithm]:
     """The variants that keep different things, one of each kind."""
     made = [(m.at(0), m) for m in reversed(variants(id))]
-    return list({(*a.server_state(), "/", *a.client_state(), "/", *a.records()): m for a, m in made}.values())
+    return list({(*a.server_state(), "/", *client_slots(a), "/", *a.records()): m for a, m in made}.values())
 
 
 # Playing.

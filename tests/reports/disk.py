@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from flatfed.algorithms.spelling import parse_method, spelling_of
 from flatfed.core.sampling import Uniform
 from flatfed.core.settings import Settings
-from flatfed.experiments.methods import parse_method, spelling_of
 from flatfed.runs.directory import RunDirectory
 
 BYTES, BACKPROPS, SECONDS = 1_000_000, 40, 0.5

@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from typing import Any
 
+from flatfed.algorithms.spelling import parse_algorithm
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.core.config import Config
 
@@ -19,8 +20,11 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def make(id: str, **parameters: Any) -> Algorithm:
-    """Return the method `id` with these parameters; the same as calling its class."""
-    return Algorithm.registry.make(id, **parameters)
+    """Return the method `id` with these parameters; the same as calling its class.
+
+    `id` may name a client optimiser too, as on the command line: `make("feddyn+sam", **{"client_opt.rho": 0.1})`.
+    """
+    return parse_algorithm(id, parameters)
 
 
 def classes() -> dict[str, type[Config]]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
@@ -14,7 +14,7 @@ from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import norm
 
 
-class ClientMomentum(Algorithm):
+class ClientMomentum(ServerRate):
     """Steps mixed with the last global direction; FedCM and MoFedSAM say how much and along which gradient.
 
     q     = a g + (1 - a) Delta                             a: `fresh`, the weight of the fresh gradient

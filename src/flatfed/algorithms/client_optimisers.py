@@ -6,13 +6,19 @@ clipping and weight decay act at the unperturbed point.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import ClientOptimiser
 from flatfed.core.client import Client
 from flatfed.core.config import Fraction, NonNegative
+from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import GUARD, unit
+
+Scaled = Literal["weights", "all"]
+"""The tensors that ASAM scales: those whose name contains `weight`, or all."""
 
 
 def sam_gradient(client: Client, rho: float) -> Tensor:
@@ -21,9 +27,11 @@ def sam_gradient(client: Client, rho: float) -> Tensor:
     return client.gradient(at=ascent.mul_(rho).add_(client.w))
 
 
-def asam_gradient(client: Client, rho: float, eta: float) -> Tensor:
-    """Return the gradient at `w + rho * T^2 g / (||T g|| + 1e-16)`, `T = |w| + eta` on weights and 1 elsewhere."""
-    T = torch.where(client.is_weight, client.w.abs().add_(eta), 1.0)
+def asam_gradient(client: Client, rho: float, eta: float, tensors: Scaled = "weights") -> Tensor:
+    """Return the gradient at `w + rho * T^2 g / (||T g|| + 1e-16)`, `T = |w| + eta` on `tensors` and 1 elsewhere."""
+    T = client.w.abs().add_(eta)
+    if tensors == "weights":
+        T = torch.where(client.is_weight, T, 1.0)
     Tg = T * client.gradient()
     eps = T.mul_(rho).mul_(Tg).div_(torch.linalg.vector_norm(Tg) + GUARD)
     return client.gradient(at=eps.add_(client.w))
@@ -53,16 +61,40 @@ class SAM(ClientOptimiser, id="sam"):
 class ASAM(ClientOptimiser, id="asam"):
     """Adaptive SAM: `eps = rho * T^2 g / (||T g|| + 1e-16)`; two backprops.
 
-    `T = |w| + eta` on tensors whose name contains `weight`, 1 elsewhere. Kwon et al., "ASAM: Adaptive
-    sharpness-aware minimization for scale-invariant learning of deep neural networks", ICML 2021.
+    `T = |w| + eta` on tensors whose name contains `weight`, 1 elsewhere; with `tensors="all"` on every one. Kwon et
+    al., "ASAM: Adaptive sharpness-aware minimization for scale-invariant learning of deep neural networks", ICML 2021.
     """
 
     rho: NonNegative = 0.5
     eta: NonNegative = 0.2
+    tensors: Scaled = "weights"
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the adaptive ascent point."""
-        return asam_gradient(client, self.rho, self.eta)
+        return asam_gradient(client, self.rho, self.eta, self.tensors)
+
+
+class PreviousSAM(ClientOptimiser, id="sam-prev"):
+    """SAM along the client's previous sharpness-aware gradient, of another batch; one backprop.
+
+        g <- g(w + rho * unit(g))                               zero at first: the first step is not perturbed
+
+    The gradient of a client's last step lives on to its next round. Caldarola et al., "Beyond local sharpness:
+    Communication-efficient global sharpness-aware minimization for federated learning", CVPR 2025.
+    """
+
+    rho: NonNegative = 0.05
+
+    def client_state(self) -> Slots:
+        """Declare the previous sharpness-aware gradient."""
+        return {"previous_gradient": vector()}
+
+    def gradient(self, client: Client) -> Tensor:
+        """Return the gradient at the point perturbed along the previous one."""
+        ascent = unit(client.kept.previous_gradient)
+        gradient = client.gradient(at=ascent.mul_(self.rho).add_(client.w))
+        client.kept.previous_gradient = gradient
+        return gradient
 
 
 class VaSSO(ClientOptimiser, id="vasso"):

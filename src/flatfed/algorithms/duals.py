@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
@@ -14,7 +14,7 @@ from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import norm
 
 
-class Duals(Algorithm):
+class Duals(ServerRate):
     """Clients aligned by duals; FedDyn and its relatives say how strongly (`penalty`, a) and along which gradient.
 
     q   = g + a (w_k - w + h_k)
@@ -30,25 +30,36 @@ class Duals(Algorithm):
         """The weight of the regulariser."""
         raise NotImplementedError
 
+    @property
+    def regularised(self) -> bool:
+        """Whether there is a regulariser at all; without one there are no duals, and the mean is plain."""
+        return True
+
     def server_state(self) -> Slots:
         """Declare `H`."""
-        return super().server_state() | {"H": vector()}
+        return super().server_state() | ({"H": vector()} if self.regularised else {})
 
     def client_state(self) -> Slots:
         """Declare `h_k`."""
-        return super().client_state() | {"h": vector()}
+        return super().client_state() | ({"h": vector()} if self.regularised else {})
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Add the dynamic regulariser's gradient."""
+        if not self.regularised:
+            return super().direction(client, gradient)
         return (client.w - client.start).add_(client.kept.h).mul_(self.penalty).add_(gradient)
 
     def finish(self, client: Client) -> Message:
         """Add the update to the dual."""
-        client.kept.h += client.w - client.start
+        if self.regularised:
+            client.kept.h += client.w - client.start
         return super().finish(client)
 
     def update(self, server: Server, replies: Replies) -> None:
         """Shift the mean by the mean dual of all N clients."""
+        if not self.regularised:
+            super().update(server, replies)
+            return
         update = replies.mean_update()
         server.kept.H += len(replies) / server.population * update
         server.w = server.w + update + server.kept.H

@@ -7,7 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.algorithms.server_rate import ServerRate
+from flatfed.core.algorithm import ClientOptimiser
 from flatfed.core.client import Client
 from flatfed.core.config import Momentum, NonNegative
 from flatfed.core.messages import Message
@@ -16,7 +17,7 @@ from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import norm
 
 
-class FedACG(Algorithm, id="fedacg"):
+class FedACG(ServerRate, id="fedacg"):
     """Accelerated client gradient: the lookahead model goes down, at no extra traffic.
 
         w~ = w + lam m                                          where the clients start

@@ -6,11 +6,12 @@ from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import sam_gradient
 from flatfed.algorithms.control_variates import ControlVariates
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative
 
 
-class FedGAMMA(ControlVariates, id="fedgamma"):
+class FedGAMMA(ServerRate, ControlVariates, id="fedgamma"):
     """SCAFFOLD with SAM's gradient; the ascent follows the raw gradient.
 
         q   = g(w_k + rho * unit(g(w_k))) - c_k + c

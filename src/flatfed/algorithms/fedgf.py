@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.config import Count, Fraction, NonNegative
 from flatfed.core.messages import Message
@@ -15,7 +15,7 @@ from flatfed.core.state import Slots, State, scalar, vector, window
 from flatfed.core.vectors import unit
 
 
-class FedGF(Algorithm, id="fedgf"):
+class FedGF(ServerRate, id="fedgf"):
     """SAM on the clients, evaluated between the local and the global ascent point.
 
         w~ = w + rho_global * unit(w_previous - w)              sent from round 1 on

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.algorithm import Algorithm, Ask, ClientOptimiser
+from flatfed.algorithms.server_rate import ServerRate
+from flatfed.core.algorithm import Ask, ClientOptimiser
 from flatfed.core.client import Client
-from flatfed.core.config import Index, NonNegative, Positive
+from flatfed.core.config import Alias, Index, NonNegative, Positive
 from flatfed.core.courses import Ramp
 from flatfed.core.messages import Message
 from flatfed.core.server import Replies, Server
@@ -17,24 +18,25 @@ from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import norm, unit
 
 
-class FedGloSS(Algorithm, id="fedgloss"):
+class FedGloSS(ServerRate, id="fedgloss"):
     """SAM on the server at FedAvg's traffic, its ascent taken from the previous round; ADMM duals align the clients.
 
         w~      = w + rho_server * unit(D)                      where the clients start
         q       = g - sigma_k + (w_k - w~)/beta
         sigma_k <- sigma_k - (w_k - w~)/beta
-        sigma   <- sigma - (1/(beta N)) sum_S (w_k - w~)        dual="official": divided by m as well
+        sigma   <- sigma - (1/(beta N)) sum_S (w_k - w~)        the mean of all sigma_k
         D       <- sum_S p_k (w~ - w_k)
         w       <- w - D - beta sigma                           from the unperturbed w
 
-    Caldarola et al., "Beyond local sharpness: Communication-efficient global sharpness-aware minimization for
-    federated learning", CVPR 2025.
+    `dual="printed"` is line 22 of the paper's algorithm: sigma sums w_k - w, from the unperturbed w. `dual="official"`
+    is the authors' code: the sum is divided by m as well. Caldarola et al., "Beyond local sharpness:
+    Communication-efficient global sharpness-aware minimization for federated learning", CVPR 2025.
     """
 
     rho_server: NonNegative = 0.1
     beta: Positive = 10.0
     admm: bool = True
-    dual: Literal["paper", "official"] = "paper"
+    dual: Annotated[Literal["mean", "printed", "official"], Alias("paper", stands_for="mean")] = "mean"
     rho_start: NonNegative = 0.001
     rho_warmup: Index = 0
     rho_server_warmup: Literal["none", "ramp", "official"] = "none"
@@ -95,9 +97,9 @@ class FedGloSS(Algorithm, id="fedgloss"):
         before = server.w
         server.w = server.w + replies.mean_update()
         if self.admm:
-            m = len(replies)
-            scale = m / server.population if self.dual == "paper" else 1 / server.population
-            server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - replies.sent.w)
+            scale = (1 if self.dual == "official" else len(replies)) / server.population
+            reference = before if self.dual == "printed" else replies.sent.w
+            server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - reference)
             server.w = server.w - self.beta * server.kept.sigma
             server.watch["dual_norm"] = norm(server.kept.sigma)
         server.watch["perturbation"] = norm(replies.sent.w - before)
@@ -121,7 +123,8 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
         ascent = -ask(Message(w=server.w)).mean_update()
         self.step(server, ask(Message(w=server.w + self.server_radius(server.round) * unit(ascent))))
 
-    def finish(self, client: Client) -> Message:
-        """Leave the duals, and local parts, alone in the probe."""
-        client.keeps_local_parts = client.exchange == 1
-        return super().finish(client) if client.keeps_local_parts else Message(w=client.w)
+    def begin(self, client: Client) -> None:
+        """Let the probe work on a copy of what the client keeps: duals and local parts stay as they are."""
+        super().begin(client)
+        if client.exchange == 0:
+            client.kept, client.keeps_local_parts = client.kept.copy(), False

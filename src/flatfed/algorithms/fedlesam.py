@@ -10,7 +10,7 @@ from torch import Tensor
 
 from flatfed.algorithms.control_variates import ControlVariates
 from flatfed.algorithms.duals import Duals
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative, Positive
 from flatfed.core.messages import Message
@@ -19,7 +19,7 @@ from flatfed.core.state import Slots, State, scalar, vector
 from flatfed.core.vectors import norm, unit
 
 
-class LastModel(Algorithm):
+class LastModel(ServerRate):
     """A perturbation that is fixed for the round: from the received model back to an earlier one.
 
         e = rho * unit(w_old - w)                               w_old: what this client received last; e = 0 before

@@ -19,7 +19,7 @@ class ServerOptimiser(Algorithm):
     """FedAvg with an adaptive step on the server; each method says how the second moment moves.
 
         D = sum_S p_k (w_k - w)
-        m <- beta1 m + (1 - beta1) D                            no bias correction
+        m <- beta1 m + (1 - beta1) D
         v <- second moment of D                                 v = tau^2 at first, unless v0 is given
         w <- w + server_lr * m / (sqrt(v) + tau)
 
@@ -42,27 +42,38 @@ class ServerOptimiser(Algorithm):
         """Return the next `v`, given the squared update."""
         raise NotImplementedError
 
+    def corrected(self, m: Tensor, v: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Return the moments that the step is made of, after so many steps: as they are."""
+        return m, v
+
     def update(self, server: Server, replies: Replies) -> None:
         """Step along the first moment, scaled by the second."""
         kept, update = server.kept, replies.mean_update()
         kept.m = self.beta1 * kept.m + (1 - self.beta1) * update
         kept.v = self.second_moment(kept.v, update**2)
-        server.w = server.w + self.server_lr * kept.m / (kept.v.sqrt() + self.tau)
+        m, v = self.corrected(kept.m, kept.v, server.round + 1)
+        server.w = server.w + self.server_lr * m / (v.sqrt() + self.tau)
 
 
 class FedAdam(ServerOptimiser, id="fedadam"):
-    """Adam on the server, without bias correction.
+    """Adam on the server, by default without bias correction.
 
         v <- beta2 v + (1 - beta2) D^2                          the rest as in the class above
 
-    Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    `bias_correction=True` steps with m/(1 - beta1^t) and v/(1 - beta2^t) in round t, from 1; with `v0=0` that is
+    PyTorch's Adam with eps=tau, given the pseudo-gradient. Reddi et al., "Adaptive federated optimization", ICLR 2021.
     """
 
     beta2: Momentum = 0.99
+    bias_correction: bool = dataclasses.field(default=False, kw_only=True)
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
         """Return the moving average of squares."""
         return self.beta2 * v + (1 - self.beta2) * squared
+
+    def corrected(self, m: Tensor, v: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Take off what the moments owe to their start at zero, where asked for."""
+        return (m / (1 - self.beta1**steps), v / (1 - self.beta2**steps)) if self.bias_correction else (m, v)
 
 
 class FedYogi(ServerOptimiser, id="fedyogi"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.algorithms.server_rate import ServerRate
+from flatfed.core.algorithm import ClientOptimiser
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative
 
 
-class FedProx(Algorithm, id="fedprox"):
+class FedProx(ServerRate, id="fedprox"):
     """FedAvg with a proximal pull towards the received model.
 
         q = g + mu (w_k - w)                                    of the objective f_k + mu/2 ||w_k - w||^2

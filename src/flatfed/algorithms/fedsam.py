@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.algorithms.client_optimisers import asam_gradient, sam_gradient
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.client_optimisers import Scaled, asam_gradient, sam_gradient
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.config import NonNegative
 
 
-class FedSAM(Algorithm, id="fedsam"):
+class FedSAM(ServerRate, id="fedsam"):
     """FedAvg whose clients run SAM: each step descends along `g(w + rho * unit(g(w)))`.
 
     Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022; Qu et
@@ -24,7 +24,7 @@ class FedSAM(Algorithm, id="fedsam"):
         return sam_gradient(client, self.rho)
 
 
-class FedASAM(Algorithm, id="fedasam"):
+class FedASAM(ServerRate, id="fedasam"):
     """FedAvg whose clients run adaptive SAM, whose ascent is scaled by the size of each weight.
 
     Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022.
@@ -32,7 +32,8 @@ class FedASAM(Algorithm, id="fedasam"):
 
     rho: NonNegative = 0.5
     eta: NonNegative = 0.2
+    tensors: Scaled = "weights"
 
     def gradient(self, client: Client) -> Tensor:
         """Return ASAM's gradient."""
-        return asam_gradient(client, self.rho, self.eta)
+        return asam_gradient(client, self.rho, self.eta, self.tensors)

@@ -23,18 +23,25 @@ class FedSMOO(Duals, id="fedsmoo"):
         q    = g(w_k + e) + (w_k - w + h_k)/beta
         s    <- rho * unit(mean_S (mu_k - e))                   variant B: of mean_S mu_k; C: of -mean_N mu_k
 
-    with h_k, H and w as in FedDyn. Sun et al., "Dynamic regularized sharpness aware minimization in federated
+    with h_k, H and w as in FedDyn, or, with `regularise=False`, without the regulariser: q = g(w_k + e), the plain mean
+    of models, no h_k and no H. Sun et al., "Dynamic regularized sharpness aware minimization in federated
     learning: Approaching global consistency and smooth landscape", ICML 2023.
     """
 
     rho: NonNegative = 0.1
     beta: Positive = 10.0
     variant: Literal["A", "B", "C"] = "A"
+    regularise: bool = True
 
     @property
     def penalty(self) -> float:
         """The weight of the regulariser, 1/beta."""
         return 1 / self.beta
+
+    @property
+    def regularised(self) -> bool:
+        """Whether FedDyn's regulariser is on."""
+        return self.regularise
 
     def uploads(self) -> tuple[str, ...]:
         """Name the model and this client's part of `s`."""

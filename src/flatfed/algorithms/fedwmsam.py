@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.server_rate import ServerRate
 from flatfed.core.client import Client
 from flatfed.core.config import Fraction, NonNegative
 from flatfed.core.errors import ConfigError
@@ -16,7 +16,7 @@ from flatfed.core.state import Slots, State, scalar, vector
 from flatfed.core.vectors import norm, unit_
 
 
-class FedWMSAM(Algorithm, id="fedwmsam"):
+class FedWMSAM(ServerRate, id="fedwmsam"):
     """Momentum and SAM in one backprop, weighted by how well the clients agree with the momentum.
 
         Delta_k = Delta + a/(1 - a) (c - c_k)                   personalised by the server; a starts at alpha
@@ -27,8 +27,9 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         Delta   <- -mean_S (w_k - w)/(K_k lr)
         w       <- w + mean_S (w_k - w)
 
-    The server keeps every c_k. What goes down is (1 - a) Delta_k, which stays finite at a = 1. "A fast and flat
-    federated learning method via weighted momentum and sharpness-aware minimization", NeurIPS 2025.
+    The server keeps every c_k. What goes down is (1 - a) Delta_k, which stays finite at a = 1. `reading="poster"` takes
+    the poster literally: c_k instead of c - c_k, cos instead of 1 + cos, and c <- c + mean_S (w_k - w)/(K_k lr).
+    "A fast and flat federated learning method via weighted momentum and sharpness-aware minimization", NeurIPS 2025.
     """
 
     rho: NonNegative = 0.01
@@ -36,8 +37,9 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
     lam: Fraction = 0.01
     control: bool = True
     perturb_sign: Literal[1, -1] = 1
+    reading: Literal["code", "poster"] = "code"
 
-    courses: ClassVar[bool | frozenset[str]] = frozenset({"rho", "lam"})  # alpha is only where the mix starts
+    courses: ClassVar[bool | frozenset[str]] = frozenset({"rho", "lam", "server_lr"})  # alpha: only where it starts
     uniform: ClassVar[bool] = True
     assumes_plain_steps: ClassVar[bool] = True
 
@@ -70,7 +72,8 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         a = float(server.kept.alpha)
         pull = (1 - a) * server.kept.momentum
         if self.control:
-            pull = pull + a * (server.kept.c - server.recall(client).c)
+            own = server.recall(client).c
+            pull = pull + a * (own if self.reading == "poster" else server.kept.c - own)
         return pull
 
     def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
@@ -94,7 +97,7 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         kept = server.kept
         if self.control:
             self._renew(server, replies)
-        agreement = sum(_similarity(r.message.w - replies.sent.w, kept.momentum) for r in replies) / len(replies)
+        agreement = sum(self._similarity(r.message.w - replies.sent.w, kept.momentum) for r in replies) / len(replies)
         kept.alpha = (1 - self.lam) * float(kept.alpha) + self.lam * min(max(agreement, 0.1), 0.9)
         kept.momentum = replies.mean_gradient(server.lr)
         server.w = server.w + replies.mean_update()
@@ -106,10 +109,15 @@ class FedWMSAM(Algorithm, id="fedwmsam"):
         for reply in replies:
             change = -c - (reply.message.w - replies.sent.w) / (reply.steps * server.lr)
             server.record(reply.client).c += change
-            server.kept.c += change / server.population
+            if self.reading == "code":
+                server.kept.c += change / server.population
+        if self.reading == "poster":
+            server.kept.c -= replies.mean_gradient(server.lr)
 
-
-def _similarity(update: Tensor, momentum: Tensor) -> float:
-    """Return `1 + cos`, 0 where one of the two is zero: an update along the momentum points against it."""
-    lengths = norm(update) * norm(momentum)
-    return 1 + float(update @ momentum) / lengths if lengths else 0.0
+    def _similarity(self, update: Tensor, momentum: Tensor) -> float:
+        """Return `1 + cos` (the poster: `cos`), 0 where one is zero: an update along the momentum points against it."""
+        lengths = norm(update) * norm(momentum)
+        if not lengths:
+            return 0.0
+        cosine = float(update @ momentum) / lengths
+        return cosine if self.reading == "poster" else 1 + cosine

@@ -1,6 +1,6 @@
 """The algorithm contract: what a method says, and nothing about where or how it runs.
 
-A round, as every method without an override runs it::
+A round, as every method without an override runs it (`advance`, which the loop calls, plays it)::
 
     server:  message = broadcast(server)                      what goes down (personal(...) adds per client)
     client:  for each batch:
@@ -10,8 +10,9 @@ A round, as every method without an override runs it::
              reply = finish(client)                           what goes up, what is kept
     server:  update(server, replies)                          the next global model
 
-State is declared (`server_state`, `client_state`, `records`); messages are the only way across. A method
-may override `round` for more than one exchange and `local` for other work on the client.
+State is declared (`server_state`, `client_state`, `records`; a client optimiser may add to what clients keep);
+messages are the only way across. A method may override `round` for more than one exchange and `local` for other work
+on the client.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from flatfed.core import courses as courses  # so that they are known wherever methods are
 from flatfed.core.config import Config, Registry
+from flatfed.core.errors import ConfigError
 from flatfed.core.messages import Message
 from flatfed.core.state import Slots, State
 
@@ -44,6 +46,10 @@ class ClientOptimiser(Config):
 
     registry: ClassVar[Registry[ClientOptimiser]] = Registry("client optimiser")
     courses: ClassVar[bool | frozenset[str]] = True
+
+    def client_state(self) -> Slots:
+        """Declare what each client keeps between its rounds, besides what the method declares."""
+        return {}
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient to descend along, at `client.w` on the current batch."""
@@ -85,6 +91,10 @@ class Algorithm(Config):
         return ("w",)
 
     # The server's side.
+
+    def advance(self, server: Server, ask: Ask) -> None:
+        """Play one round: what the loop calls. A base that acts on the step of all its methods overrides it."""
+        self.round(server, ask)
 
     def round(self, server: Server, ask: Ask) -> None:
         """Run one round; change the server's state only after the last exchange."""
@@ -139,6 +149,16 @@ class Algorithm(Config):
     def finish(self, client: Client) -> Message:
         """Update what the client keeps and return what goes up."""
         return Message(w=client.w)
+
+
+def client_slots(algorithm: Algorithm) -> Slots:
+    """Return all that a client keeps: what the method declares, and what its client optimiser does."""
+    optimiser: ClientOptimiser | None = getattr(algorithm, "client_opt", None)
+    own, added = algorithm.client_state(), {} if optimiser is None else optimiser.client_state()
+    shared = sorted(own.keys() & added.keys())
+    if optimiser is not None and shared:
+        raise ConfigError(f"{algorithm.id} and {optimiser.id} both keep {shared[0]!r} on the client; rename one")
+    return own | added
 
 
 class Average(Config):

@@ -57,6 +57,17 @@ class Range:
         return " and ".join(parts) or "a number"
 
 
+@dataclass(frozen=True)
+class Alias:
+    """Another spelling of a choice, put in an annotation: it is taken, and replaced by what it stands for.
+
+    `Annotated[Literal["mean", "official"], Alias("paper", "mean")]` keeps a name that was in use before.
+    """
+
+    spelling: str
+    stands_for: str
+
+
 NonNegative = Annotated[float, Range(low=0.0)]
 Positive = Annotated[float, Range(low=0.0, open_low=True)]
 Fraction = Annotated[float, Range(low=0.0, high=1.0)]
@@ -136,7 +147,8 @@ def parameters(cls: type[Config]) -> dict[str, Any]:
 @functools.cache
 def _parameters(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    in_order = sorted(dataclasses.fields(cls), key=lambda field: bool(field.kw_only))  # as they are called
+    return {field.name: hints[field.name] for field in in_order}
 
 
 def build(cls: type[C], values: Mapping[str, Any]) -> C:
@@ -159,7 +171,7 @@ def checked(hint: Any, value: Any, label: str, may_vary: bool = False) -> Any:
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _in_range(args[1], checked(args[0], value, label, may_vary), label)
+        return _by_rule(args[1], args[0], value, label, may_vary)
     if origin is Literal:
         return _one_of(args, value, label)
     if origin in (Union, types.UnionType):
@@ -177,6 +189,12 @@ def checked(hint: Any, value: Any, label: str, may_vary: bool = False) -> Any:
     if not isinstance(value, hint):
         raise ConfigError(f"{label} must be {_name(hint)}, not {value!r}")
     return value
+
+
+def _by_rule(rule: Range | Alias, hint: Any, value: Any, label: str, may_vary: bool) -> Any:
+    if isinstance(rule, Alias):
+        return checked(hint, rule.stands_for if value == rule.spelling else value, label, may_vary)
+    return _in_range(rule, checked(hint, value, label, may_vary), label)
 
 
 def _in_range(allowed: Range, value: Any, label: str) -> Any:

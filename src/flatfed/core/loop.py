@@ -220,7 +220,7 @@ class Federation:
             courier = Courier(self, [k for k in cohort if len(self.task.examples(k))], tally)
             tally.attempts += 1
             try:
-                self.method.round(self.server, courier)
+                self.method.advance(self.server, courier)
                 return courier
             except TooFewReplies as error:
                 if tally.attempts > self.settings.retries or error.diverged:

@@ -60,7 +60,7 @@ def probe(federation: Federation, clients: Sequence[int] | None = None, algorith
         clients = federation.sampler.draw(federation.task.population, federation.settings.seed, federation.round, 0)
     cohort = [client for client in clients if len(federation.task.examples(client))]
     courier = Courier(shadow, cohort, Tally())
-    shadow.method.round(shadow.server, courier)
+    shadow.method.advance(shadow.server, courier)
     assert courier.replies is not None
     return Probe(courier.replies, [_model(reply, federation.server) for reply in courier.replies])
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
+from flatfed.core.algorithm import Algorithm, client_slots
 from flatfed.core.client import Client
 from flatfed.core.devices import CPU, find_device
 from flatfed.core.engine import Job, Reply
@@ -256,8 +256,8 @@ def _pad(vector: Tensor, size: int) -> Tensor:
 
 
 def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:
-    """Return what a client keeps before it has ever taken part: what the method declares, and its local parts."""
-    entries = State.declared(algorithm.client_state(), initial).tensors()
+    """Return what a client keeps before it has ever taken part: what is declared, and its local parts."""
+    entries = State.declared(client_slots(algorithm), initial).tensors()
     own = {
         LOCAL_PARAMETERS: initial[layout.shared :],
         LOCAL_BUFFERS: buffers[0][layout.shared_buffers :],

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from flatfed.algorithms.spelling import Method, parse_method
 from flatfed.core.errors import CheckpointError, ConfigError, EngineError, FlatfedError
 from flatfed.core.sampling import Sampler
 from flatfed.core.settings import Settings
 from flatfed.experiments.catalogue import TaskRecipe
 from flatfed.experiments.laboratory import laboratory
 from flatfed.experiments.loading import moved
-from flatfed.experiments.methods import Method, parse_method
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import play
 from flatfed.experiments.resume import resume
@@ -232,7 +232,8 @@ def _claim(comparison: Comparison, out: Path) -> None:
     if is_comparison(out):
         here, there = comparison.to_dict(), read_json(out / FILE)
         place = here["task"]["data_dir"]  # where the data lie does not decide the results
-        now = there | {"task": there["task"] if place is None else moved(there["task"], place)}
+        methods = load_comparison(out).to_dict()["methods"]  # perhaps written before some parameters were there
+        now = there | {"task": there["task"] if place is None else moved(there["task"], place), "methods": methods}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
         asked = {name: value for name, value in here["about"].items() if name in ("watch", "flatness") and value}

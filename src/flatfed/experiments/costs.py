@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from flatfed.core.algorithm import Algorithm, ClientOptimiser
+from flatfed.core.algorithm import Algorithm, ClientOptimiser, client_slots
 from flatfed.core.config import parameters
 from flatfed.core.engine import Jobs, Reply
 from flatfed.core.exchange import ENVELOPE_DOWN, ENVELOPE_UP
@@ -62,7 +62,7 @@ def costs(algorithm: Algorithm) -> Costs:
         down=_vectors(one.bytes_down - ENVELOPE_DOWN * one.exchanges),
         up=_vectors(one.bytes_up - ENVELOPE_UP * one.exchanges),
         exchanges=one.exchanges,
-        client_state=_names(algorithm.client_state()),
+        client_state=_names(client_slots(algorithm)),
         server_state=_names(algorithm.server_state()),
         records=_names(algorithm.records()),
         backprops=per_step,

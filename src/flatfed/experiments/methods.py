@@ -1,69 +1,19 @@
-"""Methods by their short spelling: `feddyn+sam`, `fedasam+swa`, `adabest+asam+swa`, with `name=value` settings."""
+"""Several methods and their settings as they are typed: `rho=0.1` for all that have it, `fedgloss:beta=100` for one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
+from flatfed.algorithms.spelling import OWNERS, Method, parse_method, spelling_of
 from flatfed.core.config import is_course, parameters
 from flatfed.core.errors import ConfigError, nearest
 
-OWNERS = ("client_opt", "average", "partition", "model", "data")
-"""What settings may belong to besides the method; the last three describe the task and never reach a method."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method as it is compared: algorithm (with its client optimiser) and average."""
-
-    spelling: str
-    algorithm: Algorithm
-    average: Average | None = None
-
-
-def spelling_of(algorithm: Algorithm, average: Average | None) -> str:
-    """Return the short spelling of a method: algorithm, client optimiser unless plain, average."""
-    optimiser = getattr(algorithm, "client_opt", None)
-    parts = [algorithm.id or type(algorithm).__name__.lower()]
-    if optimiser is not None and optimiser.id != "sgd":
-        parts.append(optimiser.id)
-    return "+".join(parts + ([average.id] if average else []))
-
-
-def parse_method(spelling: str, settings: Mapping[str, Any] | None = None) -> Method:
-    """Return the method that a spelling names, with its settings.
-
-    A setting is `name` (the algorithm's), `client_opt.name` or `average.name`.
-    """
-    id, *suffixes = spelling.split("+")
-    if id in ClientOptimiser.registry or id in Average.registry:
-        raise ConfigError(_not_an_algorithm(id, suffixes))
-    algorithm, optimiser, average = Algorithm.registry.find(id), None, None
-    for suffix in suffixes:
-        if suffix in ClientOptimiser.registry and optimiser is None and average is None:
-            optimiser = suffix
-        elif suffix in Average.registry and average is None:
-            average = suffix
-        elif suffix in ClientOptimiser.registry or suffix in Average.registry:
-            raise ConfigError(f"{spelling!r}: write the algorithm, then a client optimiser, then an average, once each")
-        else:
-            raise ConfigError(nearest(suffix, [*ClientOptimiser.registry, *Average.registry], "suffix"))
-    values = _sorted(settings or {})
-    own, of_optimiser, of_average = values[""], values["client_opt"], values["average"]
-    if optimiser is not None or of_optimiser:
-        if "client_opt" not in parameters(algorithm):
-            raise ConfigError(f"{id} takes no client optimiser; it has its own way to the gradient")
-        if "client_opt" in own:
-            raise ConfigError(f"{spelling}: client_opt={own['client_opt']!r} is set besides; give one of the two")
-        own["client_opt"] = ClientOptimiser.registry.make(optimiser or "sgd", **of_optimiser)
-    if of_average and average is None:
-        raise ConfigError(f"{spelling!r} has no average to set {', '.join(of_average)} of; write {spelling}+swa")
-    made = Average.registry.make(average, **of_average) if average else None
-    return Method(spelling, Algorithm.registry.make(id, **own), made)
+OF_THE_TASK = ("partition", "model", "data")
+"""What settings may belong to besides a method and its parts; they describe the task and never reach a method."""
 
 
 def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Method]:
@@ -101,14 +51,12 @@ def _refuse_unreached(spellings: list[str], settings: Mapping[str, Any]) -> None
         target, _, bare = name.rpartition(":")
         if target and target not in scopes:
             raise ConfigError(f"--set {name}: {nearest(target, scopes, 'method')}")
+        owner = bare.rpartition(".")[0]
+        if owner and owner not in OWNERS:
+            raise ConfigError(_not_an_owner(name, owner))
         known = {n for spelling in spellings for n in settable(spelling)} | {"client_opt"}
         if len(spellings) > 1 and not target and bare not in known:
             raise ConfigError(nearest(bare, known, "parameter"))
-
-
-def _not_an_algorithm(id: str, suffixes: list[str]) -> str:
-    kind = "a client optimiser" if id in ClientOptimiser.registry else "an average"
-    return f"{id!r} is {kind}, not an algorithm; write {(suffixes or ['fedavg'])[0]}+{id}"
 
 
 def relevant(settings: Mapping[str, Any], spellings: list[str]) -> dict[str, Any]:
@@ -160,18 +108,7 @@ def parse_value(text: str) -> Any:
 
 
 def _not_an_owner(name: str, owner: str) -> str:
-    if owner in OWNERS:
+    if owner in OF_THE_TASK:
         return f"--set {name}: the {owner} is the same for all methods; leave the method's name out"
-    spellings = ", ".join(f"{known}.name" for known in OWNERS)
+    spellings = ", ".join(f"{known}.name" for known in (*OWNERS, *OF_THE_TASK))
     return f"--set {name}: there is nothing called {owner!r} to set; write name, or one of {spellings}"
-
-
-def _sorted(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Divide settings into the algorithm's own, its client optimiser's and the average's."""
-    found: dict[str, dict[str, Any]] = {"": {}, "client_opt": {}, "average": {}}
-    for name, value in settings.items():
-        owner, _, bare = name.rpartition(".")
-        if owner not in found:
-            raise ConfigError(_not_an_owner(name, owner))
-        found[owner][bare] = value
-    return found

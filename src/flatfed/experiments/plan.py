@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from flatfed import __version__
+from flatfed.algorithms.spelling import spelling_of
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.batching import check_batched, wins_batched
 from flatfed.core.config import build
@@ -26,7 +27,6 @@ from flatfed.core.store import ClientStore
 from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import NoStatistics, Trainer, fresh_client_state, shared_buffers
-from flatfed.experiments.methods import spelling_of
 from flatfed.flatness.monitor import Monitor
 from flatfed.runs.spilling import SpillingStore
 

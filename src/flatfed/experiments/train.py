@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from flatfed.algorithms.spelling import parse_method
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.config import Course, build
 from flatfed.core.errors import ConfigError
@@ -25,7 +26,7 @@ from flatfed.runs.history import Row
 
 def train(
     task: Task,
-    algorithm: Algorithm,
+    algorithm: Algorithm | str,
     *,
     rounds: int,
     sampling: int | Sampler,
@@ -60,7 +61,7 @@ def train(
 
     Args:
         task: what is learnt.
-        algorithm: the method, from `ff.make(id, ...)` or its class.
+        algorithm: the method, from `ff.make(id, ...)` or its class, or a spelling such as `"fedgloss+sam+swa"`.
         rounds: number of rounds.
         sampling: number of clients a round (uniform without replacement), `ff.Bernoulli` or `ff.Schedule`.
         lr: client learning rate: like weight_decay, momentum and clip a number or a course, `ff.Cosine(0.1, 0.01, 500)`
@@ -97,10 +98,7 @@ def train(
     """
     if not isinstance(task, Task):
         raise ConfigError(f"task must be an ff.Task, not {type(task).__name__}")
-    if not isinstance(algorithm, Algorithm):
-        raise ConfigError(f"algorithm must come from ff.make(id, ...), not {algorithm!r:.60}")
-    if average is not None and not isinstance(average, Average):
-        raise ConfigError(f"average must be ff.SWA(...) or another average, not {average!r:.60}")
+    algorithm, average = _method(algorithm, average)
     given = {
         "rounds": rounds,
         "lr": lr,
@@ -132,3 +130,19 @@ def train(
     plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every, watch=monitors)
     plan.check()
     return play(plan, Path(out) if out is not None else None, on_round)
+
+
+def _method(algorithm: Algorithm | str, average: Average | None) -> tuple[Algorithm, Average | None]:
+    """Return the algorithm and the average, which a spelling names both."""
+    if average is not None and not isinstance(average, Average):
+        raise ConfigError(f"average must be ff.SWA(...) or another average, not {average!r:.60}")
+    if isinstance(algorithm, str):
+        named = parse_method(algorithm)
+        if named.average is not None and average is not None:
+            raise ConfigError(
+                f"{algorithm!r} names an average, and average={average!r:.60} is set; give one of the two"
+            )
+        return named.algorithm, named.average or average
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm must come from ff.make(id, ...) or be a spelling, not {algorithm!r:.60}")
+    return algorithm, average

@@ -95,6 +95,7 @@ OPTIMISERS: dict[str, Callable[[], Any]] = {
     "sgd": lambda: ff.SGD(),
     "sam": lambda: ff.SAM(rho=0.3),
     "asam": lambda: ff.ASAM(rho=0.6, eta=0.2),
+    "sam-prev": lambda: ff.PreviousSAM(rho=0.3),
     "vasso": lambda: ff.VaSSO(rho=0.3, theta=0.6),
     "fsam": lambda: ff.FriendlySAM(rho=0.3, sigma=0.7, lam=0.6),
 }

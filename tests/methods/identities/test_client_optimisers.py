@@ -107,6 +107,35 @@ def test_asam_with_large_eta_tends_to_sam(w: Vector, rho: float) -> None:
     assert_close(asam.vector, sam.vector, rel=1e-6)
 
 
+@given(w=coordinates, b=coordinates, rho=radius, eta=st.floats(0, 1))
+@few
+def test_asam_on_all_tensors_scales_biases_too(w: Vector, b: Vector, rho: float, eta: float) -> None:
+    both = np.concatenate([w, b])
+    method = ff.make("fedasam", rho=rho, eta=eta, tensors="all")
+    eps = round_bowl_perturbation(method, Point(w, b), both)
+    T = np.abs(both) + eta
+    assert norm(eps / T) == pytest.approx(rho, rel=1e-9)
+    assert_close(eps, rho * T**2 * both / norm(T * both), rel=1e-9)
+
+
+@given(w=coordinates, b=coordinates, rho=radius)
+@few
+def test_asam_on_all_tensors_with_large_eta_tends_to_sam(w: Vector, b: Vector, rho: float) -> None:
+    eta, client = 1e8, [bowl(np.ones(8), np.arange(1.0, 9.0))]
+    asam = ff.make("fedasam", rho=rho / eta, eta=eta, tensors="all")
+    runs = [train_point(m, Point(w, b), client, local_epochs=3) for m in (asam, ff.make("fedsam", rho=rho))]
+    assert_close(runs[0].vector, runs[1].vector, rel=1e-6)
+
+
+def test_where_all_tensors_are_weights_both_scales_are_the_same() -> None:
+    client = [bowl(np.ones(4), np.arange(1.0, 5.0))]
+    runs = [
+        train_point(ff.make("fedasam", tensors=tensors), Point(np.arange(1.0, 5.0)), client, local_epochs=3)
+        for tensors in ("weights", "all")
+    ]
+    assert torch.equal(runs[0].vector, runs[1].vector)
+
+
 class ReluPair(nn.Module):
     def __init__(self, first: Vector, second: Vector) -> None:
         super().__init__()
@@ -156,9 +185,9 @@ def test_one_client_and_one_step_is_centralised_sam() -> None:
     assert_close(vector("fedsam", setup, rho=0.3), w)
 
 
-@pytest.mark.parametrize(("method", "opt"), [("fedsam", "sam"), ("fedasam", "asam")])
+@pytest.mark.parametrize(("method", "opt"), [("fedsam", "sam"), ("fedasam", "asam"), ("fedasam", "asam-all")])
 def test_the_named_methods_are_fedavg_with_the_client_optimiser(method: str, opt: str) -> None:
     setup, o = network_setup(), CLIENT_OPTS[opt]
-    params = {"rho": o.rho, "eta": o.eta} if opt == "asam" else {"rho": o.rho}
+    params = {"rho": o.rho} if opt == "sam" else {"rho": o.rho, "eta": o.eta, "tensors": o.tensors}
     named = vector(method, setup, **params)
     np.testing.assert_array_equal(named, vector("fedavg", setup, client_opt=opt_named(opt)))

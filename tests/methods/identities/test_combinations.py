@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import flatfed as ff
-from flatfed.experiments.methods import parse_method, spelling_of
+from flatfed.algorithms.spelling import parse_method, spelling_of
 from methods.bench import COHORTS, array, network_setup, train_network
 from methods.identities.shared import METHODS, OPTIMISERS, TAKE_A_CLIENT_OPT, TAKE_NONE, train_id
 
@@ -74,6 +74,7 @@ def test_named_methods_are_their_combinations_bit_for_bit(
     [
         ("fedavg+sam", "sam", "SAM", {"rho": 0.05}),
         ("fedavg+asam", "asam", "ASAM", {"rho": 0.5, "eta": 0.2}),
+        ("fedavg+sam-prev", "sam-prev", "PreviousSAM", {"rho": 0.05}),
         ("fedavg+vasso", "vasso", "VaSSO", {"rho": 0.05, "theta": 0.9}),
         ("fedavg+fsam", "fsam", "FriendlySAM", {"rho": 0.2, "sigma": 1.0, "lam": 0.6}),
     ],
@@ -87,25 +88,41 @@ def test_a_suffix_is_the_optimiser_with_its_published_values(
 
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "fedadam": {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v0": None},
+    "fedadam": {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v0": None, "bias_correction": False},
     "fedyogi": {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v0": None},
     "fedadagrad": {"server_lr": 0.01, "beta1": 0.0, "tau": 1e-3, "v0": None},
     "fednova": {},
     "scaffold": {"server_lr": 1.0, "option": "II", "send_dc": True},
     "adabest": {"beta": 0.9, "mu": 0.02, "mu_scaling": "paper"},
-    "fedcm": {"alpha": 0.1},
-    "fedacg": {"lam": 0.85, "beta": 0.001},
+    "fedcm": {"alpha": 0.1, "server_lr": 1.0},
+    "fedacg": {"lam": 0.85, "beta": 0.001, "server_lr": 1.0},
     "mimelite": {"beta": 0.9},
     "mime": {"beta": 0.9},
-    "mofedsam": {"rho": 0.1, "beta": 0.1},
-    "fedspeed": {"rho": 0.1, "alpha": 0.95, "lam": 100.0, "server_dual": "all", "normalise": True},
-    "fedgamma": {"rho": 0.1, "send_dc": True},
-    "fedlesam": {"rho": 0.01, "ascent": "client"},
-    "fedlesam-s": {"rho": 0.01, "ascent": "client", "send_dc": True},
-    "fedlesam-d": {"rho": 0.01, "beta": 10.0, "ascent": "client"},
+    "mofedsam": {"rho": 0.1, "beta": 0.1, "server_lr": 1.0},
+    "fedspeed": {"rho": 0.1, "alpha": 0.95, "lam": 100.0, "server_dual": "all", "normalise": True, "server_lr": 1.0},
+    "fedgamma": {"rho": 0.1, "send_dc": True, "server_lr": 1.0},
+    "fedlesam": {"rho": 0.01, "ascent": "client", "server_lr": 1.0},
+    "fedlesam-s": {"rho": 0.01, "ascent": "client", "send_dc": True, "server_lr": 1.0},
+    "fedlesam-d": {"rho": 0.01, "beta": 10.0, "ascent": "client", "server_lr": 1.0},
     "fedgmt": {"alpha": 0.95, "gamma": 1.0, "tau": 3.0, "beta": 10.0, "server_dual": "all"},
-    "fedgf": {"rho": 0.05, "rho_global": None, "threshold": 0.2, "window": 30, "c": None, "share_of": "seen"},
-    "fedwmsam": {"rho": 0.01, "alpha": 0.1, "lam": 0.01, "control": True, "perturb_sign": 1},
+    "fedgf": {
+        "rho": 0.05,
+        "rho_global": None,
+        "threshold": 0.2,
+        "window": 30,
+        "c": None,
+        "share_of": "seen",
+        "server_lr": 1.0,
+    },
+    "fedwmsam": {
+        "rho": 0.01,
+        "alpha": 0.1,
+        "lam": 0.01,
+        "control": True,
+        "perturb_sign": 1,
+        "reading": "code",
+        "server_lr": 1.0,
+    },
     "fedvssam": {
         "rho": 0.05,
         "mix_local": 0.5,

@@ -193,3 +193,54 @@ def test_a_radius_with_alpha_one_is_refused() -> None:
         ff.make("fedwmsam", alpha=1.0)
     with pytest.raises(ff.ConfigError, match="perturb_sign"):
         ff.make("fedwmsam", perturb_sign=2)
+
+
+# --- the poster read literally ----------------------------------------------------------------------------
+
+
+def test_the_poster_after_one_round_in_closed_form() -> None:
+    """Constant gradients, no momentum yet: every step is alpha g; clients take two steps and four."""
+    lr, alpha, lam = 0.1, 0.4, 0.5
+    gradients = (np.array([1.0, -2.0]), np.array([3.0, 1.0]))
+    clients = [slope(g, n) for g, n in zip(gradients, (2, 4), strict=True)]
+    method = ff.make("fedwmsam", rho=0.3, alpha=alpha, lam=lam, reading="poster")
+    run = train_point(method, Point(np.zeros(2)), clients, loss=linear, lr=lr, batch_size=1)
+    slopes = [-alpha * g for g in gradients]  # (w_k - w)/(lr K_k)
+    assert_close(run.vector, -lr * alpha * (2 * gradients[0] + 4 * gradients[1]) / 2, rel=1e-12)
+    assert_close(run.server_state["c"], (slopes[0] + slopes[1]) / 2, rel=1e-12)
+    assert_close(run.server_state["momentum"], -(slopes[0] + slopes[1]) / 2, rel=1e-12)
+    assert float(run.server_state["alpha"]) == pytest.approx((1 - lam) * alpha + lam * 0.1)  # no angle: 0, clipped
+
+
+def test_the_poster_adds_the_client_s_own_control_variate() -> None:
+    """The second round of the first client alone."""
+    lr, alpha, g = 0.1, 0.4, np.array([1.0, -2.0])
+    method = ff.make("fedwmsam", rho=0.0, alpha=alpha, lam=0.0, reading="poster")
+    clients = [slope(g), slope(3 * g)]
+    run = train_point(method, Point(np.zeros(2)), clients, schedule=[(0,), (0,)], loss=linear, lr=lr)
+    c_0, momentum = alpha * g, alpha * g  # after the first round: c_0 <- 0 - 0 + alpha g
+    second = alpha * (g + c_0) + (1 - alpha) * momentum
+    assert_close(run.vector, -lr * (alpha * g + second), rel=1e-12)
+    assert_close(run.server_state["c"], -(alpha * g + second), rel=1e-12)
+
+
+def test_the_poster_lowers_alpha_also_where_clients_oppose_the_momentum_less() -> None:
+    """The plain cosine: an update along the momentum points against it, and is clipped like one at a right angle."""
+    g, alpha, lam = np.array([1.0, -2.0]), 0.5, 0.25
+    for second, target in ((1.0, 0.1), (-5.0, 0.9)):
+        method = ff.make("fedwmsam", rho=0.0, alpha=alpha, lam=lam, control=False, reading="poster")
+        clients, schedule = [slope(g), slope(second * g)], [(0,), (1,)]
+        run = train_point(method, Point(np.zeros(2)), clients, schedule=schedule, loss=linear)
+        after_one = (1 - lam) * alpha + lam * 0.1
+        assert float(run.server_state["alpha"]) == pytest.approx((1 - lam) * after_one + lam * target, rel=1e-12)
+    sideways = [slope(np.array([1.0, 0.0])), slope(np.array([-0.5, 1.0]))]
+    runs = {
+        reading: train_point(
+            ff.make("fedwmsam", rho=0.0, alpha=0.9, lam=lam, control=False, reading=reading),
+            *(Point(np.zeros(2)), sideways),
+            schedule=[(0,), (1,)],
+            loss=linear,
+        )
+        for reading in ("code", "poster")
+    }
+    assert float(runs["poster"].server_state["alpha"]) < float(runs["code"].server_state["alpha"])

@@ -50,6 +50,33 @@ def test_the_server_dual_of_fedsmoo_is_the_mean_over_all_clients(variant: str) -
     assert_close(run.server_state["H"], naive.mean(h), rel=1e-12)
 
 
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+def test_fedsmoo_without_regulariser_and_radius_is_the_plain_mean(variant: str) -> None:
+    setup = network_setup()
+    run = train_network(ff.make("fedsmoo", rho=0.0, variant=variant, regularise=False), setup)
+    assert_close(run.vector, vector("fedavg", replace(setup, weighting="uniform")), rel=1e-12)
+    assert not array(run.server_state["s"]).any()
+
+
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+def test_the_first_step_of_fedsmoo_without_regulariser_is_fedsam(variant: str) -> None:
+    setup = network_setup(local_epochs=1, schedule=COHORTS[:1], weighting="uniform")
+    smoo = vector("fedsmoo", setup, rho=0.3, variant=variant, regularise=False)
+    assert_close(smoo, vector("fedsam", setup, rho=0.3), rel=1e-13)
+
+
+def test_fedsmoo_without_regulariser_keeps_no_duals_of_the_model_and_does_not_know_beta() -> None:
+    setup = network_setup()
+    weak, strong = (
+        train_network(ff.make("fedsmoo", rho=0.3, beta=beta, regularise=False), setup) for beta in (1e9, 2.0)
+    )
+    assert torch.equal(weak.vector, strong.vector)
+    assert set(weak.client_state(0)) == {"mu"}
+    assert set(weak.server_state) == {"s"}
+    regularised = train_network(ff.make("fedsmoo", rho=0.3, beta=1e9), setup)  # the server's H remains
+    assert distance(array(regularised.vector), array(weak.vector)) > 0.1
+
+
 def test_the_fedsmoo_variants_differ_only_in_the_server_perturbation() -> None:
     setup = network_setup(schedule=COHORTS[:1])
     runs = {v: train_network(ff.make("fedsmoo", rho=0.3, variant=v), setup) for v in "ABC"}

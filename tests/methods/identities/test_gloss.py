@@ -66,6 +66,47 @@ def test_the_official_server_dual_is_m_times_smaller(method: str) -> None:
     assert_close(2 * array(run.server_state["sigma"]), naive.mean(sigma_k), rel=1e-12)
 
 
+@pytest.mark.parametrize("dual", ["printed", "official"])
+@pytest.mark.parametrize("method", ["fedgloss", "naivefedgloss"])
+def test_only_the_default_server_dual_is_the_mean(method: str, dual: str) -> None:
+    setup = network_setup(schedule=PAIRS)
+    run = train_network(ff.make(method, rho_server=0.4, beta=4.0, dual=dual), setup)
+    sigma_k = [held(run.client_state(k), "sigma", setup.w0) for k in range(setup.N)]
+    assert distance(array(run.server_state["sigma"]), naive.mean(sigma_k)) > 1e-2
+
+
+@pytest.mark.parametrize("method", ["fedgloss", "naivefedgloss"])
+def test_without_server_radius_the_printed_dual_is_the_mean(method: str) -> None:
+    setup = network_setup()
+    printed, mean = (vector(method, setup, rho_server=0.0, beta=4.0, dual=dual) for dual in ("printed", "mean"))
+    np.testing.assert_array_equal(printed, mean)
+
+
+@given(rho_server=radius, beta=st.floats(1, 100))
+@few
+def test_the_printed_dual_differs_by_the_perturbation_of_every_client(rho_server: float, beta: float) -> None:
+    """In the second round, whose first is not perturbed: m rho_s unit(D) / (beta N)."""
+    setup = network_setup(schedule=((0, 3), (1, 2, 4)))
+    params = {"rho_server": rho_server, "beta": beta}
+    printed, mean = (train_network(ff.make("fedgloss", **params, dual=dual), setup) for dual in ("printed", "mean"))
+    first = replace(setup, schedule=setup.schedule[:1])
+    D = train_network(ff.make("fedgloss", **params), first).server_state["pseudo_gradient"]
+    gap = array(printed.server_state["sigma"]) - array(mean.server_state["sigma"])
+    assert_close(gap, -3 / (beta * setup.N) * rho_server * unit(array(D)), rel=1e-10)
+    for k in range(setup.N):  # the clients' own duals know nothing of it
+        np.testing.assert_array_equal(printed.client_state(k)["sigma"], mean.client_state(k)["sigma"])
+
+
+@pytest.mark.parametrize("method", ["fedgloss", "naivefedgloss"])
+def test_the_dual_that_was_called_paper_is_the_mean(method: str) -> None:
+    old = ff.make(method, dual="paper")
+    assert old == ff.make(method) == ff.make(method, dual="mean")
+    assert old.dual == old.to_dict()["dual"] == "mean"
+    assert type(old).registry.from_dict(old.to_dict() | {"dual": "paper"}) == old
+    with pytest.raises(ff.ConfigError, match="dual must be one of 'mean', 'printed', 'official', not 'papers'"):
+        ff.make(method, dual="papers")
+
+
 def test_fedgloss_with_growing_beta_tends_to_something_that_is_not_fedsam() -> None:
     setup, sam = network_setup(), ff.SAM(rho=0.3)
     runs = {
@@ -146,7 +187,7 @@ def test_the_warm_up_leaves_sgd_clients_alone() -> None:
 # --- NaiveFedGloSS --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dual", ["paper", "official"])
+@pytest.mark.parametrize("dual", ["paper", "mean", "printed", "official"])
 @each_opt
 def test_without_server_radius_the_two_gloss_methods_are_the_same(dual: str, opt: str) -> None:
     setup = network_setup()

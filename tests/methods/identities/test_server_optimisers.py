@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import flatfed as ff
-from methods.bench import Point, array, assert_close, linear, network_setup, train_point
+from methods.bench import Point, array, assert_close, linear, network_setup, train_network, train_point
 from methods.identities.shared import (
     OPTIMISERS,
     any_opt,
     bowl,
+    continued,
     distance,
     few,
     fewer,
@@ -26,7 +29,7 @@ from methods.identities.shared import (
     train_id,
     vector,
 )
-from methods.naive import Vector
+from methods.naive import Setup, Vector
 
 ADAPTIVE = ("fedadam", "fedyogi", "fedadagrad")
 HUGE = 1e9
@@ -121,6 +124,46 @@ def test_yogi_adds_or_subtracts_the_same_amount_of_the_squared_update(beta2: flo
     method = ff.make("fedyogi", beta2=beta2, v0=v0)
     run = train_point(method, Point(np.zeros(2)), [slope(g)], loss=linear, lr=lr)
     assert_close(run.server_state["v"], v0 + (1 - beta2) * np.array([0.09, -0.04]), rel=1e-12)
+
+
+def adam_of_torch(setup: Setup, server_lr: float, beta1: float, beta2: float, tau: float) -> Vector:
+    """FedAvg's updates, handed to PyTorch's Adam as gradients of the server."""
+    w = torch.tensor(setup.w0, requires_grad=True)
+    adam = torch.optim.Adam([w], lr=server_lr, betas=(beta1, beta2), eps=tau)
+    for t in range(setup.rounds):
+        now = array(w)
+        w.grad = torch.tensor(now - vector("fedavg", continued(setup, now, t)))
+        adam.step()
+    return array(w)
+
+
+@given(beta1=st.floats(0, 0.95), beta2=fraction, tau=st.sampled_from([1e-3, 0.1]))
+@fewer
+def test_bias_correction_makes_it_the_adam_of_torch(beta1: float, beta2: float, tau: float) -> None:
+    setup, params = network_setup(), {"server_lr": 0.05, "beta1": beta1, "beta2": beta2, "tau": tau}
+    ours = vector("fedadam", setup, **params, v0=0.0, bias_correction=True)
+    assert_close(ours, adam_of_torch(setup, **params), rel=1e-12)
+    assert distance(ours, vector("fedadam", setup, **params, v0=0.0)) > 1e-3
+
+
+def test_the_corrections_fade() -> None:
+    setup = network_setup(schedule=((0, 3),) * 40)
+    params = {"beta1": 0.3, "beta2": 0.4, "tau": 0.1, "v0": 0.0}
+    runs = [train_id("fedadam", setup, **params, bias_correction=on) for on in (True, False)]
+    first, last = (
+        abs(runs[0].history[t]["update_norm"] / runs[1].history[t]["update_norm"] - 1) for t in (0, setup.rounds - 1)
+    )
+    assert first > 0.05 > last
+
+
+def test_after_resuming_the_corrections_count_all_rounds(tmp_path: Path) -> None:
+    setup = network_setup()
+    method = ff.make("fedadam", server_lr=0.05, v0=0.0, bias_correction=True)
+    whole = train_network(method, setup)
+    sampling = {"sampling": ff.Schedule([list(cohort) for cohort in setup.schedule])}
+    begun = train_network(method, setup, rounds=2, out=tmp_path / "run", **sampling)
+    resumed = ff.resume(tmp_path / "run", rounds=setup.rounds, task=begun._federation.task)
+    assert torch.equal(resumed.vector, whole.vector)
 
 
 # --- FedNova ----------------------------------------------------------------------------------------------

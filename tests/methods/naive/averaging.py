@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_update
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
@@ -13,7 +13,7 @@ def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
     for t, S in enumerate(s.schedule):
         w_K = {k: train_client(s, k, t, w, local_gradient(s, opt, k)) for k in S}
         w = w + server_lr * weighted_update(s, w, w_K)
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models)
 
 
@@ -22,9 +22,9 @@ def fedsam(s: Setup, rho: float = 0.05) -> Outcome:
     return fedavg(s, Opt("sam", rho))
 
 
-def fedasam(s: Setup, rho: float = 0.5, eta: float = 0.2) -> Outcome:
+def fedasam(s: Setup, rho: float = 0.5, eta: float = 0.2, tensors: str = "weights") -> Outcome:
     """docs/algorithms/fedasam.md."""
-    return fedavg(s, Opt("asam", rho, eta))
+    return fedavg(s, Opt("asam", rho, eta, tensors=tensors))
 
 
 def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
@@ -36,7 +36,7 @@ def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:
             g = local_gradient(s, opt, k)
             w_K[k] = train_client(s, k, t, w, lambda v, g=g, w=w: g(v) + mu * (v - w))
         w = w + weighted_update(s, w, w_K)
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models)
 
 
@@ -47,5 +47,5 @@ def fedavgm(s: Setup, opt: Opt = SGD, server_momentum: float = 0.9, server_lr: f
         w_K = {k: train_client(s, k, t, w, local_gradient(s, opt, k)) for k in S}
         m = server_momentum * m + weighted_update(s, w, w_K)
         w = w + server_lr * m
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m})

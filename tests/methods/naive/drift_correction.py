@@ -5,7 +5,7 @@ from __future__ import annotations
 from methods.naive.local import SGD, Opt, local_gradient, lr_of_round, mean, train_client
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def scaffold(s: Setup, opt: Opt = SGD, server_lr: float = 1.0, option: str = "II", send_dc: bool = True) -> Outcome:
@@ -25,7 +25,7 @@ def scaffold(s: Setup, opt: Opt = SGD, server_lr: float = 1.0, option: str = "II
             c_i[i] = fresh
         w = w + server_lr * mean(updates)
         c = c + sum(changes) / s.N if send_dc else (1 - len(S) / s.N) * c - sum(slopes) / s.N
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"c": c_i}, server={"c": c})
 
 
@@ -45,7 +45,7 @@ def feddyn(s: Setup, opt: Opt = SGD, alpha: float = 0.01, prox: bool = True) -> 
             h[i] = h[i] + (w_K[i] - w)
             H = H + (w_K[i] - w) / s.N
         w = mean(list(w_K.values())) + H
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"h": h}, server={"H": H})
 
 
@@ -64,5 +64,5 @@ def adabest(s: Setup, opt: Opt = SGD, beta: float = 0.9, mu: float = 0.02, mu_sc
             last[i] = float(t + 1)
         w_bar_before, w_bar = w_bar, mean(list(w_K.values()))
         w = w_bar + beta * (w_bar - w_bar_before)
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"h": h, "last": last}, server={"mean": w_bar})

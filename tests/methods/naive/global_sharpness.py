@@ -5,10 +5,10 @@ from __future__ import annotations
 from methods.naive.local import mean, norm, train_client, unit, weighted_mean, weighted_update
 from methods.naive.model import Vector, kl_gradient
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
-def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A") -> Outcome:
+def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A", regularise: bool = True) -> Outcome:
     """docs/algorithms/fedsmoo.md."""
     a = 1.0 / beta
     w, H, sv, models = s.w0, s.zeros(), s.zeros(), []
@@ -21,20 +21,22 @@ def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A") 
                 s_hat = rho * unit(s.g(i, v) - mu[i] - sv)
                 mu[i] = mu[i] + s_hat - sv
                 s_last[i] = s_hat  # noqa: B023
-                return s.g(i, v + s_hat) + a * (v - w) + a * h[i]
+                return s.g(i, v + s_hat) + (a * (v - w) + a * h[i] if regularise else 0.0)
 
             w_K[i] = train_client(s, i, t, w, q)
         for i in S:
             h[i] = h[i] + (w_K[i] - w)
             H = H + (w_K[i] - w) / s.N
-        w = mean(list(w_K.values())) + H
+        w = mean(list(w_K.values())) + (H if regularise else 0.0)
         if variant == "A":
             sv = rho * unit(mean([mu[i] - s_last[i] for i in S]))
         elif variant == "B":
             sv = rho * unit(mean([mu[i] for i in S]))
         else:
             sv = rho * unit(-mean(mu))
-        models.append(w)
+        w = kept(s, models, w)
+    if not regularise:
+        return Outcome(s, models, client={"mu": mu}, server={"s": sv})
     return Outcome(s, models, client={"h": h, "mu": mu}, server={"H": H, "s": sv})
 
 
@@ -66,7 +68,7 @@ def fedgf(
         flags = [*flags, float(threshold < D)][-window:]
         c_now = sum(flags) / (window if share_of == "window" else len(flags))
         w_before, w = w, w + weighted_update(s, w, w_K)
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"c": c_now} if c is None else {})
 
 
@@ -100,7 +102,7 @@ def fedgmt(
         else:
             w = w + weighted_update(s, w, w_K) + mean(h)
         e = alpha * e + (1 - alpha) * w
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(
         s, models, client={"h": h}, server={"teacher": e, **({"H": mean(h)} if server_dual == "all" else {})}
     )

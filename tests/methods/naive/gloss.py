@@ -7,7 +7,7 @@ from dataclasses import replace
 from methods.naive.local import SGD, Opt, local_gradient, train_client, unit, weighted_update
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def warmed(opt: Opt, t: int, rho_start: float, T: int) -> Opt:
@@ -41,13 +41,22 @@ def gloss_client(
     return train_client(s, k, t, anchor, q)
 
 
+def global_dual(
+    s: Setup, sigma: Vector, w_K: dict[int, Vector], w: Vector, w_tilde: Vector, beta: float, dual: str
+) -> Vector:
+    """The next sigma; line 22 of the paper's algorithm counts from the unperturbed w, the code divides by m too."""
+    origin = w if dual == "printed" else w_tilde
+    scale = beta * s.N * (len(w_K) if dual == "official" else 1)
+    return sigma - sum(v - origin for v in w_K.values()) / scale
+
+
 def fedgloss(
     s: Setup,
     opt: Opt = SGD,
     rho_server: float = 0.1,
     beta: float = 10.0,
     admm: bool = True,
-    dual: str = "paper",
+    dual: str = "mean",
     rho_start: float = 0.001,
     rho_warmup: int = 0,
     rho_server_warmup: str = "none",
@@ -60,14 +69,12 @@ def fedgloss(
         opt_t = warmed(opt, t, rho_start, rho_warmup)
         w_K = {k: gloss_client(s, opt_t, k, t, w_tilde, sigma_k[k], beta, admm) for k in S}
         D = -weighted_update(s, w_tilde, w_K)
-        w = w - D
         if admm:
             for k in S:
                 sigma_k[k] = sigma_k[k] - (w_K[k] - w_tilde) / beta
-            scale = beta * s.N * (len(S) if dual == "official" else 1)
-            sigma = sigma - sum(w_K[k] - w_tilde for k in S) / scale
-            w = w - beta * sigma
-        models.append(w)
+            sigma = global_dual(s, sigma, w_K, w, w_tilde, beta, dual)
+        w = w - D - (beta * sigma if admm else 0.0)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"sigma": sigma_k}, server={"sigma": sigma})
 
 
@@ -77,7 +84,7 @@ def naivefedgloss(
     rho_server: float = 0.1,
     beta: float = 10.0,
     admm: bool = True,
-    dual: str = "paper",
+    dual: str = "mean",
     rho_start: float = 0.001,
     rho_warmup: int = 0,
     rho_server_warmup: str = "none",
@@ -86,16 +93,15 @@ def naivefedgloss(
     w, sigma, sigma_k, models = s.w0, s.zeros(), s.zeros_per_client(), []
     for t, S in enumerate(s.schedule):
         opt_t = warmed(opt, t, rho_start, rho_warmup)
-        probe = {k: gloss_client(s, opt_t, k, t, w, sigma_k[k], beta, admm) for k in S}
+        probing = replace(opt_t, memory=dict(opt_t.memory))  # nothing of the probe is remembered
+        probe = {k: gloss_client(s, probing, k, t, w, sigma_k[k], beta, admm) for k in S}
         rho_s = server_radius(opt, t, rho_server, rho_start, rho_warmup, rho_server_warmup)
         w_tilde = w + rho_s * unit(-weighted_update(s, w, probe))
         w_K = {k: gloss_client(s, opt_t, k, t, w_tilde, sigma_k[k], beta, admm) for k in S}
-        w = w + weighted_update(s, w_tilde, w_K)
         if admm:
             for k in S:
                 sigma_k[k] = sigma_k[k] - (w_K[k] - w_tilde) / beta
-            scale = beta * s.N * (len(S) if dual == "official" else 1)
-            sigma = sigma - sum(w_K[k] - w_tilde for k in S) / scale
-            w = w - beta * sigma
-        models.append(w)
+            sigma = global_dual(s, sigma, w_K, w, w_tilde, beta, dual)
+        w = w + weighted_update(s, w_tilde, w_K) - (beta * sigma if admm else 0.0)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"sigma": sigma_k}, server={"sigma": sigma})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from methods.naive.local import lr_of_round, mean, norm, train_client, unit
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def fedwmsam(
@@ -15,6 +15,7 @@ def fedwmsam(
     lam: float = 0.01,
     control: bool = True,
     perturb_sign: int = 1,
+    reading: str = "code",
 ) -> Outcome:
     """docs/algorithms/fedwmsam.md. Uniform mean; the server holds every c_k."""
     w, m, models = s.w0, s.zeros(), []
@@ -23,17 +24,18 @@ def fedwmsam(
         eta = lr_of_round(s, t)
         U = {}
         for k in S:
-            corr = c - c_k[k] if control else s.zeros()
+            corr = (c_k[k] if reading == "poster" else c - c_k[k]) if control else s.zeros()
             U[k] = wmsam_client(s, k, t, w, m, corr, alpha, perturb_sign * rho) - w
         change = {k: -c - U[k] / (eta * s.K(k)) for k in S}
         for k in S:
             c_k[k] = c_k[k] + change[k]
-        c = c + sum(change[k] for k in S) / s.N
-        likeness = sum(one_plus_cosine(U[k], m) for k in S) / len(S)
+        moved = mean([U[k] / (eta * s.K(k)) for k in S])
+        c = c + (moved if reading == "poster" else sum(change[k] for k in S) / s.N)
+        likeness = sum(cosine(U[k], m, 0 if reading == "poster" else 1) for k in S) / len(S)
         alpha = (1 - lam) * alpha + lam * min(max(likeness, 0.1), 0.9)
-        m = -mean([U[k] / (eta * s.K(k)) for k in S])
+        m = -moved
         w = w + mean([U[k] for k in S])
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m, "alpha": alpha, **({"c": c} if control else {})})
 
 
@@ -52,11 +54,11 @@ def wmsam_client(s: Setup, k: int, t: int, w: Vector, m: Vector, corr: Vector, a
     return train_client(s, k, t, w, q)
 
 
-def one_plus_cosine(u: Vector, v: Vector) -> float:
+def cosine(u: Vector, v: Vector, plus: float) -> float:
     """0 where there is no angle."""
     if norm(u) == 0 or norm(v) == 0:
         return 0.0
-    return 1 + float((u * v).sum()) / (norm(u) * norm(v))
+    return plus + float((u * v).sum()) / (norm(u) * norm(v))
 
 
 def fedvssam(
@@ -85,5 +87,5 @@ def fedvssam(
         d = (1 - mix_global) * d + mix_global * mean(G)
         K = sum(s.K(k) for k in S) / len(S)
         w = w - server_lr * eta * K * d
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"d": d})

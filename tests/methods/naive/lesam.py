@@ -7,7 +7,7 @@ from typing import Any
 from methods.naive.local import lr_of_round, mean, train_client, unit, weighted_update
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 class Memory:
@@ -49,7 +49,7 @@ def fedlesam(s: Setup, rho: float = 0.01, ascent: str = "client") -> Outcome:
             w_K[i] = train_client(s, i, t, w, lambda v, i=i, eps=eps: s.g(i, v + eps))
         past.keep(S, w)
         w = w + weighted_update(s, w, w_K)
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client=past.client(), server=past.server())
 
 
@@ -73,7 +73,7 @@ def fedlesam_s(s: Setup, rho: float = 0.01, ascent: str = "client", send_dc: boo
             c = c + sum(dc[i] for i in S) / s.N
         else:
             c = (1 - len(S) / s.N) * c - sum(Delta[i] / (s.K(i) * eta) for i in S) / s.N
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"c": c_i, **past.client()}, server={"c": c, **past.server()})
 
 
@@ -96,5 +96,5 @@ def fedlesam_d(s: Setup, rho: float = 0.01, beta: float = 10.0, ascent: str = "c
             h[i] = h[i] + (w_K[i] - w)
             H = H + (w_K[i] - w) / s.N
         w = mean([w_K[i] for i in S]) + H
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"h": h, **past.client()}, server={"H": H, **past.server()})

@@ -6,7 +6,7 @@ from methods.naive.drift_correction import scaffold
 from methods.naive.local import Opt, mean, train_client, unit
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def fedgamma(s: Setup, rho: float = 0.1, send_dc: bool = True) -> Outcome:
@@ -39,5 +39,5 @@ def fedspeed(
             h[i] = h[i] + (w_K[i] - w)
             H = H + (w_K[i] - w) / s.N
         w = mean([w_K[i] + h[i] for i in S]) if server_dual == "active" else mean([w_K[i] for i in S]) + H
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, client={"h": h}, server={"H": H} if server_dual == "all" else {})

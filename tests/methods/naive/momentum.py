@@ -14,7 +14,7 @@ from methods.naive.local import (
 )
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def fedcm(s: Setup, opt: Opt = SGD, alpha: float = 0.1) -> Outcome:
@@ -29,7 +29,7 @@ def fedcm(s: Setup, opt: Opt = SGD, alpha: float = 0.1) -> Outcome:
             Delta[i] = w_K - w
         m = -mean([Delta[i] / (s.K(i) * eta) for i in S])
         w = w + mean([Delta[i] for i in S])
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m})
 
 
@@ -50,7 +50,7 @@ def fedacg(s: Setup, opt: Opt = SGD, lam: float = 0.85, beta: float = 0.001) -> 
             Delta.append(w_K - ahead)
         m = lam * m + mean(Delta)
         w = w + m
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m})
 
 
@@ -65,7 +65,7 @@ def mimelite(s: Setup, opt: Opt = SGD, beta: float = 0.9) -> Outcome:
             full[k] = s.g(k, w)
         w = w + weighted_update(s, w, w_K)
         m = (1 - beta) * weighted_mean(s, full) + beta * m
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m})
 
 
@@ -83,5 +83,5 @@ def mime(s: Setup, beta: float = 0.9) -> Outcome:
             w_K[k] = train_client(s, k, t, w, q)
         w = w + weighted_update(s, w, w_K)
         m = (1 - beta) * c + beta * m
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"momentum": m})

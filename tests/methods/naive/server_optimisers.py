@@ -9,7 +9,7 @@ import numpy as np
 from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_mean, weighted_update, weights
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
-from methods.naive.training import Setup
+from methods.naive.training import Setup, kept
 
 
 def adaptive(
@@ -20,8 +20,12 @@ def adaptive(
     tau: float,
     v0: float | None,
     next_v: Callable[[Vector, Vector], Vector],
+    corrections: Callable[[int], tuple[float, float]] = lambda t: (1.0, 1.0),
 ) -> Outcome:
-    """What the three adaptive servers share; `next_v(v, Delta)` is where they differ. No bias correction."""
+    """What the three adaptive servers share; `next_v(v, Delta)` is where they differ.
+
+    The moments are divided by `corrections` of the round, from 1.
+    """
     w, m, models = s.w0, s.zeros(), []
     v = np.full_like(s.w0, tau**2 if v0 is None else v0)
     for t, S in enumerate(s.schedule):
@@ -29,8 +33,9 @@ def adaptive(
         Delta = weighted_update(s, w, w_K)
         m = beta1 * m + (1 - beta1) * Delta
         v = next_v(v, Delta)
-        w = w + server_lr * m / (np.sqrt(v) + tau)
-        models.append(w)
+        of_m, of_v = corrections(t + 1)
+        w = w + server_lr * (m / of_m) / (np.sqrt(v / of_v) + tau)
+        w = kept(s, models, w)
     return Outcome(s, models, server={"m": m, "v": v})
 
 
@@ -42,9 +47,17 @@ def fedadam(
     beta2: float = 0.99,
     tau: float = 1e-3,
     v0: float | None = None,
+    bias_correction: bool = False,
 ) -> Outcome:
     """docs/algorithms/fedadam.md."""
-    return adaptive(s, opt, server_lr, beta1, tau, v0, lambda v, Delta: beta2 * v + (1 - beta2) * Delta**2)
+
+    def next_v(v: Vector, Delta: Vector) -> Vector:
+        return beta2 * v + (1 - beta2) * Delta**2
+
+    def corrections(t: int) -> tuple[float, float]:
+        return (1 - beta1**t, 1 - beta2**t) if bias_correction else (1.0, 1.0)
+
+    return adaptive(s, opt, server_lr, beta1, tau, v0, next_v, corrections)
 
 
 def fedyogi(
@@ -85,7 +98,7 @@ def fednova(s: Setup, opt: Opt = SGD) -> Outcome:
         p = weights(s, S)
         tau_eff = sum(p[k] * a[k] for k in S)
         w = w + tau_eff * weighted_mean(s, {k: Delta[k] / a[k] for k in S})
-        models.append(w)
+        w = kept(s, models, w)
     return Outcome(s, models)
 
 

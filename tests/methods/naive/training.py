@@ -45,6 +45,7 @@ class Setup:
     clip: float | None = None
     weighting: str = "samples"
     average: Swa | Wima | None = None
+    server_rate: float = 1.0  # of the methods whose rate is a factor on their own step
     gradient: Gradient = field(default=cross_entropy_gradient)
     is_weight: NDArray[np.bool_] = field(default_factory=lambda: IS_WEIGHT)
 
@@ -72,3 +73,10 @@ class Setup:
 
     def zeros_per_client(self) -> list[Vector]:
         return [self.zeros() for _ in self.clients]
+
+
+def kept(s: Setup, models: list[Vector], w: Vector) -> Vector:
+    """End a round whose step leads to w: only `server_rate` of the way is gone."""
+    before = models[-1] if models else s.w0
+    models.append(w if s.server_rate == 1 else before + s.server_rate * (w - before))
+    return models[-1]

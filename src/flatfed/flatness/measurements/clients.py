@@ -6,6 +6,7 @@ those that the next round would train from the model as it is now (`core/probe.p
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Iterable
 from typing import Literal
@@ -28,7 +29,7 @@ Moment = Literal["last", "next"]
 class LocalModels(Measurement):
     """What is measured of the clients' models of one round, after local training and before they are averaged."""
 
-    round: Moment = "last"
+    round: Moment = dataclasses.field(default="last", kw_only=True)
 
     @property
     def looks_back(self) -> bool:
