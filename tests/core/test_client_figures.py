@@ -42,7 +42,7 @@ def trained(model: nn.Module | None = None, method: str = "fedavg", **changes: A
 
 
 def figures_of_row(run: ff.Run, round: int = -1) -> dict[str, Any]:
-    return {n: v for n, v in run.history[round].items() if n.startswith(("test_", "unseen_"))}
+    return {n: v for n, v in run.history[round].items() if n.startswith(("test_", "unseen_", "global_"))}
 
 
 # --- on the test sets -------------------------------------------------------------------------------------

@@ -169,7 +169,9 @@ def test_a_target_for_each_pixel() -> None:
 # --- refused ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["test", "train", "model", "update", "un seen", "un-seen", "", "2nd", "a.b", "a/b"])
+@pytest.mark.parametrize(
+    "name", ["test", "train", "model", "update", "global", "class", "un seen", "un-seen", "", "2nd", "a.b", "a/b"]
+)
 @pytest.mark.parametrize("test", [None, SEEN], ids=["alone", "besides"])
 def test_names_that_cannot_be(name: str, test: Any) -> None:
     with pytest.raises(ff.ConfigError, match="cannot be called") as refused:
