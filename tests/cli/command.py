@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from flatfed.cli.main import main
+from flatfed.core.loop import TIMES
 
 SMALL = (
     "--rounds",
@@ -138,7 +139,7 @@ def read_history(run: Path) -> list[dict[str, Any]]:
 
 
 def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
 def fingerprint(directory: Path) -> dict[str, str]:

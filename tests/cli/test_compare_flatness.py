@@ -14,6 +14,7 @@ import pytest
 
 import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_json
+from flatfed.core.loop import TIMES
 from flatfed.experiments import compare as comparing
 from flatfed.experiments import laboratory as opening
 from flatfed.reports.table import COST_HEADINGS
@@ -24,7 +25,7 @@ COMMAND = ("compare", "digits", *METHODS, *DIVERGES, "--seeds", "0,1", *SMALL, "
 COLUMNS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
 PLAIN = ["method", "final", "last-3 mean", "best", *COST_HEADINGS, "status"]
 RECORD = ["method", "seed", "rounds", "accuracy_final", "accuracy_last_mean", "last_count", "accuracy_best"]
-RECORD += ["test_loss_final", "bytes_down", "bytes_up", "backprops", "seconds", "refused", "status", "reason", "path"]
+RECORD += ["test_loss_final", "bytes_down", "bytes_up", "backprops", *TIMES, "refused", "status", "reason", "path"]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import flatfed as ff
 from cli.command import COMPARED, SMALL, Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
 from flatfed.cli import flatness as command
 from flatfed.core.config import parameters
+from flatfed.core.loop import TIMES
 from flatfed.experiments import laboratory as opening
 from flatfed.flatness.measurements import Measurement
 from flatfed.runs.checkpoint import Checkpoints
@@ -467,8 +468,8 @@ def test_monitors_stand_in_the_history_and_change_nothing_else(watched: Path, ru
     [found] = measured(watched, "--measure", "lpf(samples=2)", "--samples", 60)
     assert found["readings"]["lpf"]["numbers"]["lpf"] == history[2]["watch"]["lpf"]
     for row, bare in zip(history, plain, strict=True):
-        assert {k: v for k, v in row.items() if k not in ("seconds", "watch", "clients_watch")} == {
-            k: v for k, v in bare.items() if k not in ("seconds", "watch")
+        assert {k: v for k, v in row.items() if k not in (*TIMES, "watch", "clients_watch")} == {
+            k: v for k, v in bare.items() if k not in (*TIMES, "watch")
         }
 
 

@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from core.bench import CLASSES, SIZES, net, normed, pairs, same_run, task, train
+from flatfed.core.loop import TIMES
 from runs.bench import in_new_process
 
 ALL = list(range(len(SIZES)))
@@ -47,7 +48,7 @@ def by_hand(run: ff.Run, x: Tensor, y: Tensor) -> dict[str, Any]:
 
 
 def without_seconds(run: ff.Run) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.history]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in run.history]
 
 
 # --- figures ----------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def test_they_are_measured_in_the_rounds_that_are_evaluated() -> None:
 def test_they_change_nothing_else() -> None:
     plain, more = train(task(), every=1), train(problem(), every=1)
     assert same_run(plain, more, len(SIZES))
-    assert plain.summary | {"seconds": 0} == more.summary | {"seconds": 0}
+    assert plain.summary | dict.fromkeys(TIMES) == more.summary | dict.fromkeys(TIMES)
     for a, b in zip(without_seconds(plain), without_seconds(more), strict=True):
         assert b.items() >= a.items()
         assert {name.partition("_")[0] for name in b.keys() - a.keys()} == {"unseen", "rare"}
@@ -168,7 +169,9 @@ def test_a_target_for_each_pixel() -> None:
 # --- refused ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["test", "train", "model", "update", "un seen", "un-seen", "", "2nd", "a.b", "a/b"])
+@pytest.mark.parametrize(
+    "name", ["test", "train", "model", "update", "global", "class", "un seen", "un-seen", "", "2nd", "a.b", "a/b"]
+)
 @pytest.mark.parametrize("test", [None, SEEN], ids=["alone", "besides"])
 def test_names_that_cannot_be(name: str, test: Any) -> None:
     with pytest.raises(ff.ConfigError, match="cannot be called") as refused:
@@ -275,8 +278,9 @@ HOW = {"cohorts": [ALL] * 3, "batch_size": 3, "every": 1, "eval_stats": "batch-s
 RESUME = """
 import json, sys
 import flatfed as ff
+from flatfed.core.loop import TIMES
 run = ff.resume(sys.argv[1], 3)
-print(json.dumps([{n: v for n, v in row.items() if n != "seconds"} for row in run.history]))
+print(json.dumps([{n: v for n, v in row.items() if n not in TIMES} for row in run.history]))
 """
 
 

@@ -13,6 +13,7 @@ import torch
 import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, tiny, write_mask, write_scene
 from flatfed.core.errors import ConfigError
+from flatfed.core.loop import TIMES
 from flatfed.data import load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.sources.camvid import MEAN, STD
@@ -132,7 +133,7 @@ def test_sequences_train_to_the_same_bits_in_workers(folder: Path, memory: float
     settings: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "every": 1}
     runs = [ff.train(task, ff.make("fedsam"), **settings, workers=workers) for workers in (0, 2)]
     assert torch.equal(runs[0].vector, runs[1].vector)
-    figures = [[{k: v for k, v in row.items() if k != "seconds"} for row in run.history] for run in runs]
+    figures = [[{k: v for k, v in row.items() if k not in TIMES} for row in run.history] for run in runs]
     assert figures[0] == figures[1]
     assert {"test_miou", "val_miou", "test_pixel_accuracy"} <= runs[0].history[-1].keys()
 

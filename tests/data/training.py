@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 import flatfed as ff
+from flatfed.core.loop import TIMES
 from flatfed.experiments.catalogue import TaskRecipe
 
 
@@ -16,6 +17,6 @@ def same_bits(recipe: TaskRecipe, sampling: int = 2, **settings: Any) -> ff.Run:
     given = {"rounds": 2, "sampling": sampling, "lr": 0.05, "batch_size": 8, "every": 1, **settings}
     runs = [ff.train(task, ff.make("fedavg"), workers=workers, **given) for workers in (0, 2)]
     assert torch.equal(runs[0].vector, runs[1].vector)
-    figures = [[{k: v for k, v in row.items() if k != "seconds"} for row in run.history] for run in runs]
+    figures = [[{k: v for k, v in row.items() if k not in TIMES} for row in run.history] for run in runs]
     assert figures[0] == figures[1]
     return runs[0]

@@ -22,6 +22,7 @@ from flatfed.algorithms.fedsmoo import FedSMOO
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.client import Client
 from flatfed.core.engine import Engine
+from flatfed.core.loop import TIMES
 from flatfed.core.sampling import Uniform
 from flatfed.core.settings import Settings
 from flatfed.experiments.catalogue import TaskRecipe
@@ -69,8 +70,8 @@ def exact(value: Any) -> Any:
 
 
 def rows_but_seconds(rows: list[dict[str, Any]]) -> list[str]:
-    """Return history rows as exact text, without the one entry that may differ."""
-    return [json.dumps({name: v for name, v in row.items() if name != "seconds"}) for row in rows]
+    """Return history rows as exact text, without the entries that may differ."""
+    return [json.dumps({name: v for name, v in row.items() if name not in TIMES}) for row in rows]
 
 
 def bits(run: Run, population: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import flatfed as ff
 from cli.command import read_json
 from engines.bench import assert_same, bits
+from flatfed.core.loop import TIMES
 
 T = TypeVar("T")
 INPUTS, CLASSES = 4, 3
@@ -65,7 +66,7 @@ def numbers(run: ff.Run) -> dict[str, Tensor]:
     states |= {f"client {k}": run.client_state(k) for k in range(run._federation.task.population)}
     found = {f"{who}: {name}": value for who, state in states.items() for name, value in state.items()}
     for row in run.history:
-        more = {name: v for name, v in row.items() if isinstance(v, float) and name not in (*EXACT, "seconds")}
+        more = {name: v for name, v in row.items() if isinstance(v, float) and name not in (*EXACT, *TIMES)}
         found |= {f"row {row['round']}: {name}": v for name, v in (more | row["watch"]).items()}
     found |= {"vector": run.vector, "evaluated": run.eval_vector}
     return {name: torch.as_tensor(value).double() for name, value in found.items()}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.engine import Job
+from flatfed.core.loop import TIMES
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
 from flatfed.core.state import State
@@ -135,7 +136,7 @@ SETTINGS: dict[str, Any] = {"rounds": 6, "sampling": 1, "lr": 0.1, "every": 1, "
 
 
 def rows(run: ff.Run) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.history]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in run.history]
 
 
 @pytest.mark.parametrize("checkpoint_every", [None, 1, 2, 3])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import flatfed as ff
+from flatfed.core.loop import TIMES
 from methods.bench import (
     COHORTS,
     NEVER_SAMPLED,
@@ -38,7 +39,7 @@ EVERY_ROUND = {
     "bytes_down",
     "bytes_up",
     "backprops",
-    "seconds",
+    *TIMES,
 }
 EVALUATION = {"test_loss", "test_accuracy"}
 ITEMSIZE = {torch.float64: 8, torch.float32: 4}

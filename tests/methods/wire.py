@@ -24,7 +24,7 @@ from engines.bench import bits, exact
 from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser, client_slots
 from flatfed.core.client import Client
 from flatfed.core.config import build, parameters
-from flatfed.core.engine import Engine, Job, Reply
+from flatfed.core.engine import Engine, Held, Job, Reply, together
 from flatfed.core.layout import Local
 from flatfed.core.messages import Message, pack, unpack
 from flatfed.core.randomness import preserved_global_state
@@ -191,16 +191,14 @@ class Site:
         self._task = make_task(task.decode())
         self._method, self._settings = method.decode(), settings.decode()
         self._states: dict[int, bytes] = {}
-        self._messages: dict[int, list[bytes]] = {}
+        self._held: dict[int, Held[bytes]] = {}
 
     def work(self, header: bytes, common: bytes, personal: bytes) -> Parts:
         """Do a job; return the reply's numbers, its message and the client's new state."""
         told = json.loads(header)
         client = told["client"]
-        if told["exchange"] == 0:
-            self._messages[client] = []
-        self._messages[client].append(common)
-        message = functools.reduce(Message.__or__, map(Message.from_bytes, self._messages[client]))
+        held = self._held.setdefault(client, Held()).receive(told["round"], told["exchange"], common)
+        message = together(map(Message.from_bytes, held))
         trainer = Trainer(self._task, method_from(self._method), settings_from(self._settings))
         job = Job(**told, kept=self._state(client, trainer), personal=Message.from_bytes(personal))
         with single_thread(), preserved_global_state():
@@ -307,16 +305,12 @@ class WireEngine:
 
     def __init__(self, plan: Plan, work: Work) -> None:
         self._work, self._own = work, plainly(plan)
-        self._held = Message()
         self._states: dict[int, bytes] = {}
         self.crossings: list[Crossing] = []
 
     def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
-        common: bytes | None = None
+        common = message.to_bytes()
         for job in jobs:
-            if common is None:
-                common = news(message, self._held if job.exchange else Message()).to_bytes()
-                self._held = message
             assert pack(job.kept.tensors()) == self._states.get(job.client, pack(job.kept.tensors()))
             personal = job.personal.to_bytes()
             with spoilt(tensors_in(message, job.personal, job.kept)):
@@ -331,13 +325,6 @@ class WireEngine:
 
     def close(self) -> None:
         self._own.close()
-
-
-def news(message: Message, held: Message) -> Message:
-    """What a client did not receive earlier in the round: it keeps that, so it is not sent (or counted) again."""
-    vectors = {name: vector for name, vector in message.vectors.items() if held.vectors.get(name) is not vector}
-    scalars = {name: value for name, value in message.scalars.items() if held.scalars.get(name) is not value}
-    return Message.of(vectors, scalars)
 
 
 def through_bytes(plan: Plan) -> WireEngine:
@@ -376,7 +363,8 @@ class SpoilingEngine:
     gaps = False
 
     def __init__(self, plan: Plan) -> None:
-        self._plain = plainly(plan)
+        self._plain, self._held = plainly(plan), Held[Message]()
+        self._trainer = Trainer(plan.task, plan.algorithm, plan.settings)
         self._given: list[Message] = []  # to the server, in the round before
 
     def exchange(self, message: Message, jobs: Iterable[Job]) -> Iterator[Reply]:
@@ -389,8 +377,9 @@ class SpoilingEngine:
             if first:
                 self._given.append(message)
             first = False
-            received = message.copy()
-            (reply,) = self._plain.exchange(received, [job])
+            received = together(self._held.receive(job.round, job.exchange, message)).copy()
+            with single_thread(), preserved_global_state():
+                reply = self._trainer.run(received, job)
             good = Reply(**json.loads(plain_fields(reply)), message=reply.message.copy(), kept=reply.kept.copy())
             spoil(tensors_in(received, job.personal, job.kept, reply.message, reply.kept))
             self._given.append(good.message)

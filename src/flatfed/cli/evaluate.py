@@ -26,7 +26,8 @@ SHARES = ("accuracy", "iou")
 def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
-    Where parts of the model stay on the clients, each client is measured with its own.
+    Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
+    global model is measured on the test sets too: global_accuracy and so on.
     """
     from flatfed.experiments.loading import load_run, open_run
     from flatfed.runs.readings import finite

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flatfed.core.checks import NOT_FINITE, Expectation
-from flatfed.core.engine import Job, Reply
+from flatfed.core.engine import Held, Job, Reply, together
 from flatfed.core.errors import FlatfedError
 from flatfed.core.messages import SCALAR_BYTES, Message
 from flatfed.core.server import Replies
@@ -38,6 +38,8 @@ class Tally:
     refused: list[dict[str, Any]] = field(default_factory=list)
     attempts: int = 0
     taken: list[Reply] = field(default_factory=list)
+    seconds: dict[int, float] = field(default_factory=dict)
+    """Of each client's local work in the attempt that counts, all its exchanges together."""
 
     def sent(self, message: Message, personal: Message) -> None:
         """Count what goes down to a client."""
@@ -47,6 +49,14 @@ class Tally:
         """Count what came up, good or not."""
         self.bytes_up += reply.message.nbytes + ENVELOPE_UP + SCALAR_BYTES * len(reply.watch)
         self.backprops += reply.backprops
+
+    def took_part(self, replies: list[Reply], seconds: dict[int, float]) -> None:
+        """Note whose replies the round goes on with, and how long each of these clients has worked."""
+        self.taken, self.seconds = replies, seconds
+
+    def client_seconds(self) -> float | None:
+        """Mean time of a client's local work; None where no client took part."""
+        return sum(self.seconds.values()) / len(self.seconds) if self.seconds else None
 
     def train_loss(self) -> float | None:
         """Mean training loss over the clients, weighted by their examples; None where no step was taken."""
@@ -69,25 +79,27 @@ class Courier:
     def __init__(self, federation: Federation, cohort: list[int], tally: Tally) -> None:
         self.federation, self.cohort, self.tally = federation, cohort, tally
         self.exchange = 0
-        self.held = Message()  # what a client received earlier in the round stays with it
+        self.held = Held[Message]()  # by the clients, to whom replies refer: what was sent before, too
         self.kept: dict[int, State] = {}
+        self.seconds: dict[int, float] = {}
         self.replies: Replies | None = None
 
     def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
         """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
         fed = self.federation
         fresh = (message | Message.of(fed.server.buffers)).copy()
-        wired = self.held = self.held | fresh
+        sent = together(self.held.receive(fed.round, self.exchange, fresh))
         before, asked = len(self.tally.refused), len(self.cohort)
-        good = self._collect(wired, fresh, fed.method.uploads() if expect is None else expect)
+        good = self._collect(fresh, sent, fed.method.uploads() if expect is None else expect)
         if len(good) < fed.settings.min_replies:
-            self.tally.taken = []
+            self.tally.took_part([], {})
             raise self._too_few(good, asked, self.tally.refused[before:])
         self.cohort = [reply.client for reply in good]
         self.kept.update({r.client: r.kept for r in good if r.kept is not None})
         self.exchange += 1
-        self.tally.taken = good
-        self.replies = Replies(good, wired, fed.method.uniform or fed.settings.weighting == "uniform")
+        self.seconds = {reply.client: self.seconds.get(reply.client, 0.0) + reply.seconds for reply in good}
+        self.tally.took_part(good, self.seconds)
+        self.replies = Replies(good, sent, fed.method.uniform or fed.settings.weighting == "uniform")
         return self.replies
 
     def _too_few(self, good: list[Reply], asked: int, refused: list[dict[str, Any]]) -> TooFewReplies:
@@ -105,7 +117,7 @@ class Courier:
         self.tally.sent(fresh, personal)
         return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal, fed.shows_models)
 
-    def _collect(self, message: Message, fresh: Message, names: tuple[str, ...]) -> list[Reply]:
+    def _collect(self, fresh: Message, sent: Message, names: tuple[str, ...]) -> list[Reply]:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
@@ -120,9 +132,9 @@ class Courier:
             numbers,
         )
         good: dict[int, Reply] = {}
-        for reply in fed.engine.exchange(message, CohortJobs(self, fresh)):
+        for reply in fed.engine.exchange(fresh, CohortJobs(self, fresh)):
             self.tally.received(reply)
-            fault = expected.fault(reply, message, set(good))
+            fault = expected.fault(reply, sent, set(good))
             if fault is None:
                 good[reply.client] = reply
             else:

@@ -27,10 +27,12 @@ from flatfed.core.settings import Settings
 from flatfed.core.state import State
 from flatfed.core.store import ClientStore, Overlay
 from flatfed.core.task import Task
-from flatfed.core.testing import Evaluation
+from flatfed.core.testing import Evaluations
 from flatfed.core.vectors import is_finite, norm
 
 Row = dict[str, Any]
+TIMES = ("seconds", "client_seconds")
+"""What in a row is a measurement of time: all else is the same whenever, and on however many workers, it is played."""
 Status = Literal["running", "finished", "diverged", "stopped", "interrupted", "failed"]
 
 
@@ -87,7 +89,7 @@ class Federation:
         self.round, self.method = round, algorithm
         self.status: Status = "running"
         self.reason = ""
-        self._waiting: tuple[Row, Evaluation] | None = None
+        self._waiting: tuple[Row, Evaluations] | None = None
         self._unsound = ""
         self.shows_models = False
         self.monitors: Sequence[Monitor] = ()
@@ -103,8 +105,7 @@ class Federation:
             if self.status == "running" and self._unsound:
                 self.status, self.reason = "diverged", self._unsound
             if self.status == "running" and self.settings.evaluates(row["round"]):
-                model = self.evaluated.clone()
-                self._waiting = row, Evaluation(self.engine, self.task, self.settings, model, self.server.buffers)
+                self._waiting = row, self._evaluations()
             else:
                 late.append(row)
             yield from late if self.engine.gaps else late + self.settle()
@@ -116,13 +117,16 @@ class Federation:
         """Return the row that waits for its evaluation, if one does, with its figures."""
         if self._waiting is None:
             return []
-        row, evaluation = self._waiting
-        figures = evaluation.figures()
-        self._waiting = None
+        (row, evaluations), self._waiting = self._waiting, None  # if they cannot be had, not now and not later
+        figures = evaluations.figures()
         row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
         if row.get("test_loss", 0.0) is None:
             self._unsound = f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
         return [row]
+
+    def _evaluations(self) -> Evaluations:
+        models = self.evaluated, self.server.w
+        return Evaluations(self.engine, self.task, self.settings, *models, self.server.buffers)
 
     @property
     def sound(self) -> bool:
@@ -253,6 +257,7 @@ class Federation:
             "bytes_up": tally.bytes_up,
             "backprops": tally.backprops,
             "seconds": time.perf_counter() - started,
+            "client_seconds": tally.client_seconds(),
         }
         watch = self.server.watch | tally.watch()
         if watch:

@@ -81,10 +81,10 @@ class Task:
             not isinstance(name, str)
             or not name.isidentifier()
             or (name == TEST and name in self.tests)
-            or name in ("train", "model", "update")
+            or name in ("train", "model", "update", "global", "class")
         ):
             raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
-        for other in {TEST, *self.tests} - {name}:
+        for other in {TEST, "global", *self.tests} - {name}:
             if name.startswith(f"{other}_"):
                 raise ConfigError(f"a test set called {name!r} would mix up with {other!r} in the history; rename it")
         examples = as_examples(source, name)

@@ -6,8 +6,10 @@ Every engine, in this process or another, runs clients through a `Trainer`; each
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,7 +70,11 @@ class Trainer:
         if not self.settings.batched or len(jobs) == 1:
             return [self.run(message, job, pulse) for job in jobs]
         self.oracle.model.train()
-        return self.lockstep.run([functools.partial(self._named_work, message, job, pulse) for job in jobs])
+        works = [functools.partial(self._named_work, message, job, pulse) for job in jobs]
+        lockstep, started = self.lockstep, time.perf_counter()
+        replies = lockstep.run(works)
+        each = (time.perf_counter() - started) / len(jobs)  # their work is interwoven: equal shares of the group's
+        return [replace(reply, seconds=each) for reply in replies]
 
     @functools.cached_property
     def lockstep(self) -> Lockstep:
@@ -103,7 +109,9 @@ class Trainer:
             self.settings.at(job.round),
             pulse,
         )
+        started = time.perf_counter()
         answer = algorithm.local(client)
+        seconds = time.perf_counter() - started
         for name, vector in received.vectors.items():
             if vector._version != versions[name]:
                 raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
@@ -124,6 +132,7 @@ class Trainer:
             watch=client.watch,
             drift=float(torch.dist(client.w[: self.layout.shared], client.start[: self.layout.shared])),
             model=desk.w[: self.layout.shared].to(CPU, copy=True) if job.shows_model else None,
+            seconds=seconds,
         )
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:

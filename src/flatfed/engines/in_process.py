@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Item, Job, Jobs, Piece, Reply
+from flatfed.core.engine import Held, Item, Job, Jobs, Piece, Reply, together
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.lockstep import group_sizes
 from flatfed.core.messages import Message
@@ -31,15 +31,16 @@ class InProcessEngine:
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Callable[[], None] = lambda: None):
         self._trainer = Trainer(task, algorithm, settings)
-        self._pulse = pulse
+        self._pulse, self._held = pulse, Held[Message]()
         keep_freed_memory()
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Run the jobs in order, one at a time or group by group in lockstep."""
         for group in grouped(jobs, self._trainer.settings):
             self._pulse()
+            received = together(self._held.receive(group[0].round, group[0].exchange, message))
             with single_thread(), preserved_global_state(), told(f"client {group[0].client}"):
-                replies = self._trainer.run_together(message, group, self._pulse)
+                replies = self._trainer.run_together(received, group, self._pulse)
             yield from replies
 
     def compute(

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
 from flatfed.core.devices import share
-from flatfed.core.engine import Item, Jobs, Piece, Reply
+from flatfed.core.engine import Held, Item, Job, Jobs, Piece, Reply
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
@@ -35,7 +35,7 @@ from flatfed.core.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
 from flatfed.engines.in_process import grouped
 from flatfed.engines.work import Computation, ComputeWork, TrainWork, Work, done_or_error
-from flatfed.engines.worker import Answer, serve
+from flatfed.engines.worker import Answer, Sent, serve
 
 MAX_DEATHS = 3
 POLL_SECONDS = 0.2
@@ -72,7 +72,7 @@ class ProcessEngine:
         self._task, self._algorithm, self._settings, self._pulse = task, algorithm, settings, pulse
         self._context: Any = multiprocessing.get_context(start_method or default_start_method(settings.device))
         self._directory = shared_directory()
-        self._common = Outbox(self._directory, "down")
+        self._common, self._held = dict[int, Outbox](), Held[Sent]()
         self._boxes, self._numbers = list[Outbox](), itertools.count()
         self._open: list[Computation] = []
         self._seats = [Seat(f"worker{i}", Outbox(self._directory, f"worker{i}-down")) for i in range(workers)]
@@ -85,10 +85,23 @@ class ProcessEngine:
 
         A worker for whom no job is left goes on with the computations that are open, as long as others train.
         """
-        common, groups = self._common.write(message.vectors), grouped(jobs, self._settings)
-        works = (TrainWork(common, message.scalars, group) for group in groups)
+        groups = grouped(jobs, self._settings)
+        first = next(groups, None)
+        if first is None:
+            return
+        held = self._send(message, first[0])
+        works = (TrainWork(held, group) for group in itertools.chain([first], groups))
         for replies in self._spread(works, self._pulse, self._open):
             yield from replies
+
+    def _send(self, message: Message, job: Job) -> list[Sent]:
+        """Write the message of an exchange, and return where it and the round's earlier ones lie.
+
+        Each exchange of a round has a box of its own, so what was written is there for any worker, new ones included.
+        """
+        box = self._common.setdefault(job.exchange, Outbox(self._directory, f"down{job.exchange}"))
+        sent = Sent(box.write(message.vectors), message.scalars)
+        return self._held.receive(job.round, job.exchange, sent)
 
     def compute(
         self, piece: Piece, given: Mapping[str, Tensor], items: Sequence[Item]

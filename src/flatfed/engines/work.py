@@ -14,7 +14,7 @@ from flatfed.core.messages import Message
 from flatfed.core.state import State
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 from flatfed.engines.in_process import label
-from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Train
+from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Sent, Train
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ class Work(Generic[T]):
 class TrainWork(Work[list[Reply]]):
     """Clients of an exchange that are trained together: one, or a group in lockstep."""
 
-    def __init__(self, common: Header, scalars: dict[str, float], jobs: list[Job]) -> None:
-        self.common, self.scalars, self.jobs = common, scalars, jobs
+    def __init__(self, held: list[Sent], jobs: list[Job]) -> None:
+        self.held, self.jobs = tuple(held), jobs
         names = ", ".join(str(job.client) for job in jobs)
         self.label = f"client {names}" if len(jobs) == 1 else f"one of the clients {names}"
 
@@ -50,7 +50,7 @@ class TrainWork(Work[list[Reply]]):
         clients = tuple(job.client for job in self.jobs)
         own_scalars = tuple(job.personal.scalars for job in self.jobs)
         where, shows = (first.round, first.exchange, first.lr), first.shows_model
-        return Train(clients, *where, self.common, self.scalars, outbox.write(own), own_scalars, shows)
+        return Train(clients, *where, self.held, outbox.write(own), own_scalars, shows)
 
     def result(self, done: Done, inbox: Inbox) -> list[Reply]:
         """Return the clients' replies and new states."""

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Item, Job, Piece
+from flatfed.core.engine import Item, Job, Piece, together
 from flatfed.core.errors import ConfigError, EngineError
 from flatfed.core.messages import Message
 from flatfed.core.settings import Settings
@@ -30,19 +31,26 @@ from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0
-FACTS = ("samples", "steps", "backprops", "loss", "watch", "drift")
+FACTS = ("samples", "steps", "backprops", "loss", "watch", "drift", "seconds")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one exchange sends to all: where its vectors lie, and its numbers."""
+
+    vectors: Header
+    scalars: Scalars
 
 
 @dataclass(frozen=True)
 class Train:
-    """Run clients: `common` is everyone's message, `own` holds their personal parts and kept states by place."""
+    """Run clients: they `held` everyone's messages of the round, `own` has their personal parts and states by place."""
 
     clients: tuple[int, ...]
     round: int
     exchange: int
     lr: float
-    common: Header
-    common_scalars: Scalars
+    held: tuple[Sent, ...]
     own: Header
     own_scalars: tuple[Scalars, ...]
     shows_model: bool
@@ -130,7 +138,7 @@ class Worker:
 
     def __init__(self, directory: Path, name: str, make: Callable[[], Trainer]) -> None:
         self._make = make
-        self._common, self._own, self._given = Inbox(), Inbox(), Inbox()
+        self._common, self._own, self._given = defaultdict[int, Inbox](Inbox), Inbox(), Inbox()
         self._out = Outbox(directory, f"{name}-up")
 
     @functools.cached_property
@@ -156,7 +164,8 @@ class Worker:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _train(self, command: Train) -> Done:
-        message = Message.of(self._common.read(command.common), command.common_scalars)
+        boxes = ((self._common[exchange], sent) for exchange, sent in enumerate(command.held))
+        message = together(Message.of(box.read(sent.vectors), sent.scalars) for box, sent in boxes)
         own, jobs, tensors, told = self._own.read(command.own), [], dict[str, Tensor](), []
         for place, (client, scalars) in enumerate(zip(command.clients, command.own_scalars, strict=True)):
             personal = Message.of(group(f"{place}/personal", own), scalars)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from flatfed.core.metrics import figures
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.settings import Settings
 from flatfed.core.task import Task
-from flatfed.core.testing import Evaluation
+from flatfed.core.testing import Evaluation, Evaluations
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import NoStatistics, Trainer
 from flatfed.engines.cores import worker_count
@@ -48,10 +48,11 @@ def start_engine(
 
 
 def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, Any]:
-    """Return the figures of the evaluated model on every test set."""
-    task, settings = federation.task, federation.settings
+    """Return the figures on every test set, as an evaluation round has them: `global_...` where models differ."""
+    task, settings, server = federation.task, federation.settings, federation.server
     count = sum(len(examples) for examples in task.test_sets.values())
-    return _evaluated(federation, task, settings, federation.server.buffers, workers if count >= SMALL else 0)
+    with _engine(federation, task, settings, workers if count >= SMALL else 0) as engine:
+        return dict(Evaluations(engine, task, settings, federation.evaluated, server.w, server.buffers).figures())
 
 
 def measure_clients(
@@ -109,7 +110,8 @@ def _grouped(federation: Federation, clients: list[int], workers: int | str) -> 
     for group in _groups(task, clients, max(GROUP, total // GROUPS)):
         tests = {f"client{client}": task.examples(client) for client in group}
         own = replace(task, test=None, tests=tests)
-        found = _evaluated(federation, own, settings, buffers, workers if total >= SMALL else 0)
+        with _engine(federation, own, settings, workers if total >= SMALL else 0) as engine:
+            found = Evaluation(engine, own, settings, federation.evaluated, buffers).figures()
         yield [
             _about(federation, client)
             | {n.partition("_")[2]: value for n, value in found.items() if n.startswith(f"client{client}_")}
@@ -134,11 +136,5 @@ def _about(federation: Federation, client: int) -> dict[str, Any]:
     return {"client": client, "samples": len(federation.task.examples(client))}
 
 
-def _evaluated(
-    federation: Federation, task: Task, settings: Settings, buffers: Mapping[str, Tensor], workers: int | str
-) -> dict[str, Any]:
-    engine = start_engine(task, federation.algorithm, settings, workers)
-    try:
-        return dict(Evaluation(engine, task, settings, federation.evaluated, buffers).figures())
-    finally:
-        engine.close()
+def _engine(federation: Federation, task: Task, settings: Settings, workers: int | str) -> closing[Engine]:
+    return closing(start_engine(task, federation.algorithm, settings, workers))

@@ -47,7 +47,7 @@ class Run:
 
     @property
     def eval_vector(self) -> Tensor:
-        """What is evaluated: equal to `vector` unless an average is on."""
+        """What is evaluated: equal to `vector` unless an average is on; figures of `vector` are then `global_...`."""
         return self._layout.to_public(self._federation.evaluated)
 
     @property
@@ -83,7 +83,10 @@ class Run:
         return model
 
     def figures(self, workers: int | str = 0) -> dict[str, Any]:
-        """Return the figures of the evaluated model on every test set; they do not depend on the workers."""
+        """Return the figures of the evaluated model on every test set; they do not depend on the workers.
+
+        Where an average is evaluated and differs from the global model, the latter's stand beside: `global_accuracy`.
+        """
         return measure_tests(self._federation, workers)
 
     def client_figures(

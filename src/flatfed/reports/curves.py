@@ -19,9 +19,10 @@ LEGEND_COLUMNS = 4
 PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
 """Inches: a panel's width, the height without the legend, and that of one line of it."""
 STYLES = ("-", "--", "-.", ":")
-PERCENT = {"test_accuracy"}
+PERCENT = {"test_accuracy", "global_accuracy"}
 LABELS = {
     "test_accuracy": "test accuracy (%)",
+    "global_accuracy": "test accuracy of the global model (%)",
     "train_loss": "training loss",
     "divergence": "client divergence",
     "lr": "learning rate",
