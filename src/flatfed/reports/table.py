@@ -83,12 +83,12 @@ def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAI
 
 def notes(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:
     """Return a line for each result with the options in which they differ, and for rounds that were not evaluated."""
-    missing = [
-        f"{result.method}: not evaluated after round {', '.join(map(str, rounds))}"
-        for result in results
-        if (rounds := [round for round in extras.at if spread_at(result, round) is None])
-    ]
-    return _differences(results) + missing
+    lines = _differences(results)
+    for round in extras.at:
+        missing = [result.method for result in results if spread_at(result, round) is None]
+        whose = "" if len(missing) == len(results) else f" of {', '.join(missing)}"
+        lines += [f"at {round}: there is no evaluation{whose} after that round"] if missing else []
+    return lines
 
 
 def _differences(results: Sequence[Result]) -> list[str]:

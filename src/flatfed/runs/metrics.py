@@ -112,11 +112,11 @@ def _numbers(rows: Sequence[Row]) -> dict[str, None]:
 
 
 def _test_sets(names: Iterable[str]) -> list[str]:
-    """Return the test sets that columns speak of: each has a loss, `test` comes first."""
+    """Return the test sets that columns speak of: `test`, and others that have a loss."""
     losses = [name.removesuffix("_loss") for name in names if name.endswith("_loss")]
-    sets = [name for name in losses if name not in ("train", GLOBAL)]
+    sets = [name for name in losses if name not in (TEST, "train", GLOBAL) and not name.startswith(f"{TEST}_")]
     apart = [name for name in sets if not any(name.startswith(f"{other}_") for other in sets)]
-    return sorted(apart, key=lambda name: name != TEST)
+    return [TEST, *apart]
 
 
 def _of_test(test: str, names: Iterable[str], shown: Declared) -> list[Metric]:
