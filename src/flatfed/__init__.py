@@ -17,6 +17,7 @@ _HOME = {
     "Task": "flatfed.core.task",
     "Partition": "flatfed.core.examples",
     "Local": "flatfed.core.layout",
+    "Shown": "flatfed.core.metrics",
     "Message": "flatfed.core.messages",
     "Algorithm": "flatfed.core.algorithm",
     "ClientOptimiser": "flatfed.core.algorithm",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from flatfed.core.examples import Partition as Partition
     from flatfed.core.layout import Local as Local
     from flatfed.core.messages import Message as Message
+    from flatfed.core.metrics import Shown as Shown
     from flatfed.core.sampling import Bernoulli as Bernoulli
     from flatfed.core.sampling import Schedule as Schedule
     from flatfed.core.sampling import Uniform as Uniform

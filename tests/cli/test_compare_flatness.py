@@ -17,7 +17,7 @@ from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_json
 from flatfed.core.loop import TIMES
 from flatfed.experiments import compare as comparing
 from flatfed.experiments import laboratory as opening
-from flatfed.reports.table import COST_HEADINGS
+from flatfed.reports.columns import COST_HEADINGS
 
 METHODS = ("fedavg", "fedsam", "fedavgm")
 DIVERGES = ("--set", "fedavgm:server_lr=1e38")

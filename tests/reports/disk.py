@@ -11,6 +11,7 @@ from flatfed.core.settings import Settings
 from flatfed.runs.directory import RunDirectory
 
 BYTES, BACKPROPS, SECONDS = 1_000_000, 40, 0.5
+MODEL_BYTES = BYTES // 4
 
 
 def write_run(
@@ -34,6 +35,7 @@ def write_run(
         "settings": {name: value for name, value in chosen.to_dict().items() if name != "id"},
         "workers": 0,
         "checkpoint_every": None,
+        "model_bytes": MODEL_BYTES,
         "task": {"kind": "catalogue", "dataset": "digits", "clients": 5, "partition": {"id": "iid"}, "seed": seed},
     }
     directory = RunDirectory.create(path, config)

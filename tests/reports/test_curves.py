@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -148,3 +149,34 @@ def test_the_legend_and_the_title_fit_into_the_figure(
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
         assert box.y0 >= 0 and box.y1 <= figure.bbox.height
     assert all(axes.get_window_extent(renderer).height > 100 for axes in figure.axes)
+
+
+def centralised(path: Path, seed: int = 0, accuracies: tuple[float, ...] = (0.5, 0.6)) -> Path:
+    """Write a run on the pooled data."""
+    write_run(path, seed=seed, accuracies=accuracies)
+    config = json.loads((path / "config.json").read_text())
+    config |= {"method": "centralised", "algorithm": {"id": "centralised"}}
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def drawn_lines(paths: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[list[float], str]]:
+    """Return the values and the line style of each label of the first panel."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **how: figures.append(self))
+    draw_curves(collect(paths), [folder / "figure.png"])
+    return {line.get_label(): (list(line.get_ydata()), line.get_linestyle()) for line in figures[0].axes[0].lines}
+
+
+def test_a_centralised_run_is_a_dashed_line_at_its_final_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pooled = [centralised(tmp_path / f"c{s}", s, (0.5, 0.6 + 0.1 * s)) for s in (0, 1)]
+    lines = drawn_lines([write_run(tmp_path / "a"), *pooled], tmp_path, monkeypatch)
+    values, style = lines["centralised"]
+    assert values == [pytest.approx(65.0)] * 2 and style == "--"
+    assert lines["fedavg"] == ([20.0, 60.0, 50.0], "-")
+
+
+def test_a_centralised_run_alone_is_a_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn_lines([centralised(tmp_path / "c")], tmp_path, monkeypatch)["centralised"] == ([50.0, 60.0], "-")

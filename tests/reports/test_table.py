@@ -11,6 +11,9 @@ import pytest
 from rich.console import Console
 
 from flatfed.flatness.measurements import Measurement
+from flatfed.reports.columns import columns, measured
+from flatfed.reports.numbers import megabytes, percent
+from flatfed.reports.numbers import number as plain
 from flatfed.reports.results import Result, collect
 from flatfed.reports.table import (
     aggregates,
@@ -19,16 +22,10 @@ from flatfed.reports.table import (
     cells,
     headings,
     markdown,
-    measured,
-    megabytes,
     notes,
-    percent,
     records,
     terminal_table,
     terminal_tables,
-)
-from flatfed.reports.table import (
-    number as plain,
 )
 from flatfed.runs.readings import Readings
 from reports.disk import write_run
@@ -257,12 +254,12 @@ def test_plain_numbers(spread: tuple[float, float | None] | None, text: str) -> 
 def test_columns_of_flatness_stand_between_accuracy_and_cost(flat: list[Result]) -> None:
     assert measured(flat) == ["lambda_max", "lambda_ratio", "lpf"]
     assert headings(flat)[4:7] == FLATNESS
-    assert [cells(result, measured(flat))[4:7] for result in flat] == [
+    assert [cells(result, columns(flat))[4:7] for result in flat] == [
         ["12 ± 2.8", "2.5 ± 0.71", "1.375 ± 0.18"],
         ["–", "–", "–"],
         ["–", "–", "–"],
     ]
-    assert {len(cells(result, measured(flat))) for result in flat} == {len(headings(flat))}
+    assert {len(cells(result, columns(flat))) for result in flat} == {len(headings(flat))}
 
 
 def test_without_readings_there_are_none(results: list[Result]) -> None:
@@ -286,7 +283,7 @@ def test_without_readings_there_are_none(results: list[Result]) -> None:
 def test_flatness_in_markdown_csv_and_aggregates(flat: list[Result]) -> None:
     lines = [line for line in markdown(flat).splitlines() if line.startswith("|")]
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert table[0] == headings(flat) and table[2] == cells(flat[0], measured(flat))
+    assert table[0] == headings(flat) and table[2] == cells(flat[0], columns(flat))
     assert {len(row) for row in table} == {len(table[0])}
     rows = list(csv.DictReader(io.StringIO(as_csv(flat))))
     assert [row["lambda_max"] for row in rows[:3]] == ["10.0", "14.0", ""]
@@ -317,7 +314,7 @@ def test_what_was_not_a_number_is_a_dash(tmp_path: Path) -> None:
     found = collect([measure(write_run(tmp_path / "a"), 7.0, None, 1.0)])
     assert measured(found) == ["lambda_max", "lpf"]
     both = collect([tmp_path / "a", measure(write_run(tmp_path / "b", "fedsam"), 7.0, 2.0, 1.0)])
-    assert [cells(result, measured(both))[5] for result in both] == ["–", "2"]
+    assert [cells(result, columns(both))[5] for result in both] == ["–", "2"]
 
 
 @pytest.mark.parametrize("width", [80, 90, 100, 120, 160])
@@ -327,7 +324,7 @@ def test_no_number_is_cut_beside_flatness(width: int, flat: list[Result]) -> Non
         Console(file=text, width=width).print(table)
     lines = text.getvalue().splitlines()
     assert all(len(line.rstrip()) <= width for line in lines) and "…" not in text.getvalue()
-    wanted = [*headings(flat), *cells(flat[0], measured(flat)), *cells(flat[2], [])[:-1], "diverged"]
+    wanted = [*headings(flat), *cells(flat[0], columns(flat)), *cells(flat[2])[:-1], "diverged"]
     assert [cell for cell in wanted if cell not in text.getvalue()] == []
     rows = [line for line in lines if "± 0.71" in line or "± 2.8" in line]
     assert rows and all(line.split()[0] == "fedavg" for line in rows)

@@ -18,6 +18,7 @@ from flatfed.cli.options import (
     make_settings,
     refuse_contradictions,
 )
+from flatfed.cli.report_options import make_extras, refuse_unevaluated, report_options
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     help="Measure the flatness of every finished run (λmax, λmax/λ5, LPF) over --watch-samples training examples and "
     "show it in the table.",
 )
+@report_options
 @common_options
 @click.pass_context
 def compare(
@@ -64,7 +66,10 @@ def compare(
         command_line(),
         make_monitors(options),
         Flatness(None if options["watch_samples"] == "all" else options["watch_samples"]) if flatness else None,
+        make_extras(options),
     )
+    refuse_unevaluated(comparison.extras.at, settings)
+    comparison.check_extras()
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
     return run_and_report(comparison, out, options["as_json"])
 
@@ -84,8 +89,8 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
             raise KeyboardInterrupt(f"interrupted; saved. Continue the comparison with: flatfed resume {out}") from None
     if comparison.flatness is not None:
         _measure(comparison.flatness, paths, comparison.workers)
-    files = write_report(collect(paths), out, comparison.title, comparison.command)
-    print_results(paths, as_json)
+    files = write_report(collect(paths), out, comparison.title, comparison.command, comparison.extras)
+    print_results(paths, as_json, comparison.extras)
     click.echo(f"written to {out}: {', '.join(file.name for file in files)}", err=True)
     return 0
 

@@ -15,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from flatfed.experiments.run import Run
+    from flatfed.reports.extras import Extras
 
 WIDE = 160
 
@@ -33,23 +34,24 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     return 0 if result.status == "finished" else 1
 
 
-def print_results(paths: Sequence[Path], as_json: bool) -> None:
-    """Print the results of some runs."""
+def print_results(paths: Sequence[Path], as_json: bool, extras: Extras | None = None) -> None:
+    """Print the results of some runs, with what is shown on demand."""
+    from flatfed.reports import table
+    from flatfed.reports.columns import PLAIN
     from flatfed.reports.results import collect
-    from flatfed.reports.table import aggregates, notes, records, terminal_tables
 
-    results = collect(paths)
+    results, extras = collect(paths), extras or PLAIN
     if as_json:
-        click.echo(json.dumps({"methods": aggregates(results), "runs": records(results)}, indent=1))
+        click.echo(json.dumps(table.as_json(results, extras), indent=1))
         return
     from rich.console import Console
 
     # Off a terminal nothing may be cut off to fit.
     width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
     console = Console(width=width, highlight=False)
-    for table in terminal_tables(results, width):
-        console.print(table)
-    for note in notes(results):
+    for part in table.terminal_tables(results, width, extras):
+        console.print(part)
+    for note in table.notes(results, extras):
         click.echo(textwrap.fill(note, width, subsequent_indent="  ", break_on_hyphens=False))
     for result in results:
         for run in result.runs:

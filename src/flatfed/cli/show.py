@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from flatfed.cli.report_options import make_extras, report_options
 from flatfed.core.errors import MANY, ConfigError, nearest
 
 
@@ -18,9 +20,10 @@ from flatfed.core.errors import MANY, ConfigError, nearest
     default=None,
     metavar="NAME,...",
     help="What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
-    "divergence), or measurements of --watch (lambda_max).  [default: test_accuracy,train_loss]",
+    "divergence), or measurements of --watch (lambda_max).  [default: the primary metric, train_loss]",
 )
-def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None) -> int:
+@report_options
+def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, **options: Any) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output import print_results
     from flatfed.experiments.compare import runs_in, runs_to_do
@@ -34,7 +37,7 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str 
         raise ConfigError(f"{paths[0]} holds no run yet")
     names = [name.strip() for name in plot.split(",")] if plot else []
     _refuse_unknown(runs, names)
-    print_results(runs, as_json)
+    print_results(runs, as_json, make_extras(options))
     for path in paths:
         missing = runs_to_do(path)
         if missing:

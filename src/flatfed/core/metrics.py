@@ -5,18 +5,63 @@ Sums (not means) make evaluation exact over any division into batches and worker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from flatfed.core.errors import ConfigError
+
 Totals = Mapping[str, Tensor]
-Figure = float | list[float | None]
+Figure = float | None | list[Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How reports show one number of a test.
+
+    Args:
+        label: its name for people; by default its name in the history, with spaces.
+        unit: `%` for a share between 0 and 1, which is printed times 100; any other is printed beside the label.
+        higher_is_better: None where that is not known: there is no best, and no target to reach.
+    """
+
+    label: str = ""
+    unit: str = ""
+    higher_is_better: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str) or not isinstance(self.unit, str):
+            raise ConfigError(f"Shown: label and unit are texts, not {self.label!r} and {self.unit!r}")
+        if self.higher_is_better not in (True, False, None):
+            raise ConfigError(f"Shown: higher_is_better is True, False or None, not {self.higher_is_better!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        return asdict(self)
+
+
+Declared = Mapping[str, Shown | None]
+"""Numbers by name and how they are shown; None keeps a number out of tables."""
+
+ACCURACY = Shown("accuracy", "%", higher_is_better=True)
+LOSS = Shown("loss", higher_is_better=False)
+SEGMENTATION: Declared = {
+    "miou": Shown("mIoU", "%", higher_is_better=True),
+    "pixel_accuracy": Shown("pixel accuracy", "%", higher_is_better=True),
+    "accuracy": None,  # mIoU under another name
+}
 
 
 class Metrics(Protocol):
-    """How outputs become figures; segmentation, say, sums a confusion matrix and reports mIoU."""
+    """How outputs become figures; segmentation, say, sums a confusion matrix and reports mIoU.
+
+    An attribute `shown`, numbers by name to `Shown`, says how reports show them. The first that a test gives is the
+    task's primary metric; without the attribute it is the first number of `summarise`, or the loss where there is none.
+    """
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
         """Return sums over one batch; `counted`, if given, is how many targets the mean loss was taken over."""
@@ -29,6 +74,8 @@ class Metrics(Protocol):
 
 class Classification:
     """Accuracy, in all and by class, where targets are classes; nothing otherwise (a regression has its loss)."""
+
+    shown: ClassVar[Declared] = {"accuracy": ACCURACY}
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
         """Return the numbers of correct and of all predictions by class; negative targets are to be ignored."""
@@ -62,4 +109,34 @@ def add_up(parts: Iterable[Totals]) -> dict[str, Tensor]:
 def figures(metrics: Metrics, totals: Totals) -> dict[str, Figure]:
     """Return the mean loss, unless no target counted, and the other figures from the sums over all batches."""
     loss: dict[str, Figure] = {"loss": float(totals["loss"] / totals["counted"])} if totals["counted"] > 0 else {}
-    return loss | metrics.summarise(totals)
+    given: Any = metrics.summarise(totals)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"summarise of {type(metrics).__name__} must return numbers by name, not {given!r}")
+    return loss | {str(name): _plain(value, str(name)) for name, value in given.items()}
+
+
+def _plain(value: Any, name: str) -> Figure:
+    """Return a metric's value as JSON can hold it: tensors and NumPy's numbers become plain ones, arrays lists."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    if plain is None or isinstance(plain, int | float):
+        return float(plain) if isinstance(plain, bool) else plain
+    if isinstance(plain, list | tuple):
+        return [_entry(entry, name) for entry in plain]
+    raise ConfigError(
+        f"the metric {name!r} is a {type(value).__name__}; summarise must return numbers, tensors or lists of numbers"
+    )
+
+
+def _entry(value: Any, name: str) -> Figure:
+    """Return an entry of a list; one that is not finite is None."""
+    plain = _plain(value, name)
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def declared(metrics: Metrics) -> Declared:
+    """Return how a task's metrics want to be shown."""
+    found: Any = getattr(metrics, "shown", {})
+    if not isinstance(found, Mapping) or not all(value is None or isinstance(value, Shown) for value in found.values()):
+        name = type(metrics).__name__
+        raise ConfigError(f"{name}.shown must be numbers by name to ff.Shown(...), or None to leave one out of tables")
+    return found

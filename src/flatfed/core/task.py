@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.examples import Examples, Partition, as_examples
 from flatfed.core.layout import Layout, Local
-from flatfed.core.metrics import Classification, Metrics
+from flatfed.core.metrics import Classification, Metrics, declared
 
 Loss = Callable[[Any, Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -37,7 +37,7 @@ class Task:
         joint: `joint(inputs, targets, generator)` to both, on the prepared training batch: what changes targets too, or
             acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn once a step.
         tests: further test sets by name (`{"unseen": (x, y)}`); their figures are called `unseen_loss` and so on.
-        metrics: what a test measures besides the loss.
+        metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`).
         test_batch: examples that are evaluated at a time, at most.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
@@ -63,6 +63,7 @@ class Task:
             raise ConfigError(f"test_batch must be a whole number of at least 1, not {self.test_batch!r}")
         if not isinstance(self.tests, Mapping):
             raise ConfigError(f"tests must be test sets by name, {{'unseen': ...}}, not a {type(self.tests).__name__}")
+        declared(self.metrics)
         if isinstance(self.local, str):
             self.local = Local.named(self.local, self.model)
         if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.metrics import Figure, Totals
+from flatfed.core.metrics import SEGMENTATION, Declared, Figure, Totals
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,11 @@ class Segmentation:
     """Mean intersection over union (mIoU), that of each class, and the share of pixels that are right.
 
     All come from one confusion matrix over the whole test set; `ignore` pixels do not count. A class's figure is
-    TP/(TP+FP+FN); the mean is over the classes that the masks of the test set have. It is given as `accuracy` too,
-    which tables, curves and summaries go by.
+    TP/(TP+FP+FN); the mean is over the classes that the masks of the test set have. It is given as `accuracy` too, for
+    scripts that read one name for every task; tables and curves call it mIoU.
     """
+
+    shown: ClassVar[Declared] = SEGMENTATION
 
     classes: int
     ignore: int = 255

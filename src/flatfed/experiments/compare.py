@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,9 +20,11 @@ from flatfed.experiments.play import play
 from flatfed.experiments.resume import resume
 from flatfed.experiments.run import Run
 from flatfed.flatness.monitor import Monitor
+from flatfed.reports.extras import Extras
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.history import Row
+from flatfed.runs.metrics import describe_metrics, primary_of
 
 FILE = "comparison.json"
 
@@ -48,6 +50,13 @@ class Comparison:
     command: str = ""
     watch: tuple[Monitor, ...] = ()
     flatness: Flatness | None = None
+    extras: Extras = field(default_factory=Extras)
+
+    def check_extras(self) -> None:
+        """Refuse what its table cannot show: methods that are not compared, targets that the metric cannot have."""
+        self.extras.check_methods([method.spelling for method in self.methods])
+        about = describe_metrics(self.recipe.build())
+        self.extras.check_metric(primary_of([], about))
 
     def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
         """Yield each run's directory and what makes its plan: method by method, seed by seed."""
@@ -91,6 +100,7 @@ class Comparison:
                 "command": self.command,
                 "watch": [monitor.to_dict() for monitor in self.watch],
                 "flatness": None if self.flatness is None else {"samples": self.flatness.samples},
+                "report": self.extras.to_dict() if self.extras != Extras() else None,
             },
         }
 
@@ -195,6 +205,7 @@ def load_comparison(path: Path, workers: int | str | None = None, data_dir: str 
             data["about"]["command"],
             tuple(Monitor.from_dict(entry) for entry in data["about"].get("watch", ())),
             Flatness(**flatness) if (flatness := data["about"].get("flatness")) else None,
+            Extras.from_dict(data["about"].get("report") or {}),
         )
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
@@ -236,8 +247,8 @@ def _claim(comparison: Comparison, out: Path) -> None:
         now = there | {"task": there["task"] if place is None else moved(there["task"], place), "methods": methods}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
-        asked = {name: value for name, value in here["about"].items() if name in ("watch", "flatness") and value}
-        now["about"] = there["about"] | asked  # so that resuming measures too
+        asked = {name: here["about"][name] for name in ("watch", "flatness", "report") if here["about"][name]}
+        now["about"] = there["about"] | asked  # so that resuming measures and reports the same
         if now != there:
             write_json(out / FILE, now)
         return

@@ -28,6 +28,7 @@ from flatfed.core.task import Task
 from flatfed.core.threads import single_thread
 from flatfed.core.trainer import NoStatistics, Trainer, fresh_client_state, shared_buffers
 from flatfed.flatness.monitor import Monitor
+from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 
 STATE_BUDGET = 2**30
@@ -68,6 +69,8 @@ class Plan:
             "workers": self.workers,
             "checkpoint_every": self.checkpoint_every,
             "watch": [monitor.to_dict() for monitor in self.watch],
+            "model_bytes": self.task.layout().shared * self.settings.torch_dtype.itemsize,
+            **describe_metrics(self.task),
         }
 
     @classmethod

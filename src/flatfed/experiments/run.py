@@ -12,6 +12,7 @@ from flatfed.core.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.loop import Federation
 from flatfed.experiments.measuring import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.runs.history import Row
+from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of
 from flatfed.runs.summary import summarise
 
 
@@ -102,9 +103,9 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Final, last-n mean and best accuracy, cost and status."""
-        settings = self._federation.settings
-        figures = summarise(self.history, settings.rounds, settings.last)
+        """Final, last-n mean and best of each metric, cost and status."""
+        settings, about = self._federation.settings, describe_metrics(self._federation.task)
+        figures = summarise(self.history, settings.rounds, settings.last, about)
         return figures | {"status": self.status, "reason": self.reason}
 
     def _public(self, tensor: Tensor) -> Any:
@@ -118,6 +119,8 @@ class Run:
         return tensor.clone()
 
     def __repr__(self) -> str:
-        accuracy = self.summary["accuracy_final"]
-        shown = f", accuracy {accuracy:.4f}" if accuracy is not None else ""
+        about = describe_metrics(self._federation.task)
+        metric = primary_of(metrics_of(self.history, about), about)
+        value = self.summary.get(f"{metric.stem}_final")
+        shown = f", {metric.label} {value:.4f}" if value is not None else ""
         return f"<Run {self._federation.algorithm.id}: {self.status}, {len(self.history)} rounds{shown}>"

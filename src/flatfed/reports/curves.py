@@ -1,4 +1,4 @@
-"""The figure of a comparison: accuracy, loss or any other number over rounds, mean and range over seeds."""
+"""The figure of a comparison: a metric, loss or any other number over rounds, mean and range over seeds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError
+from flatfed.reports.columns import primary
 from flatfed.reports.results import Result
 from flatfed.runs.history import Row
 
@@ -19,9 +20,10 @@ LEGEND_COLUMNS = 4
 PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
 """Inches: a panel's width, the height without the legend, and that of one line of it."""
 STYLES = ("-", "--", "-.", ":")
-PERCENT = {"test_accuracy", "global_accuracy"}
+CENTRALISED = "centralised"
+"""The id of training on the pooled data: no federated rounds, so a line to hold the others against."""
+REFERENCE = {"linestyle": (0, (6, 3)), "linewidth": 1.2}
 LABELS = {
-    "test_accuracy": "test accuracy (%)",
     "global_accuracy": "test accuracy of the global model (%)",
     "train_loss": "training loss",
     "divergence": "client divergence",
@@ -40,8 +42,9 @@ def available() -> bool:
 def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "", names: Sequence[str] = ()) -> None:
     """Draw the curves into each of the files; the ending decides the format.
 
-    `names` are columns of the history or numbers that methods watch, such as `c` or `divergence`; by default accuracy
-    (or test loss) and training loss.
+    `names` are columns of the history or numbers that methods watch, such as `c` or `divergence`; by default the
+    primary metric (accuracy, say) and the training loss. A centralised run among federated ones is a dashed line at
+    its final value.
     """
     if not available():
         raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
@@ -53,11 +56,15 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     known: dict[str, Any] = {}
+    metrics = {metric.column: metric for result in results for metric in result.metrics}
+    federated = any(not is_centralised(result) for result in results)
     for axes, name in zip(panels, chosen, strict=True):
+        scale = metrics[name].scale if name in metrics else 1.0
         for index, result in enumerate(results):
             style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
-            _curve(axes, result, name, 100.0 if name in PERCENT else 1.0, style)
-        _finish(axes, LABELS.get(name, name.replace("_", " ")))
+            draw = _reference if federated and is_centralised(result) else _curve
+            draw(axes, result, name, scale, style)
+        _finish(axes, metrics[name].axis if name in metrics else LABELS.get(name, name.replace("_", " ")))
         if name == "train_loss":
             _scale_loss(axes, results)
         known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | known
@@ -87,10 +94,13 @@ def _letters(figure: Any) -> int:
 
 
 def default_names(results: Sequence[Result]) -> list[str]:
-    """Return what is drawn by default: test accuracy, or the test loss of a regression, and the training loss."""
-    rows = [row for result in results for run in result.runs for row in run.rows]
-    is_regression = any("test_loss" in row for row in rows) and not any("test_accuracy" in row for row in rows)
-    return ["test_loss" if is_regression else "test_accuracy", "train_loss"]
+    """Return what is drawn by default: the primary metric (of a regression, the test loss) and the training loss."""
+    return [primary(results).column, "train_loss"]
+
+
+def is_centralised(result: Result) -> bool:
+    """Say whether a result is of training on the pooled data."""
+    return all(run.config["algorithm"].get("id") == CENTRALISED for run in result.runs)
 
 
 def drawable(results: Sequence[Result]) -> list[str]:
@@ -134,6 +144,14 @@ def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, 
         axes.fill_between(rounds, low, high, color=style["color"], alpha=0.15, linewidth=0)
         if alone:
             axes.vlines(rounds, low, high, color=style["color"], alpha=0.3, linewidth=4)
+
+
+def _reference(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
+    """Draw a dashed line at the final value, the mean over seeds."""
+    runs = [[value for row in run.rows if (value := _value(row, name)) is not None] for run in result.good]
+    finals = [scale * values[-1] for values in runs if values]
+    if finals:
+        axes.axhline(statistics.fmean(finals), label=result.method, **style | REFERENCE)
 
 
 def _scale_loss(axes: Any, results: Sequence[Result]) -> None:

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from flatfed.flatness.measurements.curvature import LambdaRatio
 from flatfed.flatness.measurements.rises import LowPass
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
+from flatfed.runs.metrics import Metric, metrics_of, primary_of
 from flatfed.runs.readings import Readings
 
 INLINE = 40
@@ -38,6 +40,11 @@ class OneRun:
         """The run's seed."""
         return int(self.config["settings"]["seed"])
 
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """Every number of its test sets."""
+        return metrics_of(self.rows, self.config)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -50,6 +57,16 @@ class Result:
     runs: list[OneRun]
     differs: dict[str, Any] = field(default_factory=dict)
     told: bool = True
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """Every number of the runs' test sets, the primary one first."""
+        return list(dict.fromkeys(metric for run in self.runs for metric in run.metrics))
+
+    @property
+    def primary(self) -> Metric:
+        """The metric that tables and curves go by."""
+        return primary_of(self.metrics, self.runs[0].config)
 
     @property
     def good(self) -> list[OneRun]:

@@ -8,61 +8,53 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flatfed.reports.results import ACCURACIES, Result, short
+from flatfed.reports import targets
+from flatfed.reports.columns import (
+    PLAIN,
+    columns,
+    has_client_seconds,
+    measured,
+    primary,
+    spread_at,
+    value_at,
+)
+from flatfed.reports.extras import Extras
+from flatfed.reports.grid import Column, fitted, markdown_lines, table
+from flatfed.reports.improvement import Baseline
+from flatfed.reports.results import ACCURACIES, OneRun, Result, short
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADINGS = ("method", "final", "{last}", "best")
-COST_HEADINGS = ("down", "up", "backprops", "seconds")
-FLATNESS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
-NOTHING = "–"
 COSTS = "traffic, backprops and seconds"
+KINDS = ("final", "last_mean", "best")
 
 
-def cells(result: Result, flatness: Sequence[str] = ()) -> list[str]:
-    """Return one method's line of the table, with these measures of flatness."""
-    accuracies = [percent(result.spread(name)) for name in ACCURACIES]
-    loss = result.spread("test_loss_final")
-    if accuracies[0] == NOTHING and loss is not None:  # a regression
-        accuracies[0] = f"loss {loss[0]:.4g}" + (f" ± {loss[1]:.2g}" if loss[1] is not None else "")
-    cost = [megabytes(result.mean("bytes_down")), megabytes(result.mean("bytes_up"))]
-    work = [f"{result.mean('backprops'):,.0f}", f"{result.mean('seconds'):.1f}"]
-    return [
-        result.method,
-        *accuracies,
-        *(number(result.spread(name)) for name in flatness),
-        *cost,
-        *work,
-        result.status,
-    ]
+def cells(result: Result, chosen: Sequence[Column[Result]] | None = None) -> list[str]:
+    """Return one method's line of a table with these columns, by default of its own."""
+    return [column.text(result) for column in (columns([result]) if chosen is None else chosen)]
 
 
-def measured(results: Sequence[Result]) -> list[str]:
-    """Return the measures of flatness that some run has."""
-    runs = [run for result in results for run in result.runs]
-    return [name for name in FLATNESS if any(run.summary.get(name) is not None for run in runs)]
-
-
-def headings(results: Sequence[Result]) -> list[str]:
+def headings(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:
     """Return the column heads, with the number of rounds behind the last-n mean where it is the same for all."""
-    counts = {run.summary["last_count"] for result in results for run in result.good} - {0}
-    last = f"last-{counts.pop()} mean" if len(counts) == 1 else "last mean"
-    accuracies = [heading.format(last=last) for heading in HEADINGS]
-    return [*accuracies, *(FLATNESS[name] for name in measured(results)), *COST_HEADINGS, "status"]
+    return [column.head for column in columns(results, extras)]
 
 
-def caption(results: Sequence[Result]) -> str:
-    """Say what the figures are."""
-    seeds = [tuple(run.seed for run in result.runs) for result in results]
+def caption(results: Sequence[Result], extras: Extras = PLAIN) -> str:
+    """Say what the numbers are."""
+    seeds, title = [tuple(run.seed for run in result.runs) for result in results], primary(results).title
     several = {own for own in seeds if len(own) > 1}
     if several:
         listed = f"seeds {', '.join(map(str, min(several)))}" if len(several) == 1 else "each method's seeds"
-        told = f"test accuracy in %, mean ± sample standard deviation over {listed}; {COSTS} are means per run"
+        told = f"{title}, mean ± sample standard deviation over {listed}; {COSTS} are means per run"
     else:
         one = f"seed {seeds[0][0]}" if len(set(seeds)) == 1 else "one seed each"
-        told = f"test accuracy in %, {one}; {COSTS} are totals"
-    return told + _flatness_caption(results)
+        told = f"{title}, {one}; {COSTS} are totals"
+    return told + _cost_caption(results) + _flatness_caption(results) + _extras_caption(extras)
+
+
+def _cost_caption(results: Sequence[Result]) -> str:
+    return "; s/client is the mean time of a client per round" if has_client_seconds(results) else ""
 
 
 def _flatness_caption(results: Sequence[Result]) -> str:
@@ -73,46 +65,34 @@ def _flatness_caption(results: Sequence[Result]) -> str:
     return f"; λ and LPF over {over.pop() if len(over) == 1 else 'differing samples, not to be compared'}"
 
 
-def terminal_table(results: Sequence[Result]) -> Table:
+def _extras_caption(extras: Extras) -> str:
+    at = "; at n: after n rounds" if extras.at else ""
+    return at + (f"; improvement over {extras.baseline} by the last-n mean" if extras.baseline else "")
+
+
+def terminal_table(results: Sequence[Result], extras: Extras = PLAIN) -> Table:
     """Return the whole table for a wide terminal."""
-    return _table(results, range(len(headings(results))), caption(results))
+    return table(results, columns(results, extras), caption(results, extras))
 
 
-def terminal_tables(results: Sequence[Result], width: int) -> list[Table]:
-    """Return the table for a terminal: in one where it fits, else accuracy and cost one below the other."""
-    from rich.console import Console
-
-    whole = terminal_table(results)
-    if Console(width=1000).measure(whole).maximum <= width:
-        return [whole]
-    last = len(headings(results)) - 1
-    costs = range(last - len(COST_HEADINGS), last)
-    figures = _table(results, [*range(costs.start), last], "")
-    parts = [figures]
-    if Console(width=1000).measure(figures).maximum > width and measured(results):
-        flat = range(len(HEADINGS), costs.start)
-        parts = [_table(results, [*range(len(HEADINGS)), last], ""), _table(results, [0, *flat], "")]
-    return [*parts, _table(results, [0, *costs], caption(results))]
+def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[Table]:
+    """Return the tables for a terminal: in one where it fits, else metrics and cost below each other; then targets."""
+    main = fitted(results, columns(results, extras), caption(results, extras), width)
+    return main + targets.terminal_tables(results, extras, width)
 
 
-def _table(results: Sequence[Result], columns: Sequence[int], text: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, caption=text or None, caption_justify="left", padding=(0, 1))
-    heads, flatness = headings(results), measured(results)
-    for index in columns:
-        # Where it is narrow, labels and states are wrapped; numbers are not.
-        words = index in (0, len(heads) - 1)
-        table.add_column(heads[index], justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for result in results:
-        line = cells(result, flatness)
-        table.add_row(*(line[index] for index in columns))
-    return table
+def notes(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:
+    """Return a line for each result with the options in which they differ, and for rounds that were not evaluated."""
+    lines = _differences(results)
+    for round in extras.at:
+        missing = [result.method for result in results if spread_at(result, round) is None]
+        whose = "" if len(missing) == len(results) else f" of {', '.join(missing)}"
+        lines += [f"at {round}: there is no evaluation{whose} after that round"] if missing else []
+    return lines
 
 
-def notes(results: Sequence[Result]) -> list[str]:
-    """Return a line for each result with the options in which they differ, unless their labels say it all."""
+def _differences(results: Sequence[Result]) -> list[str]:
+    """Return the options in which results differ, unless their labels say it all."""
     if all(result.told for result in results):
         return []
     names = {name for result in results for name in result.differs}
@@ -124,28 +104,37 @@ def notes(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """Return the table as Markdown."""
-    heads, flatness = headings(results), measured(results)
-    rule = [":--" if i in (0, len(heads) - 1) else "--:" for i in range(len(heads))]
-    lines = [heads, rule, *(cells(result, flatness) for result in results)]
-    below = "".join(f"\n- {note}" for note in notes(results))
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption(results)}.\n"
-    return f"{text}{below}\n" if below else text
+def markdown(results: Sequence[Result], extras: Extras = PLAIN) -> str:
+    """Return the tables as Markdown."""
+    below = "".join(f"\n- {note}" for note in notes(results, extras))
+    text = f"{markdown_lines(results, columns(results, extras))}\n\n{caption(results, extras)}.\n"
+    return (f"{text}{below}\n" if below else text) + targets.markdown(results, extras)
 
 
-def records(results: Sequence[Result]) -> list[dict[str, Any]]:
+def records(results: Sequence[Result], extras: Extras = PLAIN) -> list[dict[str, Any]]:
     """Return one flat record per run: what the CSV and JSON files hold."""
+    base, reached = Baseline.of(results, extras), targets.Reaching.all(results, extras)
     return [
-        {"method": result.method, "seed": run.seed, **run.summary, "path": str(run.path)}
+        {"method": result.method, "seed": run.seed, **run.summary}
+        | _on_demand(result, run, extras, base)
+        | {name: value for one in reached for name, value in one.record(run).items()}
+        | {"path": str(run.path)}
         for result in results
         for run in result.runs
     ]
 
 
-def as_csv(results: Sequence[Result]) -> str:
+def _on_demand(result: Result, run: OneRun, extras: Extras, base: Baseline | None) -> dict[str, Any]:
+    at: dict[str, Any] = {f"at_{round}": value_at(run, result.primary, round) for round in extras.at}
+    if base is None:
+        return at
+    better = base.of_run(run)
+    return at | {"improvement": better, "improvement_relative": base.relative(better)}
+
+
+def as_csv(results: Sequence[Result], extras: Extras = PLAIN) -> str:
     """Return the records as CSV."""
-    rows = records(results)
+    rows = records(results, extras)
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["method"]
     writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
@@ -154,40 +143,28 @@ def as_csv(results: Sequence[Result]) -> str:
     return text.getvalue()
 
 
-def aggregates(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return one record per method: accuracies with their deviations, mean costs, status, and how it differs."""
-    found = []
+def aggregates(results: Sequence[Result], extras: Extras = PLAIN) -> list[dict[str, Any]]:
+    """Return one record per method: metrics with their deviations, mean costs, status, and how it differs."""
+    base, found = Baseline.of(results, extras), []
     for result in results:
         record: dict[str, Any] = {"method": result.method, "seeds": [run.seed for run in result.runs]}
-        for name in (*ACCURACIES, *measured(results)):
+        record |= {"metric": result.primary.column, **result.primary.shown.to_dict()}
+        summarised = [f"{metric.stem}_{kind}" for metric in result.metrics for kind in KINDS]
+        for name in dict.fromkeys((*ACCURACIES, *summarised, *measured(results))):
             mean, std = result.spread(name) or (None, None)
             record |= {name: mean, f"{name}_std": std}
+        for round in extras.at:
+            mean, std = spread_at(result, round) or (None, None)
+            record |= {f"at_{round}": mean, f"at_{round}_std": std}
+        if base is not None:
+            better = base.of_result(result)
+            record |= {"baseline": base.name, "improvement": better, "improvement_relative": base.relative(better)}
         record |= {name: result.mean(name) for name in ("bytes_down", "bytes_up", "backprops", "seconds")}
         found.append(record | {"status": result.status, "differs": result.differs})
     return found
 
 
-def percent(spread: tuple[float, float | None] | None) -> str:
-    """Return mean ± deviation in per cent, or a dash."""
-    if spread is None:
-        return NOTHING
-    mean, std = spread
-    return f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if std is not None else "")
-
-
-def number(spread: tuple[float, float | None] | None) -> str:
-    """Return mean ± deviation of a plain number, or a dash."""
-    if spread is None:
-        return NOTHING
-    mean, std = spread
-    return f"{mean:.4g}" + (f" ± {std:.2g}" if std is not None else "")
-
-
-def megabytes(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    value, unit = count, "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 999.95:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:,.1f} {unit}"
+def as_json(results: Sequence[Result], extras: Extras = PLAIN) -> dict[str, Any]:
+    """Return everything for machines: methods, runs and, where some were asked for, targets."""
+    told = {"methods": aggregates(results, extras), "runs": records(results, extras)}
+    return told | ({"targets": targets.aggregates(results, extras)} if extras.targets else {})

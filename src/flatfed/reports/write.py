@@ -6,20 +6,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from flatfed.reports.columns import PLAIN
 from flatfed.reports.curves import available, draw_curves
+from flatfed.reports.extras import Extras
 from flatfed.reports.results import Result
-from flatfed.reports.table import aggregates, as_csv, markdown, records
+from flatfed.reports.table import as_csv, as_json, markdown
 
 
-def write_report(results: Sequence[Result], out: Path, title: str, command: str) -> list[Path]:
+def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:
     """Write the report into `out` and return its files; the curves are left out where matplotlib is missing."""
     files = {
-        out / "results.csv": as_csv(results),
-        out / "results.json": json.dumps({"methods": aggregates(results), "runs": records(results)}, indent=1) + "\n",
+        out / "results.csv": as_csv(results, extras),
+        out / "results.json": json.dumps(as_json(results, extras), indent=1) + "\n",
     }
     figures = [out / "curves.png", out / "curves.svg"] if available() else []
     picture = f"\n![Curves: shaded is the range over seeds]({figures[0].name})\n" if figures else ""
-    files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{markdown(results)}{picture}"
+    files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{markdown(results, extras)}{picture}"
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     if figures:

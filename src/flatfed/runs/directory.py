@@ -112,7 +112,7 @@ class RunDirectory:
         settings = self.config["settings"]
         rows = read_rows(self.path / "history.jsonl")
         try:
-            return summarise(rows, settings["rounds"], settings["last"]) | self.status()
+            return summarise(rows, settings["rounds"], settings["last"], self.config) | self.status()
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
 
