@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_checkpoints,
     make_monitors,
     make_recipe,
     make_sampler,
@@ -64,6 +65,7 @@ def compare(
         command_line(),
         make_monitors(options),
         Flatness(None if options["watch_samples"] == "all" else options["watch_samples"]) if flatness else None,
+        **make_checkpoints(options),
     )
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
     return run_and_report(comparison, out, options["as_json"])

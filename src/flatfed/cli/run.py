@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_checkpoints,
     make_monitors,
     make_recipe,
     make_sampler,
@@ -55,7 +56,17 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     task, average, workers = recipe.build(), method.average, options["workers"]
     sampler = make_sampler(ctx, options, task.population)
     watch, described = make_monitors(options), recipe.to_dict()
-    plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=described, watch=watch)
+    plan = Plan(
+        task,
+        method.algorithm,
+        settings,
+        sampler,
+        average,
+        workers,
+        task_recipe=described,
+        watch=watch,
+        **make_checkpoints(options),
+    )
     plan.check()
     title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
     with Progress(settings.rounds) as progress:

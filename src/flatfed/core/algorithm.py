@@ -146,6 +146,10 @@ class Average(Config):
         """Declare what the average keeps in a run of so many rounds."""
         raise NotImplementedError
 
+    def first(self, rounds: int) -> int:
+        """Return the first round in which the average matters: before it, a run is the same without it."""
+        return 0
+
     def lr(self, lr: float, round: int, rounds: int) -> float:
         """Return the learning rate of a round, given the decayed one."""
         return lr

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import torch
@@ -72,6 +72,8 @@ class Federation:
         self._unsound = ""
         self.shows_models = False
         self.monitors: Sequence[Monitor] = ()
+        self.settles: Callable[[int], bool] = lambda round: False
+        """After how many rounds the last one is evaluated at once: its state is to be saved just then."""
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
@@ -85,7 +87,8 @@ class Federation:
                 self._waiting = row, Evaluation(self.engine, self.task, self.settings, model, self.server.buffers)
             else:
                 late.append(row)
-            yield from late if self.engine.gaps else late + self.settle()
+            waits = self.engine.gaps and not self.settles(self.round)
+            yield from late if waits else late + self.settle()
         yield from self.settle()
         if self.status == "running":
             self.status, self.reason = ("diverged", self._unsound) if self._unsound else ("finished", "")

@@ -25,6 +25,8 @@ from flatfed.runs.files import read_json, write_json
 from flatfed.runs.history import Row
 
 FILE = "comparison.json"
+RENEWED = ("watch", "flatness", "checkpoint_every", "keep_checkpoints")
+"""What the same command may ask for anew: it decides no result."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Comparison:
     command: str = ""
     watch: tuple[Monitor, ...] = ()
     flatness: Flatness | None = None
+    checkpoint_every: int | None = None
+    keep_checkpoints: tuple[int, ...] = ()
 
     def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
         """Yield each run's directory and what makes its plan: method by method, seed by seed."""
@@ -64,8 +68,10 @@ class Comparison:
             self.sampler,
             method.average,
             self.workers,
+            self.checkpoint_every,
             task_recipe=recipe.to_dict(),
             watch=self.watch,
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     @property
@@ -91,6 +97,8 @@ class Comparison:
                 "command": self.command,
                 "watch": [monitor.to_dict() for monitor in self.watch],
                 "flatness": None if self.flatness is None else {"samples": self.flatness.samples},
+                "checkpoint_every": self.checkpoint_every,
+                "keep_checkpoints": list(self.keep_checkpoints),
             },
         }
 
@@ -195,6 +203,8 @@ def load_comparison(path: Path, workers: int | str | None = None, data_dir: str 
             data["about"]["command"],
             tuple(Monitor.from_dict(entry) for entry in data["about"].get("watch", ())),
             Flatness(**flatness) if (flatness := data["about"].get("flatness")) else None,
+            data["about"].get("checkpoint_every"),
+            tuple(data["about"].get("keep_checkpoints", ())),
         )
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
@@ -235,7 +245,7 @@ def _claim(comparison: Comparison, out: Path) -> None:
         now = there | {"task": there["task"] if place is None else moved(there["task"], place)}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
-        asked = {name: value for name, value in here["about"].items() if name in ("watch", "flatness") and value}
+        asked = {name: value for name, value in here["about"].items() if name in RENEWED and value}
         now["about"] = there["about"] | asked  # so that resuming measures too
         if now != there:
             write_json(out / FILE, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from flatfed import __version__
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.batching import check_batched, wins_batched
-from flatfed.core.config import build
+from flatfed.core.config import Count, Index, build, checked
 from flatfed.core.devices import find_device
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
@@ -47,6 +48,7 @@ class Plan:
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
     watch: tuple[Monitor, ...] = ()
+    keep_checkpoints: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:  # so that the record says what was used
         if self.settings.eval_stats is None:
@@ -67,6 +69,7 @@ class Plan:
             "settings": {name: value for name, value in self.settings.to_dict().items() if name != "id"},
             "workers": self.workers,
             "checkpoint_every": self.checkpoint_every,
+            "keep_checkpoints": list(self.keep_checkpoints),
             "watch": [monitor.to_dict() for monitor in self.watch],
         }
 
@@ -77,7 +80,7 @@ class Plan:
             settings = build(Settings, {"batched": False} | config["settings"])  # older runs went client by client
             if rounds is not None:
                 settings = settings.replace(rounds=rounds)
-            average = config["average"]
+            average, kept = config["average"], config.get("keep_checkpoints", ())
             return cls(
                 task=task,
                 algorithm=Algorithm.registry.from_dict(config["algorithm"]),
@@ -88,6 +91,7 @@ class Plan:
                 checkpoint_every=config["checkpoint_every"],
                 task_recipe=config.get("task"),
                 watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
+                keep_checkpoints=tuple(round for round in kept if round <= settings.rounds),  # it may be shorter now
             )
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
@@ -100,6 +104,7 @@ class Plan:
         """Refuse what cannot be played, and warn of what is only approximate."""
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
+        self._check_checkpoints()
         self._check_statistics()
         find_device(settings.device)
         check_batched(self.task, settings)
@@ -121,6 +126,21 @@ class Plan:
                 f"its formulas are used unchanged with momentum={settings.momentum}",
                 stacklevel=3,
             )
+
+    def _check_checkpoints(self) -> None:
+        """Refuse checkpoints of rounds that there are not."""
+        rounds = self.settings.rounds
+        checked(Count | None, self.checkpoint_every, "checkpoint_every")
+        for round in self.keep_checkpoints:
+            if round > rounds:
+                raise ConfigError(
+                    f"keep_checkpoints (--keep-checkpoints): {round} is beyond the {rounds} rounds of the run"
+                )
+
+    def saves(self, round: int) -> bool:
+        """Say whether the state after so many rounds is to be saved, whatever the time."""
+        every = self.checkpoint_every
+        return round in self.keep_checkpoints or (every is not None and round % every == 0)
 
     def _check_statistics(self) -> None:
         """Refuse an evaluation for which there are no statistics."""
@@ -187,6 +207,13 @@ class Plan:
 
     def _store(self, fresh: Any) -> ClientStore:
         return SpillingStore(fresh, STATE_BUDGET)
+
+
+def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
+    """Return the rounds whose checkpoints are to be kept, in order, each once."""
+    if isinstance(rounds, str) or not isinstance(rounds, Iterable):
+        raise ConfigError(f"keep_checkpoints must be a list of rounds such as (400, 800), not {rounds!r:.40}")
+    return tuple(sorted({int(checked(Index, round, "keep_checkpoints: a round")) for round in rounds}))
 
 
 def tensors_of(federation: Federation) -> dict[str, Tensor]:
