@@ -108,4 +108,5 @@ def _title(plan: Plan) -> str:
     method, recipe = spelling_of(plan.algorithm, plan.average), plan.task_recipe or {}
     if recipe.get("kind") != "catalogue":
         return method
-    return f"{method} on {describe_setting(TaskRecipe.from_dict(recipe), plan.settings, plan.sampler)}"
+    pooled = plan.algorithm.pooled
+    return f"{method} on {describe_setting(TaskRecipe.from_dict(recipe), plan.settings, plan.sampler, pooled)}"

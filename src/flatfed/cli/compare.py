@@ -42,7 +42,8 @@ def compare(
 ) -> int:
     """Train each ALGORITHM on DATASET with each seed and print one table.
 
-    ALGORITHM is an id, perhaps with a client optimiser and an average (feddyn+sam, fedasam+swa), or `all`.
+    ALGORITHM is an id, perhaps with a client optimiser and an average (feddyn+sam, fedasam+swa), or `all`. The baseline
+    `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever --per-round says.
     Writes results.csv, results.json, report.md and the curves beside the runs. The same command again continues
     an interrupted comparison; a method that diverges is a row of the table.
     """

@@ -33,7 +33,9 @@ from flatfed.core.errors import ConfigError
 def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **options: Any) -> int:
     """Train ALGORITHM on DATASET and write a run directory.
 
-    ALGORITHM is an id, perhaps with a client optimiser and an average: fedavg, feddyn+sam, fedasam+swa.
+    ALGORITHM is an id, perhaps with a client optimiser and an average: fedavg, feddyn+sam, fedasam+swa. `centralised`
+    (centralised+sam, ...) trains on all clients' examples in one place: a round is --local-epochs passes over all of
+    them, as much as N/m rounds of a method that asks m of N clients.
     Interrupt with Ctrl-C at any time; `flatfed resume` goes on.
     """
     if algorithm == "all":
@@ -68,7 +70,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
         **make_checkpoints(options),
     )
     plan.check()
-    title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
+    title = f"{algorithm} on {describe_setting(recipe, settings, sampler, method.algorithm.pooled)}"
     with Progress(settings.rounds) as progress:
         progress.start(out, 0)
         result = play(plan, out, progress.round, {"title": title, "command": command_line()})

@@ -65,6 +65,9 @@ class Algorithm(Config):
     assumes_plain_steps: ClassVar[bool] = False
     """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
 
+    pooled: ClassVar[bool] = False
+    """There is one client, which holds everyone's examples and takes part in every round, whatever `sampling` says."""
+
     upload_numbers: ClassVar[tuple[str, ...]] = ()
     """Names of the scalars that a good reply holds."""
 

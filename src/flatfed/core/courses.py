@@ -96,7 +96,7 @@ class Cycle(Course, id="cycle"):
 
 
 class CycleFrom(Course, id="cyclefrom"):
-    """Constant at `high` until round `start`, then down to `low` within every `period` rounds: SWA's rate without SWA."""
+    """Constant at `high` until round `start`, then down to `low` within every `period` rounds: SWA's rate alone."""
 
     start: Index
     high: float

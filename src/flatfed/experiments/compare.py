@@ -165,7 +165,7 @@ def _readable(path: Path) -> bool:
     return True
 
 
-def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -> str:
+def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler, pooled: bool = False) -> str:
     """Say in a line what was trained on: data, division, participation, rounds."""
     given = {name: value for name, value in recipe.partition.items() if name != "id" and value != ""}
     rule = ", ".join(
@@ -173,6 +173,8 @@ def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -
     )
     division = f"{recipe.partition['id']} partition" + (f" with {rule}" if rule else "")
     clients = f"{recipe.clients} clients" if recipe.clients is not None else f"{len(recipe.parts())} clients"
+    if pooled:
+        return f"{recipe.dataset}: all examples of {clients} ({division}) in one place, {settings.rounds} rounds"
     cohort = sampler.to_dict()
     part = f"{cohort['count']} a round" if "count" in cohort else f"each with probability {cohort['p']:g} a round"
     return f"{recipe.dataset}: {division}, {clients}, {part}, {settings.rounds} rounds"

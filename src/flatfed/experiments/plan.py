@@ -51,6 +51,10 @@ class Plan:
     keep_checkpoints: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:  # so that the record says what was used
+        if self.algorithm.pooled:
+            object.__setattr__(self, "task", self.task.pooled())
+            object.__setattr__(self, "sampler", Uniform(1))
+            object.__setattr__(self, "settings", self.settings.replace(min_replies=1))
         if self.settings.eval_stats is None:
             statistics = default_statistics(self.task.layout())
             object.__setattr__(self, "settings", self.settings.replace(eval_stats=statistics))
