@@ -30,6 +30,7 @@ _HOME = {
     "Poly": "flatfed.core.courses",
     "Decay": "flatfed.core.courses",
     "Cycle": "flatfed.core.courses",
+    "CycleFrom": "flatfed.core.courses",
     "Steps": "flatfed.core.courses",
     "FlatfedError": "flatfed.core.errors",
     "ConfigError": "flatfed.core.errors",
@@ -38,6 +39,7 @@ _HOME = {
     "make": "flatfed.algorithms",
     "train": "flatfed.experiments.train",
     "resume": "flatfed.experiments.resume",
+    "branch": "flatfed.experiments.branch",
     "load_run": "flatfed.experiments.loading",
     "laboratory": "flatfed.experiments.laboratory",
     "Run": "flatfed.experiments.run",
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from flatfed.core.algorithm import ClientOptimiser as ClientOptimiser
     from flatfed.core.courses import Cosine as Cosine
     from flatfed.core.courses import Cycle as Cycle
+    from flatfed.core.courses import CycleFrom as CycleFrom
     from flatfed.core.courses import Decay as Decay
     from flatfed.core.courses import Poly as Poly
     from flatfed.core.courses import Ramp as Ramp
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from flatfed.core.sampling import Schedule as Schedule
     from flatfed.core.sampling import Uniform as Uniform
     from flatfed.core.task import Task as Task
+    from flatfed.experiments.branch import branch as branch
     from flatfed.experiments.interruption import RunInterrupted as RunInterrupted
     from flatfed.experiments.laboratory import laboratory as laboratory
     from flatfed.experiments.loading import load_run as load_run

@@ -26,6 +26,7 @@ class Cost(NamedTuple):
 FULL = "full batch a round"
 COSTS = {
     "fedavg": Cost(1, 1, "1", "any", "weighting"),
+    "centralised": Cost(1, 1, "1", "any", "weighting"),
     "fedprox": Cost(1, 1, "1", "any", "weighting"),
     "fedavgm": Cost(1, 1, "1", "any", "weighting", server=("momentum",)),
     "fedadam": Cost(1, 1, "1", "any", "weighting", server=("m", "v")),

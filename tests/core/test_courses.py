@@ -30,6 +30,7 @@ courses = st.one_of(
     st.builds(ff.Cosine, numbers, numbers, lengths),
     st.builds(ff.Decay, numbers, st.floats(1e-6, 1.0)),
     st.builds(ff.Cycle, numbers, numbers, lengths),
+    st.builds(ff.CycleFrom, rounds, numbers, numbers, lengths),
     st.builds(lambda first, more: ff.Steps({0: first} | more), numbers, steps),
 )
 COHORTS = [[0, 1], [1, 2, 3], [0, 3], [2]]
@@ -138,6 +139,7 @@ def test_text_comes_back_as_the_same_course(course: Course) -> None:
         ("  cosine( 1e-1 , 1e-3 ,500 ) ", ff.Cosine(0.1, 0.001, 500)),
         ("decay (.1, .998)", ff.Decay(0.1, 0.998)),
         ("cycle(0.1,-2,10)", ff.Cycle(0.1, -2, 10)),
+        ("cyclefrom(7500, 0.01, 0.0001, 10)", ff.CycleFrom(7500, 0.01, 0.0001, 10)),
         ("steps(100:0.01, 0 : 0.1)", ff.Steps({0: 0.1, 100: 0.01})),
     ],
 )
@@ -256,12 +258,15 @@ MALFORMED = {
     "ramp(a,b,c)": ["ramp(a,b,c)", "numbers"],
     "rmp(1,2,3)": ["'rmp'", "'ramp'"],
     "cosinus(1,2,3)": ["'cosinus'", "'cosine'"],
-    "zzz(1)": ["'zzz'", "cosine, cycle, decay, poly, ramp, steps"],
+    "zzz(1)": ["'zzz'", "cosine, cycle, cyclefrom, decay, poly, ramp, steps"],
     "ramp(1,2,2.5)": ["rounds", "whole number", "2.5"],
     "ramp(1,2,0)": ["rounds", "at least 1"],
     "ramp(1,2,nan)": ["rounds", "nan"],
     "ramp(inf,2,3)": ["start", "finite", "inf"],
     "cycle(1,2,-3)": ["period", "at least 1"],
+    "cyclefrom(-1,2,1,3)": ["start", "at least 0"],
+    "cyclefrom(1.5,2,1,3)": ["start", "whole number"],
+    "cyclefrom(1,2,1)": ["cyclefrom(start, high, low, period)"],
     "decay(1,0)": ["factor", "greater than 0"],
     "decay(1,1.5)": ["factor", "at most 1"],
     "steps(5:1)": ["round 0", "steps(0:0.1, 100:0.01)"],
@@ -330,6 +335,31 @@ def test_all_at_once_and_with_a_parameter(course: Course) -> None:
 def test_the_decay_of_the_rate_multiplies_the_course() -> None:
     run = train(task(), cohorts=COHORTS, lr="ramp(0.4,0.1,3)", lr_decay=0.5)
     assert [row["lr"] for row in run.history] == pytest.approx([0.4, 0.3 / 2, 0.2 / 4, 0.1 / 8], rel=1e-14)
+
+
+@unhurried
+@given(
+    high=st.floats(1e-6, 10),
+    low=st.floats(0, 1),
+    cycle=st.integers(2, 30),
+    start=st.floats(0, 1),
+    planned=st.integers(1, 60),
+)
+def test_a_cycle_from_a_round_on_is_the_rate_of_swa(
+    high: float, low: float, cycle: int, start: float, planned: int
+) -> None:
+    """SWA's own rate, of the cycle that ends with a capture, without SWA; a cycle of 1 alone is another thing there."""
+    average = ff.SWA(start=start, cycle=cycle, lr_low=low)
+    course = ff.CycleFrom(average.first(planned), high, low, cycle)
+    assert [course.value(t) for t in range(planned)] == [average.lr(high, t, planned) for t in range(planned)]
+
+
+def test_the_cyclic_rate_alone_gives_the_trajectory_of_swa() -> None:
+    average = ff.SWA(start=0.5, cycle=2, lr_low=0.1)
+    alone = train(task(), cohorts=COHORTS, lr="cyclefrom(2, 0.4, 0.1, 2)")
+    averaged = train(task(), cohorts=COHORTS, lr=0.4, average=average)
+    assert [row["lr"] for row in alone.history] == [row["lr"] for row in averaged.history]
+    assert torch.equal(alone.vector, averaged.vector) and torch.equal(alone.eval_vector, alone.vector)
 
 
 def test_swa_starts_each_cycle_from_the_course() -> None:

@@ -18,7 +18,9 @@ from flatfed.algorithms import Algorithm
 from flatfed.core.trainer import Trainer
 
 KINDS = ("bn", "bn-stats")
-METHODS = sorted(id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed."))
+METHODS = sorted(  # where nobody holds data apart, nothing stays with anybody
+    id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed.") and not cls.pooled
+)
 COHORTS = [[0, 1], [1, 2], [0, 1, 2]]  # client 3 is never asked
 ENVELOPES = 2 * 8, 5 * 8  # round and rate go down; examples, steps, backprops, loss and drift come up
 

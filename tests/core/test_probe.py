@@ -124,6 +124,10 @@ def probed_run(plan: Plan, make_engine: Callable[[Plan], Engine], probes: bool =
         return found, seen
 
 
+def drawn(asked: Plan, round: int) -> list[int]:
+    return asked.sampler.draw(asked.task.population, asked.settings.seed, round, 0)
+
+
 def check(asked: Plan, make_engine: Callable[[Plan], Engine] = in_process) -> None:
     """A run with probes comes to what it comes to without, and each probe saw the models of the next round."""
     found, seen = probed_run(asked, make_engine)
@@ -134,7 +138,7 @@ def check(asked: Plan, make_engine: Callable[[Plan], Engine] = in_process) -> No
     assert len(seen) >= ROUNDS - 1
     for round, one in seen.items():
         real, up = plain["models"][round], plain["uploads"][round]
-        assert sorted(real) == [model.client for model in one.models] == sorted(COHORTS[round])
+        assert sorted(real) == [model.client for model in one.models] == drawn(asked, round)
         for model, reply in zip(one.models, one.replies, strict=True):
             assert same(model.w, real[model.client]), (round, model.client)
             assert model.samples == len(asked.task.examples(model.client))

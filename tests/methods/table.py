@@ -68,6 +68,7 @@ class Row:
     client_state: Names = ()
     server_state: Names = ()
     opts: Callable[[Params], Sequence[str]] | None = None  # for a parameter set; None: as `rows` says
+    pooled: bool = False  # one client holds everyone's examples and is always asked
     scaled: bool = False  # `server_lr` is a factor on the method's own step, and its naive computation knows none
 
     @property
@@ -107,6 +108,14 @@ class Case:
     @property
     def server_state(self) -> tuple[str, ...]:
         return self._of(self.row.server_state)
+
+    def cohorts(self, drawn: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """Who takes part in each round."""
+        return [(0,)] * len(drawn) if self.row.pooled else drawn
+
+    def clients(self, population: int) -> range:
+        """Who there is."""
+        return range(1 if self.row.pooled else population)
 
     def naive(self, setup: Setup) -> Outcome:
         opt = self.client_opt.afresh() if self.client_opt else None
@@ -196,6 +205,7 @@ def gloss_opts(params: Params) -> Sequence[str]:
 
 TABLE: tuple[Row, ...] = (
     Row("fedavg", ({"server_lr": 1.0}, {"server_lr": 0.7}), naive.fedavg, 1, 1, 1, True),
+    Row("centralised", ({},), naive.centralised, 1, 1, 1, True, uniform_mean=True, pooled=True),
     Row("fedprox", ({"mu": 0.6},), naive.fedprox, 1, 1, 1, True, pulled=lambda params: True, scaled=True),
     Row(
         "fedavgm",

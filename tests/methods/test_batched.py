@@ -33,7 +33,9 @@ def trained(method: Algorithm, batched: bool, dtype: torch.dtype) -> ff.Run:
 
 def numbers(run: ff.Run) -> dict[str, torch.Tensor]:
     """Return everything a run has come to, as vectors."""
-    states = {"server": run.server_state} | {f"client {k}": run.client_state(k) for k in range(5)}
+    states = {"server": run.server_state} | {
+        f"client {k}": run.client_state(k) for k in range(run._federation.task.population)
+    }
     found = {f"{who} {name}": value for who, state in states.items() for name, value in state.items()}
     told = ("train_loss", "update_norm", "model_norm", "test_loss")
     found |= {f"row {row['round']} {name}": row[name] for row in run.history for name in told}

@@ -70,6 +70,9 @@ EVERYONE = (0, 1, 2, 3, 4, 5)
 every_case = pytest.mark.parametrize("case", rows(), ids=str)
 every_method = pytest.mark.parametrize("case", rows(all_params=False, all_opts=False), ids=str)
 every_variant = pytest.mark.parametrize("case", rows(all_opts=False), ids=str)
+every_federated_variant = pytest.mark.parametrize(
+    "case", [case for case in rows(all_opts=False) if not case.row.pooled], ids=str
+)
 
 
 STANDARD_RUNS: dict[tuple[str, torch.dtype], Any] = {}
@@ -101,7 +104,7 @@ def test_six_rounds_agree_with_the_naive_computation(case: Case, local: str) -> 
 
 
 @pytest.mark.parametrize(("batch_size", "momentum"), [(2, 0.0), (100, 0.0), (2, 0.6)])
-@every_variant
+@every_federated_variant
 def test_clients_with_unequal_step_counts_agree(case: Case, batch_size: int, momentum: float) -> None:
     setup = repeated_sample_setup(batch_size=batch_size, local_epochs=2, lr=0.05, momentum=momentum)
     assert_agrees(case, train_case(case, setup), case.naive(setup))
@@ -175,7 +178,7 @@ def test_methods_without_a_choice_of_optimiser_refuse_one(row: Row, opt: str) ->
 def test_bytes_are_the_published_vectors_and_a_few_scalars(case: Case) -> None:
     for dtype in (torch.float64, torch.float32):
         run = standard_run(case, dtype)
-        for t, (row, cohort) in enumerate(zip(run.history, COHORTS, strict=True)):
+        for t, (row, cohort) in enumerate(zip(run.history, case.cohorts(COHORTS), strict=True)):
             vector = DIMENSION * ITEMSIZE[dtype] * len(cohort)
             spare = SCALARS * case.row.exchanges * len(cohort)
             assert 0 <= row["bytes_down"] - case.down(t) * vector <= spare
@@ -186,7 +189,7 @@ def test_bytes_are_the_published_vectors_and_a_few_scalars(case: Case) -> None:
 def test_backprops_are_counted_per_step_client_and_exchange(case: Case) -> None:
     run = standard_run(case)
     counted = [row["backprops"] for row in run.history]
-    assert counted == [case.backprops(SETTINGS["local_epochs"]) * len(cohort) for cohort in COHORTS]
+    assert counted == [case.backprops(SETTINGS["local_epochs"]) * len(cohort) for cohort in case.cohorts(COHORTS)]
 
 
 FULL_BATCH = pytest.mark.parametrize(
@@ -268,7 +271,7 @@ def test_zero_weights_and_zero_inputs_give_no_nan(case: Case) -> None:
     dead = replace(setup, w0=setup.zeros(), clients=[(0.0 * x, labels) for x, _ in setup.clients])
     run = train_case(case, dead, dtype=torch.float32)
     assert np.isfinite(array(run.vector)).all()
-    assert all(np.isfinite(array(value)).all() for k in range(6) for value in run.client_state(k).values())
+    assert all(np.isfinite(array(value)).all() for k in case.clients(6) for value in run.client_state(k).values())
 
 
 # --- who is touched, and in which order -------------------------------------------------------------------
@@ -277,17 +280,17 @@ def test_zero_weights_and_zero_inputs_give_no_nan(case: Case) -> None:
 @every_variant
 def test_a_client_that_is_not_sampled_keeps_its_state_bit_for_bit(case: Case) -> None:
     setup = network_setup()
-    last = set(COHORTS[-1])
+    last = set(case.cohorts(COHORTS)[-1])
     before = train_case(case, replace(setup, schedule=COHORTS[:-1]))
     after = standard_run(case)
-    for k in range(setup.N):
+    for k in case.clients(setup.N):
         if k not in last:
             assert same_state(before.client_state(k), after.client_state(k))
     if case.client_state:
         assert not any(same_state(before.client_state(k), after.client_state(k)) for k in last)
 
 
-@every_variant
+@every_federated_variant
 def test_a_client_that_was_never_sampled_holds_nothing_but_zeros(case: Case) -> None:
     run = standard_run(case)
     for value in run.client_state(NEVER_SAMPLED).values():
@@ -302,7 +305,7 @@ def test_the_order_inside_a_cohort_changes_nothing(case: Case) -> None:
     assert torch.equal(a.vector, b.vector)
     assert torch.equal(a.eval_vector, b.eval_vector)
     assert same_state(a.server_state, b.server_state)
-    assert all(same_state(a.client_state(k), b.client_state(k)) for k in range(setup.N))
+    assert all(same_state(a.client_state(k), b.client_state(k)) for k in case.clients(setup.N))
 
 
 @every_case
@@ -344,7 +347,7 @@ def test_history_has_every_column(case: Case) -> None:
     setup, run = network_setup(), standard_run(case)
     assert isinstance(run.history, list)
     assert [row["round"] for row in run.history] == list(range(6))
-    assert [sorted(row["clients"]) for row in run.history] == [sorted(cohort) for cohort in COHORTS]
+    assert [sorted(row["clients"]) for row in run.history] == [sorted(cohort) for cohort in case.cohorts(COHORTS)]
     assert [row["lr"] for row in run.history] == pytest.approx([lr_of_round(setup, t) for t in range(6)])
     for row in run.history:
         assert set(row) >= EVERY_ROUND

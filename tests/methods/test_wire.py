@@ -13,11 +13,13 @@ import torch
 import flatfed as ff
 from engines.bench import assert_same, exact
 from flatfed.core.algorithm import Algorithm, client_slots
+from flatfed.core.layout import Layout
 from flatfed.core.messages import Message
 from methods.wire import (
     AVERAGES,
     CHEATS,
     COHORTS,
+    FEDERATED,
     LEFT,
     METHODS,
     POPULATION,
@@ -29,7 +31,6 @@ from methods.wire import (
     SpoilingEngine,
     WireEngine,
     WritesReceived,
-    make_task,
     opening,
     payload,
     plainly,
@@ -80,12 +81,11 @@ def test_every_kind_of_model_gives_the_same_bits_through_the_wire(method: str, t
     """And what crosses is whole vectors of what is shared, a few scalars, and as many bytes as the history says."""
     for made in {str(m): m for m in (ff.make(method), rich(method))}.values():
         crossings = assert_crosses(made, task).crossings
-        assert_whole_vectors(crossings, task)
+        assert_whole_vectors(crossings, plan(made, task).task.layout())
         assert_counted(crossings, reference(made, task)["history"])
 
 
-def assert_whole_vectors(crossings: list[Crossing], task: str) -> None:
-    layout = make_task(task).layout()
+def assert_whole_vectors(crossings: list[Crossing], layout: Layout) -> None:
     lengths = {"buffers": layout.shared_buffers, "counters": layout.shared_counters}
     for data in (part for crossing in crossings for part in (*crossing.down, crossing.up)):
         message = Message.from_bytes(data)
@@ -133,22 +133,22 @@ def test_clients_in_a_process_of_their_own_give_the_same_bits(method: str, task:
 def test_the_reference_is_not_trivial(method: str, task: str) -> None:
     """Guard against comparing nothing with nothing: models and declared states really move."""
     made = rich(method)
-    asked = plan(made, task)
+    asked, cohorts = plan(made, task), [[0]] * ROUNDS if made.pooled else COHORTS[:ROUNDS]
     start = asked.federation(plainly(asked))
     found = reference(made, task)
     rows = [json.loads(row) for row in found["history"]]
-    assert (found["status"], [row["clients"] for row in rows]) == ("finished", [list(c) for c in COHORTS[:ROUNDS]])
+    assert (found["status"], [row["clients"] for row in rows]) == ("finished", [list(c) for c in cohorts])
     assert all(row["update_norm"] > 0 for row in rows)
     assert not any("refused" in row for row in rows)
     fresh = start.clients.read(0).tensors()
-    assert found["known"] == (sorted({k for cohort in COHORTS[:ROUNDS] for k in cohort}) if fresh else [])
+    assert found["known"] == (sorted({k for cohort in cohorts for k in cohort}) if fresh else [])
     for name in {*client_slots(made), *fresh.keys() & {"local_parameters"}}:
         assert moved(found, name) == found["known"]
     assert bool(found["records"]) == bool(made.records())
 
 
 @pytest.mark.parametrize("task", ["BatchNorm", "BatchNorm statistics local"])
-@every_method
+@pytest.mark.parametrize("method", FEDERATED)
 def test_statistics_of_normalisation_move(method: str, task: str) -> None:
     """Every local step sees a batch, also where its one gradient is taken at a perturbed point."""
     found, asked = reference(ff.make(method), task), plan(ff.make(method), task)

@@ -80,6 +80,7 @@ def ours(registry: Mapping[str, type[Any]]) -> list[str]:
 
 
 METHODS = ours(Algorithm.registry)
+FEDERATED = [id for id in METHODS if not Algorithm.registry[id].pooled]
 OPTIMISERS = ours(ClientOptimiser.registry)
 AVERAGES = ours(Average.registry)
 AVERAGE_VALUES = {"swa": {"start": 0.0, "cycle": 2, "lr_low": 0.01}, "wima": {"window": 2}}
@@ -135,7 +136,8 @@ def everything(run: Run) -> dict[str, Any]:
     """All that a run has come to, down to the bits: also what the server keeps about single clients."""
     records = run._federation.records
     kept = {client: exact(records.read(client).tensors()) for client in records.known()}
-    return bits(run, POPULATION) | {"records": kept, "known": run._federation.clients.known()}
+    known, population = run._federation.clients.known(), run._federation.task.population
+    return bits(run, population) | {"records": kept, "known": known}
 
 
 def play(plan: Plan, engine: Engine) -> dict[str, Any]:
@@ -188,8 +190,9 @@ class Site:
     """The clients: between two jobs nothing is left of one but its state and this round's messages, as bytes."""
 
     def __init__(self, task: bytes, method: bytes, settings: bytes) -> None:
-        self._task = make_task(task.decode())
         self._method, self._settings = method.decode(), settings.decode()
+        whole = make_task(task.decode())
+        self._task = whole.pooled() if method_from(self._method).pooled else whole
         self._states: dict[int, bytes] = {}
         self._held: dict[int, Held[bytes]] = {}
 

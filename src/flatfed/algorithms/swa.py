@@ -33,7 +33,7 @@ class SWA(Average, id="swa"):
         return {"average": vector(), "count": scalar()}
 
     def first(self, rounds: int) -> int:
-        """Return `t0`."""
+        """Return `t0`: before it neither the rate nor what is evaluated changes."""
         return round(self.start * rounds)
 
     def lr(self, lr: float, round: int, rounds: int) -> float:

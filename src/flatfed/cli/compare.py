@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_checkpoints,
     make_monitors,
     make_recipe,
     make_sampler,
@@ -43,7 +44,8 @@ def compare(
 ) -> int:
     """Train each ALGORITHM on DATASET with each seed and print one table.
 
-    ALGORITHM is an id, perhaps with a client optimiser and an average (feddyn+sam, fedasam+swa), or `all`.
+    ALGORITHM is an id, perhaps with a client optimiser and an average (feddyn+sam, fedasam+swa), or `all`. The baseline
+    `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever --per-round says.
     Writes results.csv, results.json, report.md and the curves beside the runs. The same command again continues
     an interrupted comparison; a method that diverges is a row of the table.
     """
@@ -67,6 +69,7 @@ def compare(
         make_monitors(options),
         Flatness(None if options["watch_samples"] == "all" else options["watch_samples"]) if flatness else None,
         make_extras(options),
+        **make_checkpoints(options),
     )
     refuse_unevaluated(comparison.extras.at, settings)
     comparison.check_extras()

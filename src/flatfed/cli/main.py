@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "flatfed.cli.run:run",
     "compare": "flatfed.cli.compare:compare",
     "resume": "flatfed.cli.resume:resume",
+    "branch": "flatfed.cli.branch:branch",
     "show": "flatfed.cli.show:show",
     "flatness": "flatfed.cli.flatness:flatness",
     "landscape": "flatfed.cli.landscape:landscape",

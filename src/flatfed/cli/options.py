@@ -25,7 +25,7 @@ FILE_SETTINGS = "flatfed.file-settings"
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SETTINGS = (
     *("rounds", "lr", "lr_decay", "local_epochs", "weight_decay", "momentum", "clip", "weighting", "dtype"),
-    *("every", "last", "eval_stats", "batched", "device"),
+    *("every", "last", "eval_stats", "batched", "device", "min_replies", "retries", "max_update_norm"),
 )
 Command = Callable[..., Any]
 PER_ROUND = 5
@@ -223,6 +223,24 @@ OPTIONS: list[Callable[[Command], Command]] = [
         Whole(1, "all"),
         2_000,
     ),
+    _option("--min-replies", "Good replies that a round needs; with fewer it is tried again.", Whole(1), 1),
+    _option("--retries", "How often a round is tried again, with other clients, before the run stops.", Whole(0), 2),
+    _option(
+        "--max-update-norm",
+        "Reject a client's update that lies further than this from the model sent.  [default: none]",
+        Number(),
+    ),
+    _option(
+        "--checkpoint-every",
+        "Save after every N rounds, and at the end.  [default: about every 30 seconds]",
+        Whole(1),
+    ),
+    _option(
+        "--keep-checkpoints",
+        "Write a checkpoint after exactly N rounds and never remove it, besides the last two: 400,800. See `flatfed "
+        "branch`.  [default: none]",
+        Seeds(),
+    ),
     _option("--device", "Where clients compute: cpu, cuda, cuda:N, mps.", str, "cpu"),
     click.option(
         "--batched/--no-batched",
@@ -237,7 +255,8 @@ OPTIONS: list[Callable[[Command], Command]] = [
         "(average.cycle=5), of the partition (partition.beta=0.3), the model (model.stem=cifar) or the data "
         "(data.NAME=X). METHOD:NAME=VALUE for one of several methods. "
         "A real number may follow a course over the rounds: ramp(START,END,ROUNDS), cosine(START,END,ROUNDS), "
-        "poly(START,END,ROUNDS,POWER), decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), steps(0:X,100:Y).",
+        "poly(START,END,ROUNDS,POWER), decay(START,FACTOR), cycle(HIGH,LOW,PERIOD), cyclefrom(START,HIGH,LOW,PERIOD), "
+        "steps(0:X,100:Y).",
         multiple=True,
         metavar="NAME=VALUE",
     ),
@@ -367,6 +386,15 @@ def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
         return parse_watch(options["watch"], options["watch_data"], None if samples == "all" else samples)
     except ConfigError as error:
         raise ConfigError(f"--watch: {error}") from None
+
+
+def make_checkpoints(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a plan says about checkpoints: after every so many rounds, and which are kept."""
+    from flatfed.experiments.plan import kept_rounds
+
+    with named_as_typed("", "--"):
+        kept = kept_rounds(options["keep_checkpoints"] or ())
+    return {"checkpoint_every": options["checkpoint_every"], "keep_checkpoints": kept}
 
 
 def make_sampler(ctx: click.Context, options: dict[str, Any], population: int) -> Sampler:

@@ -12,6 +12,7 @@ from flatfed.cli.options import (
     common_options,
     free_directory,
     gather_settings,
+    make_checkpoints,
     make_monitors,
     make_recipe,
     make_sampler,
@@ -32,7 +33,9 @@ from flatfed.core.errors import ConfigError
 def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **options: Any) -> int:
     """Train ALGORITHM on DATASET and write a run directory.
 
-    ALGORITHM is an id, perhaps with a client optimiser and an average: fedavg, feddyn+sam, fedasam+swa.
+    ALGORITHM is an id, perhaps with a client optimiser and an average: fedavg, feddyn+sam, fedasam+swa. `centralised`
+    (centralised+sam, ...) trains on all clients' examples in one place: a round is --local-epochs passes over all of
+    them, as much as N/m rounds of a method that asks m of N clients.
     Interrupt with Ctrl-C at any time; `flatfed resume` goes on.
     """
     if algorithm == "all":
@@ -55,9 +58,19 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     task, average, workers = recipe.build(), method.average, options["workers"]
     sampler = make_sampler(ctx, options, task.population)
     watch, described = make_monitors(options), recipe.to_dict()
-    plan = Plan(task, method.algorithm, settings, sampler, average, workers, task_recipe=described, watch=watch)
+    plan = Plan(
+        task,
+        method.algorithm,
+        settings,
+        sampler,
+        average,
+        workers,
+        task_recipe=described,
+        watch=watch,
+        **make_checkpoints(options),
+    )
     plan.check()
-    title = f"{algorithm} on {describe_setting(recipe, settings, sampler)}"
+    title = f"{algorithm} on {describe_setting(recipe, settings, sampler, method.algorithm.pooled)}"
     with Progress(settings.rounds) as progress:
         progress.start(out, 0)
         result = play(plan, out, progress.round, {"title": title, "command": command_line()})

@@ -71,6 +71,9 @@ class Algorithm(Config):
     assumes_plain_steps: ClassVar[bool] = False
     """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
 
+    pooled: ClassVar[bool] = False
+    """There is one client, which holds everyone's examples and takes part in every round, whatever `sampling` says."""
+
     upload_numbers: ClassVar[tuple[str, ...]] = ()
     """Names of the scalars that a good reply holds."""
 
@@ -169,6 +172,10 @@ class Average(Config):
     def state(self, rounds: int) -> Slots:
         """Declare what the average keeps in a run of so many rounds."""
         raise NotImplementedError
+
+    def first(self, rounds: int) -> int:
+        """Return the first round in which the average matters: before it, a run is the same without it."""
+        return 0
 
     def lr(self, lr: float, round: int, rounds: int) -> float:
         """Return the learning rate of a round, given the decayed one."""

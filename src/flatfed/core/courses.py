@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from flatfed.core.config import Count, Course, Positive, Range, checked
+from flatfed.core.config import Count, Course, Index, Positive, Range, checked
 from flatfed.core.errors import ConfigError
 
 
@@ -89,6 +89,23 @@ class Cycle(Course, id="cycle"):
         """Return `low + (1 - phase) (high - low)`, `phase = ((t mod period) + 1)/period`."""
         phase = (round % self.period + 1) / self.period
         return self.low + (1 - phase) * (self.high - self.low)
+
+    def bounds(self) -> tuple[float, ...]:
+        """Return both ends."""
+        return self.high, self.low
+
+
+class CycleFrom(Course, id="cyclefrom"):
+    """Constant at `high` until round `start`, then down to `low` within every `period` rounds: SWA's rate alone."""
+
+    start: Index
+    high: float
+    low: float
+    period: Count
+
+    def value(self, round: int) -> float:
+        """Return `high`, and from round `start` on the value of `cycle(high, low, period)` in round `t - start`."""
+        return self.high if round < self.start else Cycle(self.high, self.low, self.period).value(round - self.start)
 
     def bounds(self) -> tuple[float, ...]:
         """Return both ends."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast, overload
 
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import ConcatDataset, default_collate
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import other_generators, torch_generator
@@ -72,7 +72,7 @@ class JoinedExamples:
         """Return inputs and targets of these examples, in ascending order of their holders."""
         holders = torch.searchsorted(self._ends, indices, right=True)
         found = []
-        for holder in sorted(set(holders.tolist())):
+        for holder in map(int, torch.unique(holders)):
             begin = int(self._ends[holder - 1]) if holder else 0
             found.append(self.parts[holder].batch(indices[holders == holder] - begin))
         return torch.cat([inputs for inputs, _ in found]), torch.cat([targets for _, targets in found])
@@ -133,8 +133,31 @@ class Partition(Sequence[Examples]):
         return PartExamples(self.pool, self.parts[client])
 
 
+class Pooled(Sequence[Examples]):
+    """One client that holds what several hold `apart`: a view, nothing is copied."""
+
+    def __init__(self, apart: Sequence[Examples]) -> None:
+        self.apart = apart
+        datasets = [part.dataset for part in apart if isinstance(part, DatasetExamples)]
+        # As one Dataset, so that random transforms draw on from one example to the next, whoever held them.
+        alike = len(datasets) == len(apart)
+        self._together: Examples = DatasetExamples(ConcatDataset(datasets)) if alike else joined(apart)
+
+    def __len__(self) -> int:
+        return 1
+
+    @overload
+    def __getitem__(self, client: int) -> Examples: ...
+    @overload
+    def __getitem__(self, client: slice) -> Sequence[Examples]: ...
+    def __getitem__(self, client: int | slice) -> Examples | Sequence[Examples]:
+        return (self._together,)[client]
+
+
 def joined(clients: Sequence[Examples]) -> Examples:
     """Return everyone's examples as one set; parts of one pool stay one gather."""
+    if isinstance(clients, Pooled):
+        return joined(clients.apart)
     if isinstance(clients, Partition):
         return PartExamples(clients.pool, torch.cat(clients.parts))
     return JoinedExamples(clients)

@@ -96,6 +96,8 @@ class Federation:
         self.keeps_past = False
         self.recall: Callable[[Engine], Past] | None = None
         self._past: Past | None = None
+        self.settles: Callable[[int], bool] = lambda round: False
+        """After how many rounds the last one is evaluated at once: its state is to be saved just then."""
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
@@ -108,7 +110,8 @@ class Federation:
                 self._waiting = row, self._evaluations()
             else:
                 late.append(row)
-            yield from late if self.engine.gaps else late + self.settle()
+            waits = self.engine.gaps and not self.settles(self.round)
+            yield from late if waits else late + self.settle()
         yield from self.settle()
         if self.status == "running":
             self.status, self.reason = ("diverged", self._unsound) if self._unsound else ("finished", "")

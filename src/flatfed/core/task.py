@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import Examples, Partition, as_examples
+from flatfed.core.examples import Examples, Partition, Pooled, as_examples
 from flatfed.core.layout import Layout, Local
 from flatfed.core.metrics import Classification, Metrics, declared
 
@@ -70,7 +70,7 @@ class Task:
             raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
         if len(self.clients) == 0:
             raise ConfigError("the task has no clients")
-        if not isinstance(self.clients, Partition):
+        if not isinstance(self.clients, Partition | Pooled):
             self.clients = [as_examples(c, f"client {k}") for k, c in enumerate(self.clients)]
         self.test = self._as_test(self.test, TEST) if self.test is not None else None
         self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
@@ -107,6 +107,14 @@ class Task:
         """Return one client's examples."""
         examples: Examples = self.clients[client]
         return examples
+
+    def pooled(self) -> Task:
+        """Return the task of one client that holds everyone's examples; no part of the model stays with anyone."""
+        return self if isinstance(self.clients, Pooled) else replace(self, clients=Pooled(self.clients), local=Local())
+
+    def apart(self) -> Task:
+        """Return the task with the clients that were pooled."""
+        return replace(self, clients=self.clients.apart) if isinstance(self.clients, Pooled) else self
 
     def fresh_model(self, dtype: torch.dtype) -> nn.Module:
         """Return a copy of the model in this type."""

@@ -27,6 +27,8 @@ from flatfed.runs.history import Row
 from flatfed.runs.metrics import describe_metrics, primary_of
 
 FILE = "comparison.json"
+RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
+"""What the same command may ask for anew: it decides no result."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Comparison:
     watch: tuple[Monitor, ...] = ()
     flatness: Flatness | None = None
     extras: Extras = field(default_factory=Extras)
+    checkpoint_every: int | None = None
+    keep_checkpoints: tuple[int, ...] = ()
 
     def check_extras(self) -> None:
         """Refuse what its table cannot show: methods that are not compared, targets that the metric cannot have."""
@@ -73,8 +77,10 @@ class Comparison:
             self.sampler,
             method.average,
             self.workers,
+            self.checkpoint_every,
             task_recipe=recipe.to_dict(),
             watch=self.watch,
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     @property
@@ -101,6 +107,8 @@ class Comparison:
                 "watch": [monitor.to_dict() for monitor in self.watch],
                 "flatness": None if self.flatness is None else {"samples": self.flatness.samples},
                 "report": self.extras.to_dict() if self.extras != Extras() else None,
+                "checkpoint_every": self.checkpoint_every,
+                "keep_checkpoints": list(self.keep_checkpoints),
             },
         }
 
@@ -167,7 +175,7 @@ def _readable(path: Path) -> bool:
     return True
 
 
-def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -> str:
+def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler, pooled: bool = False) -> str:
     """Say in a line what was trained on: data, division, participation, rounds."""
     given = {name: value for name, value in recipe.partition.items() if name != "id" and value != ""}
     rule = ", ".join(
@@ -175,6 +183,8 @@ def describe_setting(recipe: TaskRecipe, settings: Settings, sampler: Sampler) -
     )
     division = f"{recipe.partition['id']} partition" + (f" with {rule}" if rule else "")
     clients = f"{recipe.clients} clients" if recipe.clients is not None else f"{len(recipe.parts())} clients"
+    if pooled:
+        return f"{recipe.dataset}: all examples of {clients} ({division}) in one place, {settings.rounds} rounds"
     cohort = sampler.to_dict()
     part = f"{cohort['count']} a round" if "count" in cohort else f"each with probability {cohort['p']:g} a round"
     return f"{recipe.dataset}: {division}, {clients}, {part}, {settings.rounds} rounds"
@@ -206,6 +216,8 @@ def load_comparison(path: Path, workers: int | str | None = None, data_dir: str 
             tuple(Monitor.from_dict(entry) for entry in data["about"].get("watch", ())),
             Flatness(**flatness) if (flatness := data["about"].get("flatness")) else None,
             Extras.from_dict(data["about"].get("report") or {}),
+            data["about"].get("checkpoint_every"),
+            tuple(data["about"].get("keep_checkpoints", ())),
         )
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
@@ -247,7 +259,7 @@ def _claim(comparison: Comparison, out: Path) -> None:
         now = there | {"task": there["task"] if place is None else moved(there["task"], place), "methods": methods}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
-        asked = {name: here["about"][name] for name in ("watch", "flatness", "report") if here["about"][name]}
+        asked = {name: value for name, value in here["about"].items() if name in RENEWED and value}
         now["about"] = there["about"] | asked  # so that resuming measures and reports the same
         if now != there:
             write_json(out / FILE, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from flatfed import __version__
 from flatfed.algorithms.spelling import spelling_of
 from flatfed.core.algorithm import Algorithm, Average
 from flatfed.core.batching import check_batched, wins_batched
-from flatfed.core.config import build
+from flatfed.core.config import Count, Index, build, checked
 from flatfed.core.devices import find_device
 from flatfed.core.engine import Engine
 from flatfed.core.errors import CheckpointError, ConfigError
@@ -48,8 +49,13 @@ class Plan:
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
     watch: tuple[Monitor, ...] = ()
+    keep_checkpoints: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:  # so that the record says what was used
+        if self.algorithm.pooled:
+            object.__setattr__(self, "task", self.task.pooled())
+            object.__setattr__(self, "sampler", Uniform(1))
+            object.__setattr__(self, "settings", self.settings.replace(min_replies=1))
         if self.settings.eval_stats is None:
             statistics = default_statistics(self.task.layout())
             object.__setattr__(self, "settings", self.settings.replace(eval_stats=statistics))
@@ -68,6 +74,7 @@ class Plan:
             "settings": {name: value for name, value in self.settings.to_dict().items() if name != "id"},
             "workers": self.workers,
             "checkpoint_every": self.checkpoint_every,
+            "keep_checkpoints": list(self.keep_checkpoints),
             "watch": [monitor.to_dict() for monitor in self.watch],
             "model_bytes": self.task.layout().shared * self.settings.torch_dtype.itemsize,
             **describe_metrics(self.task),
@@ -80,7 +87,7 @@ class Plan:
             settings = build(Settings, {"batched": False} | config["settings"])  # older runs went client by client
             if rounds is not None:
                 settings = settings.replace(rounds=rounds)
-            average = config["average"]
+            average, kept = config["average"], config.get("keep_checkpoints", ())
             return cls(
                 task=task,
                 algorithm=Algorithm.registry.from_dict(config["algorithm"]),
@@ -91,6 +98,7 @@ class Plan:
                 checkpoint_every=config["checkpoint_every"],
                 task_recipe=config.get("task"),
                 watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
+                keep_checkpoints=tuple(round for round in kept if round <= settings.rounds),  # it may be shorter now
             )
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
@@ -103,6 +111,7 @@ class Plan:
         """Refuse what cannot be played, and warn of what is only approximate."""
         settings, name = self.settings, self.algorithm.id
         self.sampler.check(self.task.population, settings.rounds)
+        self._check_checkpoints()
         self._check_statistics()
         find_device(settings.device)
         check_batched(self.task, settings)
@@ -124,6 +133,21 @@ class Plan:
                 f"its formulas are used unchanged with momentum={settings.momentum}",
                 stacklevel=3,
             )
+
+    def _check_checkpoints(self) -> None:
+        """Refuse checkpoints of rounds that there are not."""
+        rounds = self.settings.rounds
+        checked(Count | None, self.checkpoint_every, "checkpoint_every")
+        for round in self.keep_checkpoints:
+            if round > rounds:
+                raise ConfigError(
+                    f"keep_checkpoints (--keep-checkpoints): {round} is beyond the {rounds} rounds of the run"
+                )
+
+    def saves(self, round: int) -> bool:
+        """Say whether the state after so many rounds is to be saved, whatever the time."""
+        every = self.checkpoint_every
+        return round in self.keep_checkpoints or (every is not None and round % every == 0)
 
     def _check_statistics(self) -> None:
         """Refuse an evaluation for which there are no statistics."""
@@ -190,6 +214,13 @@ class Plan:
 
     def _store(self, fresh: Any) -> ClientStore:
         return SpillingStore(fresh, STATE_BUDGET)
+
+
+def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
+    """Return the rounds whose checkpoints are to be kept, in order, each once."""
+    if isinstance(rounds, str) or not isinstance(rounds, Iterable):
+        raise ConfigError(f"keep_checkpoints must be a list of rounds such as (400, 800), not {rounds!r:.40}")
+    return tuple(sorted({int(checked(Index, round, "keep_checkpoints: a round")) for round in rounds}))
 
 
 def tensors_of(federation: Federation) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from flatfed.experiments.measuring import start_engine
 from flatfed.experiments.plan import Plan, restore, stores_of, tensors_of
 from flatfed.experiments.run import Run
 from flatfed.experiments.tasks import remember, write_task
+from flatfed.runs.checkpoint import Loaded
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import History, Row
 
@@ -44,6 +45,11 @@ def continue_play(plan: Plan, directory: RunDirectory, on_round: OnRound = None,
         return _Session(plan, directory, on_round, resume=True, say=say).run()
 
 
+def branch_play(plan: Plan, directory: RunDirectory, start: Loaded, rows: list[Row], on_round: OnRound = None) -> Run:
+    """Train in a new run directory, whose lock is held, from another run's state and the rows up to there."""
+    return _Session(plan, directory, on_round, start=(start, rows)).run()
+
+
 class _Session:
     """One stretch of training, from a start or a checkpoint to wherever it stops."""
 
@@ -54,8 +60,9 @@ class _Session:
         on_round: OnRound,
         resume: bool = False,
         say: Say = lambda text: None,
+        start: tuple[Loaded, list[Row]] | None = None,
     ) -> None:
-        self.plan, self.directory, self.resume = plan, directory, resume
+        self.plan, self.directory, self.resume, self.start = plan, directory, resume, start
         self.on_round, self.say = on_round, say
         self.checkpoints = directory.checkpoints if directory else None
         self.history = directory.history() if directory else History(None)
@@ -71,6 +78,8 @@ class _Session:
             stack.callback(self.history.close)
             federation = self.plan.federation(engine)
             federation.keeps_past = self.directory is None  # a directory has it in its checkpoints
+            if self.directory:
+                federation.settles = self.plan.saves
             self._begin(federation)
             run = Run(federation, self.history.rows, self.directory.path if self.directory else None)
             try:
@@ -110,10 +119,20 @@ class _Session:
             self.saved_round = loaded.round
         elif self.checkpoints and self.directory:
             self.directory.sweep()
+            if self.start is not None:
+                self._take_over(federation, *self.start)
             self._save(federation)
             self.directory.publish()
         if self.directory:
             self.directory.set_status("running")
+
+    def _take_over(self, federation: Federation, start: Loaded, rows: list[Row]) -> None:
+        """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
+        restore(federation, start.round, tensors_of(federation) | start.tensors, start.states)
+        for store in stores_of(federation).values():
+            store.mark_changed(set(store.known()))  # none of them is in this directory yet
+        self.history.rows = rows
+        self.history.cut(start.round)
 
     def _note(self, federation: Federation, row: Row) -> None:
         rows = [row]
@@ -133,9 +152,13 @@ class _Session:
         return rows
 
     def _due(self, federation: Federation) -> bool:
-        if self.plan.checkpoint_every is not None:
-            return federation.round % self.plan.checkpoint_every == 0
-        return time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        """Say whether to save now: a round that asks for it was reached since the last time, or time has passed."""
+        if self.checkpoints is None:
+            return False
+        first = max(self.saved_round + 1, federation.round - 1)  # a row may come a round late
+        if any(self.plan.saves(round) for round in range(first, federation.round + 1)):
+            return True
+        return self.plan.checkpoint_every is None and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
 
     def _save(self, federation: Federation) -> None:
         recorded = self.history.rows[-1]["round"] + 1 if self.history.rows else 0

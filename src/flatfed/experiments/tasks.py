@@ -32,10 +32,10 @@ def write_task(plan: Plan) -> tuple[dict[str, Any], Callable[[Path], None]]:
 
         # The weights to start from are kept: their file may be gone when the run is opened again.
         start = plan.task.model.state_dict() if plan.task_recipe.get("weights") is not None else None
-        recipe = plan.task_recipe | {FINGERPRINT: fingerprint(plan.task)}
+        recipe = plan.task_recipe | {FINGERPRINT: fingerprint(plan.task.apart())}
         return recipe, _writer({n: t.clone() for n, t in start.items()}) if start is not None else lambda path: None
     try:
-        recipe, tensors = describe_task(plan.task)
+        recipe, tensors = describe_task(plan.task.apart())
     except CannotDescribe as error:
         return {"kind": "memory", "name": plan.task.name, "reason": str(error)}, lambda path: None
     return recipe, _writer(tensors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from flatfed.core.settings import Settings, dtype_name
 from flatfed.core.task import Task
 from flatfed.engines.cores import worker_count
 from flatfed.experiments.measures import WATCHED, parse_watch
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.plan import Plan, kept_rounds
 from flatfed.experiments.play import play
 from flatfed.experiments.run import Run
 from flatfed.runs.history import Row
@@ -52,6 +52,7 @@ def train(
     batched: bool | None = None,
     device: str = "cpu",
     checkpoint_every: int | None = None,
+    keep_checkpoints: Sequence[int] = (),
     watch: str | None = None,
     watch_data: str = "train",
     watch_samples: int | None = WATCHED,
@@ -90,6 +91,7 @@ def train(
             alone. The results agree to rounding.
         device: where clients compute: `"cpu"`, `"cuda"` (several in turn among the workers), `"cuda:1"`, `"mps"`.
         checkpoint_every: save after every so many rounds (default: about every 30 seconds, and at the end).
+        keep_checkpoints: rounds after which a checkpoint is written and never removed: `(400, 800)`.
         watch: measurements of the evaluated model while it trains, `"lambda_max:50,lpf:100"` (every 50 and 100 rounds),
             into the rows' `watch`; they change nothing else.
         watch_data: over which examples: all clients' (`"train"`) or a test set's,
@@ -127,7 +129,17 @@ def train(
     worker_count(workers)
     sampler = as_sampler(sampling)
     monitors = parse_watch(watch, watch_data, watch_samples)
-    plan = Plan(task, algorithm, settings, sampler, average, workers, checkpoint_every, watch=monitors)
+    plan = Plan(
+        task,
+        algorithm,
+        settings,
+        sampler,
+        average,
+        workers,
+        checkpoint_every,
+        watch=monitors,
+        keep_checkpoints=kept_rounds(keep_checkpoints),
+    )
     plan.check()
     return play(plan, Path(out) if out is not None else None, on_round)
 

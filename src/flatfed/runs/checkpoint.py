@@ -2,7 +2,7 @@
 
 A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
 file's SHA-256 is in its manifest. The state of a client is a file of its own, written when it changed and
-shared by the checkpoints that refer to it. The last two checkpoints are kept.
+shared by the checkpoints that refer to it. The last two checkpoints are kept, and those of the rounds that were named.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,10 @@ class SavedStates:
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run; those of the rounds `kept` are never forgotten."""
 
-    def __init__(self, directory: Path, run: str) -> None:
-        self._root, self._run = directory, run
+    def __init__(self, directory: Path, run: str, kept: Collection[int] = ()) -> None:
+        self._root, self._run, self._kept = directory, run, frozenset(kept)
         self._manifests: dict[str, dict[str, str]] = {}
 
     def save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
@@ -156,12 +156,12 @@ class Checkpoints:
         return states
 
     def _forget_old(self) -> None:
-        """Keep the run's last two checkpoints and the client states that they refer to."""
+        """Keep the run's last two checkpoints, the named ones, and the client states that they refer to."""
         own: dict[int, dict[str, Any]] = {}
         for round in self.rounds():
             with contextlib.suppress(CheckpointError):
                 own[round] = self._manifest(round)
-        for round in list(own)[KEPT:]:
+        for round in [round for round in list(own)[KEPT:] if round not in self._kept]:
             _discard(self._path(round))
             del own[round]
         states = [files for manifest in own.values() for files in manifest["states"].values()]

@@ -6,8 +6,9 @@
     environment.json   versions and machine
     status.json        running, finished, diverged, stopped, interrupted or failed, and why
     history.jsonl      one row per round
+    branch.json        of a run that goes on from another one's checkpoint: which run, and after which round
     task.safetensors   the task's tensors, where it was given as tensors
-    checkpoints/       the last two, and client states
+    checkpoints/       the last two, those that were asked to be kept, and client states
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from flatfed.runs.history import History, read_rows
 from flatfed.runs.summary import summarise
 
 FORMAT = 1
+BRANCH = "branch.json"
+UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", "history.jsonl", BRANCH)
 REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
 
 
@@ -86,7 +89,7 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Checkpoints:
         """The run's checkpoints."""
-        return Checkpoints(self.path / "checkpoints", self.config["run"])
+        return Checkpoints(self.path / "checkpoints", self.config["run"], self.config.get("keep_checkpoints", ()))
 
     def history(self) -> History:
         """The run's history, ready to be continued."""
@@ -166,7 +169,7 @@ def refuse_taken(path: Path) -> None:
 
 def _is_ours(entry: Path) -> bool:
     """Say whether a file is one that a run writes before it is published: a start that was killed may be repeated."""
-    return entry.name in ("environment.json", "task.safetensors", "checkpoints", ".lock") or entry.suffix == ".tmp"
+    return entry.name in UNPUBLISHED or entry.suffix == ".tmp"
 
 
 def _what_it_is(path: Path) -> str:

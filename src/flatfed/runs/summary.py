@@ -24,7 +24,8 @@ def summarise(
     `accuracy_final` is of the last evaluated round, `accuracy_last_mean` the mean over the evaluated rounds
     among the last ones (`last_count` of them, see `averaged_rounds`), `accuracy_best` the maximum over all. Other
     metrics and test sets have the same under their names in the history: `test_miou_final`, `unseen_loss_last_mean`.
-    Where an average was evaluated, `global_accuracy_final` and so on are of the global model. `config` is the run's, which says how its metrics are shown.
+    Where an average was evaluated, `global_accuracy_final` and so on are of the global model. `config` is the
+    run's, which says how its metrics are shown.
     """
     metrics, first = metrics_of(rows, config), rounds - averaged_rounds(rounds, last)
     by_stem = {metric.stem: metric for metric in (*ALWAYS, *metrics)}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_update
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept
@@ -15,6 +19,13 @@ def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:
         w = w + server_lr * weighted_update(s, w, w_K)
         w = kept(s, models, w)
     return Outcome(s, models)
+
+
+def centralised(s: Setup, opt: Opt = SGD) -> Outcome:
+    """docs/algorithms/centralised.md: FedAvg over one client that holds everything."""
+    everything = (np.concatenate([x for x, _ in s.clients]), np.concatenate([y for _, y in s.clients]))
+    alone = fedavg(replace(s, clients=[everything], schedule=[(0,)] * s.rounds), opt)
+    return Outcome(s, alone.models)
 
 
 def fedsam(s: Setup, rho: float = 0.05) -> Outcome:
