@@ -31,7 +31,11 @@ def test_every_model_has_a_row_with_its_options(id: str) -> None:
     ("id", "classes", "facts"),
     [
         *((id, 10, DIGITS) for id in ("logreg", "mlp", "cnn-small", "cnn-small-bn")),
-        *((id, classes, IMAGES) for id in ("cnn", "resnet18-gn", "resnet18", "wrn-28-4") for classes in (10, 100)),
+        *(
+            (id, classes, IMAGES)
+            for id in ("cnn", "resnet18-gn", "resnet18-bn", "resnet18", "wrn-28-4")
+            for classes in (10, 100)
+        ),
         *(("mobilenetv2-gn", classes, IMAGES) for classes in (1000, 2028)),
         *(("bisenetv2", classes, IMAGES) for classes in (19, 11)),
         ("textcnn", 14, TEXTS | {"length": 128}),

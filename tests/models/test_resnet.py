@@ -1,4 +1,4 @@
-"""ResNet-18 with GroupNorm and without normalisation; LeNet."""
+"""ResNet-18 with GroupNorm, with BatchNorm and without normalisation; LeNet."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def count(classes: int, channels: int, kernel: int, norm: bool) -> int:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_numbers_of_parameters(classes: int, channels: int) -> None:
     for stem, kernel in (("imagenet", 7), ("cifar", 3)):
-        made = build("resnet18-gn", classes, channels, options={"stem": stem})
-        assert parameters(made) == count(classes, channels, kernel, norm=True)
+        for id in ("resnet18-gn", "resnet18-bn"):
+            made = build(id, classes, channels, options={"stem": stem})
+            assert parameters(made) == count(classes, channels, kernel, norm=True)
     assert parameters(build("resnet18", classes, channels)) == count(classes, channels, 3, norm=False)
 
 
 def test_published_numbers() -> None:
-    assert parameters(build("resnet18-gn", 10, 3)) == 11_181_642
-    assert parameters(build("resnet18-gn", 10, 3, options={"stem": "cifar"})) == 11_173_962
+    for id in ("resnet18-gn", "resnet18-bn"):
+        assert parameters(build(id, 10, 3)) == 11_181_642
+        assert parameters(build(id, 10, 3, options={"stem": "cifar"})) == 11_173_962
     assert parameters(build("resnet18", 10, 3)) == 11_164_362
 
 
@@ -107,6 +109,10 @@ def test_initialisation() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match=r"resnet18-gn: unknown stem 'cifr'; did you mean 'cifar'"):
         build("resnet18-gn", 10, 3, options={"stem": "cifr"})
+    with pytest.raises(ConfigError, match=r"unknown option of the model 'groups'.*\(resnet18-bn takes stem, init\)"):
+        build("resnet18-bn", 10, 3, options={"groups": 2})
+    with pytest.raises(ConfigError, match="resnet18-bn: unknown init 'zero'; known: default, kaiming"):
+        build("resnet18-bn", 10, 3, options={"init": "zero"})
     with pytest.raises(ConfigError, match="resnet18: unknown stem '7'"):
         build("resnet18", 10, 3, options={"stem": 7})
     with pytest.raises(ConfigError, match="groups must divide the 64 channels of a layer, which 3 does not"):

@@ -173,6 +173,9 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
     _option("--model", "Model: flatfed list models, or package.module:Class.  [default: the data set's]", str),
     _option("--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str),
+    click.option(
+        "--new-head", is_flag=True, help="With --weights: all but the head, which starts random, by the seed."
+    ),
     _option(
         "--local-parts",
         "BatchNorm parts that stay on the clients: the statistics (SiLoBN) or all (FedBN).  [default: none]",
@@ -324,7 +327,7 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     typed = {} if alpha is None else {"alpha": alpha}
     with named_as_typed(f"{cls.id}: alpha", "--alpha"):
         made = build(cls, given.partition_in_file | typed | given.partition_here)
-    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights")
+    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights", "new_head")
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
         given_by_name["augment"] = False

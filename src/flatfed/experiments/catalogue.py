@@ -38,13 +38,20 @@ class TaskRecipe:
     data_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    new_head: bool = False
 
     def build(self) -> Task:
         """Load the data, divide it, initialise the model, and try the model on two of the examples."""
         pool = self.pool()
         name = self.model or pool.default_model
         model = models.build(
-            name, pool.classes, seed=self.seed, options=self.model_options, weights=self.weights, **pool.facts
+            name,
+            pool.classes,
+            seed=self.seed,
+            options=self.model_options,
+            weights=self.weights,
+            new_head=self.new_head,
+            **pool.facts,
         )
         augment, joint = self._augmentation(pool)
         Trial(pool, augment, joint, self.augment).run(name, self.model_options, model)

@@ -255,8 +255,7 @@ def _claim(comparison: Comparison, out: Path) -> None:
     if is_comparison(out):
         here, there = comparison.to_dict(), read_json(out / FILE)
         place = here["task"]["data_dir"]  # where the data lie does not decide the results
-        methods = load_comparison(out).to_dict()["methods"]  # perhaps written before some parameters were there
-        now = there | {"task": there["task"] if place is None else moved(there["task"], place), "methods": methods}
+        now = load_comparison(out, data_dir=place).to_dict()  # with what older versions did not write
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
         asked = {name: value for name, value in here["about"].items() if name in RENEWED and value}

@@ -55,7 +55,9 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
         from flatfed.experiments.catalogue import FINGERPRINT, TaskRecipe, fingerprint
 
         kept = directory.path / TENSORS
-        made = TaskRecipe.from_dict(recipe | {"weights": str(kept)} if kept.is_file() else recipe)
+        # What is kept is the whole model that the run started from, its new head included.
+        start = {"weights": str(kept), "new_head": False} if kept.is_file() else {}
+        made = TaskRecipe.from_dict(recipe | start)
         task = made.build()
         if recipe.get(FINGERPRINT, fingerprint(task)) != fingerprint(task):
             raise CheckpointError(f"{directory.path}: the data give another partition now than when the run was made")

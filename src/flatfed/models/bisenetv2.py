@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flatfed.models.catalogue import model
-from flatfed.models.layers import check_dropout, convolution, initialise, unit
+from flatfed.models.layers import BatchNorm, check_dropout, convolution, initialise, unit
 
 EXPANSION = 6
 DETAIL, WIDTHS = 128, (16, 32, 64, 128)
@@ -20,7 +20,7 @@ HEAD, AUXILIARY = 1024, 128
 """Hidden channels of the head, and of the auxiliary heads."""
 
 
-@model("bisenetv2")
+@model("bisenetv2", head=("head.scores", *(f"auxiliary.{number}.scores" for number in range(len(WIDTHS)))))
 def bisenetv2(classes: int, in_channels: int, dropout: float = 0.0, init: str = "default") -> nn.Module:
     """BiSeNetV2 for segmentation (Yu et al. 2021): detail and semantic branch, four auxiliary heads.
 
@@ -57,19 +57,6 @@ class BiSeNetV2(nn.Module):
         if not self.training:
             return main
         return main, *(head(x, size) for head, x in zip(self.auxiliary, stages, strict=True))
-
-
-class BatchNorm(nn.BatchNorm2d):
-    """BatchNorm that takes its running statistics where a batch has one value per channel, hence no variance.
-
-    That is so after pooling the only image of a batch, as in the last batch of a client.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the normalised features."""
-        if self.training and input.numel() == input.shape[1]:
-            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-        return super().forward(input)
 
 
 def _active(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Sequential:

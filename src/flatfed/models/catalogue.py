@@ -16,6 +16,7 @@ from torch import nn
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.randomness import key, preserved_global_state
+from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
 
 Builder = Callable[..., nn.Module]
@@ -24,19 +25,22 @@ FACTS = ("classes", "in_channels", "image_size", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""
 
 _builders: dict[str, Builder] = {}
+_heads: dict[str, tuple[str, ...]] = {}
 
 
-def model(id: str) -> Callable[[Builder], Builder]:
+def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Builder]:
     """Enter a function that returns a module under `id`.
 
     Its parameters are facts of the data (`classes`, `in_channels`, `image_size`; `vocabulary`, `length` of texts) and,
-    with defaults, options. The first line of its docstring describes the model; the module must be picklable.
+    with defaults, options. The first line of its docstring describes the model; the module must be picklable. `head`
+    names the layers whose outputs are the scores of the classes.
     """
 
     def enter(function: Builder) -> Builder:
         other = _builders.setdefault(id, function)
         if (other.__module__, other.__qualname__) != (function.__module__, function.__qualname__):
             raise ConfigError(f"the model id {id!r} is taken by {other.__module__}.{other.__qualname__}")
+        _heads[id] = head
         return function
 
     return enter
@@ -65,11 +69,13 @@ def build(
     length: int | None = None,
     options: Mapping[str, Any] | None = None,
     weights: str | Path | None = None,
+    new_head: bool = False,
 ) -> nn.Module:
     """Return the model `id`, or that of an import path `package.module:Class`, for data with these facts.
 
     Initialisation is PyTorch's unless the model says otherwise, keyed by `seed`: equal arguments give equal weights,
-    and torch's global generator is left as it was. `weights` is a safetensors file to start from.
+    and torch's global generator is left as it was. `weights` is a safetensors file to start from, with the
+    model's own names or torchvision's; with `new_head` its head is not taken and the model's stays as `seed` drew it.
     """
     builder = _find(id)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
@@ -90,9 +96,16 @@ def build(
             raise ConfigError(f"{id}({told}) cannot be made: {explained(error)}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"{id} makes a {type(made).__name__}, not a torch.nn.Module")
-    if weights is not None:
-        load_weights(made, Path(weights))
+    _start(id, made, classes, weights, new_head)
     return made
+
+
+def _start(id: str, made: nn.Module, classes: int, weights: str | Path | None, new_head: bool) -> None:
+    """Load the weights to start from, if any."""
+    if weights is not None:
+        load_weights(made, Path(weights), id, lambda: head_tensors(id, made, classes, _heads.get(id)), new_head)
+    elif new_head:
+        raise ConfigError("--new-head leaves out the head of the weights to start from; give --weights FILE too")
 
 
 def _find(id: str) -> Builder:

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError, nearest
 
@@ -40,6 +41,19 @@ def unit(
 def no_norm(channels: int) -> nn.Module:
     """Stand in for the normalisation of a network that has none."""
     return nn.Identity()
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """BatchNorm that takes its running statistics where a batch has one value per channel, hence no variance.
+
+    That is so after pooling the only image of a batch, as in the last batch of a client.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the normalised features."""
+        if self.training and input.numel() == input.shape[1]:
+            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(input)
 
 
 def group_norm(id: str, groups: Any) -> Norm:

@@ -1,4 +1,4 @@
-"""ResNet-18, with GroupNorm or without normalisation."""
+"""ResNet-18, with BatchNorm, with GroupNorm or without normalisation."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flatfed.models.catalogue import model
-from flatfed.models.layers import Norm, check_choice, convolution, group_norm, initialise, no_norm, unit
+from flatfed.models.layers import BatchNorm, Norm, check_choice, convolution, group_norm, initialise, no_norm, unit
 
 STEMS = ("imagenet", "cifar")
 WIDTHS = (64, 128, 256, 512)
+
+
+@model("resnet18-bn")
+def resnet18_bn(classes: int, in_channels: int, stem: str = "imagenet", init: str = "kaiming") -> nn.Module:
+    """ResNet-18 with BatchNorm (He et al. 2016); stem for ImageNet or for CIFAR.
+
+    11,181,642 parameters for 3 channels and 10 classes with the ImageNet stem (7x7, stride 2, max-pool), 11,173,962
+    with the CIFAR stem (3x3); 4,800 means and as many variances. `init` is torchvision's, `kaiming`, or PyTorch's,
+    `default`.
+    """
+    return initialise("resnet18-bn", ResNet18("resnet18-bn", classes, in_channels, stem, BatchNorm), init)
 
 
 @model("resnet18-gn")

@@ -205,6 +205,7 @@ def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
         "model_options",
     )
     task = {k: v for k, v in config["task"].items() if k in identity}
+    task |= {k: config["task"][k] for k in ("weights", "new_head") if config["task"].get(k)}
     return {k: config[k] for k in ("algorithm", "average", "sampler")} | {"settings": settings, "task": task}
 
 
