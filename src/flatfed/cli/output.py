@@ -36,11 +36,12 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
 def print_results(paths: Sequence[Path], as_json: bool) -> None:
     """Print the results of some runs."""
     from flatfed.reports.results import collect
-    from flatfed.reports.table import aggregates, notes, records, terminal_tables
+    from flatfed.reports.table import notes, terminal_tables
+    from flatfed.reports.write import document
 
-    results = collect(paths)
+    results = collect(paths, lambda text: click.echo(text, err=True))
     if as_json:
-        click.echo(json.dumps({"methods": aggregates(results), "runs": records(results)}, indent=1))
+        click.echo(json.dumps(document(results), indent=1))
         return
     from rich.console import Console
 
