@@ -31,7 +31,7 @@ def comparison_text(comparison: Comparison, out: Path) -> str:
     from flatfed.reports.setting import comparison_lines
 
     plans: Sequence[Plan] = comparison.plans_of_first_seed()
-    return _text(comparison_lines([_config(plan) for plan in plans]), out)
+    return _text(comparison_lines([_config(plan) for plan in plans], comparison.seeds), out)
 
 
 def _config(plan: Plan, recorded: dict[str, Any] | None = None) -> dict[str, Any]:

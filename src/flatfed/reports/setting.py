@@ -22,7 +22,7 @@ LABEL = 11
 """Columns of the names before the lines."""
 
 
-def common_lines(config: Config) -> Lines:
+def common_lines(config: Config, seeds: Sequence[int]) -> Lines:
     """Return what the methods of a comparison share, as far as it is recorded: data, clients, network, training."""
     setting = config.get("setting") or {}
     parts = {
@@ -30,7 +30,7 @@ def common_lines(config: Config) -> Lines:
         "clients": _clients(setting["clients"]) if "clients" in setting else "",
         "partition": _partition(setting["partition"], setting["data"]["classes"]) if setting.get("partition") else "",
         "network": _network(setting) if "model" in setting else "",
-        "training": _training(config),
+        "training": _training(config, seeds),
     }
     return [(name, text) for name, text in parts.items() if text]
 
@@ -38,15 +38,16 @@ def common_lines(config: Config) -> Lines:
 def run_lines(config: Config) -> Lines:
     """Return the lines of one run: what is common, its method with all parameters, and its cost per round."""
     cost = cost_line(config)
-    return [*common_lines(config), ("method", method_line(config)), *([("per round", cost)] if cost else [])]
+    common = common_lines(config, [config["settings"]["seed"]])
+    return [*common, ("method", method_line(config)), *([("per round", cost)] if cost else [])]
 
 
-def comparison_lines(configs: Sequence[Config]) -> Lines:
-    """Return the lines of a comparison: what is common once, and a line per method."""
+def comparison_lines(configs: Sequence[Config], seeds: Sequence[int]) -> Lines:
+    """Return the lines of a comparison: what is common once (clients as of the first seed), and a line per method."""
     cost = [cost_line(config, brief=True) for config in configs]
     methods = [method_line(c) + (f"; {told}" if told else "") for c, told in zip(configs, cost, strict=True)]
     names = ["methods" if number == 0 else "" for number in range(len(methods))]
-    return [*common_lines(configs[0]), *zip(names, methods, strict=True)]
+    return [*common_lines(configs[0], seeds), *zip(names, methods, strict=True)]
 
 
 def wrapped(lines: Lines, width: int) -> Iterator[str]:
@@ -104,16 +105,18 @@ def method_line(config: Config) -> str:
     return f"{config['method']}: {_listed(own) or 'no parameters'}{average}"
 
 
-def _training(config: Config) -> str:
+def _training(config: Config, seeds: Sequence[int]) -> str:
     settings = config["settings"]
     epochs, size = settings["local_epochs"], settings["batch_size"]
+    local = f"{epochs} local epoch{'s' if epochs > 1 else ''}, batch {'full' if size is None else size}"
+    keyed = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     told = {name: settings[name] for name in ("lr", "lr_decay", "weight_decay", "momentum", "clip")}
     shown = {name: value for name, value in told.items() if value != IDLE.get(name, ...)}
     return "; ".join(
         (
             f"{settings['rounds']:,} rounds, {_cohort(config['sampler'])}",
-            f"{epochs} local epoch{'s' if epochs > 1 else ''}, batch {'full' if size is None else size}, {_listed(shown)}",
-            f"weighting {settings['weighting']}, {settings['dtype']}, seed {settings['seed']}",
+            f"{local}, {_listed(shown)}",
+            f"weighting {settings['weighting']}, {settings['dtype']}, {keyed}",
         )
     )
 
@@ -132,7 +135,7 @@ def cost_line(config: Config, brief: bool = False) -> str:
     steps = f"backprops per step: {cost['backprops_per_step']}"
     down, up = cost["vectors_down"], cost["vectors_up"]
     if brief:
-        return f"vectors {down} down, {up} up, {steps}"
+        return f"{down} down, {up} up, {steps}"
     amounts = f"{down} down ({megabytes(cost['bytes_down'])} in all), {up} up ({megabytes(cost['bytes_up'])})"
     return f"{cost['clients']:,.4g} clients; model-sized vectors per client: {amounts}; {steps}"
 
@@ -163,7 +166,8 @@ def setting_section(results: Sequence[Result]) -> str:
     if not runs:
         return ""
     configs = [run.config for run in runs]
-    lines = run_lines(configs[0]) if len(configs) == 1 else comparison_lines(configs)
+    seeds = [run.seed for run in results[0].runs]
+    lines = run_lines(configs[0]) if len(configs) == len(seeds) == 1 else comparison_lines(configs, seeds)
     told = "; ".join(dict.fromkeys(", ".join(f"{n} {v}" for n, v in versions(run).items()) for run in runs))
     items = [f"- **{name}** {text}" if name else f"  - {text}" for name, text in lines]
     return "\n".join(["## Setting", "", *items, *([f"- **versions** {told}"] if told else [])]) + "\n"
