@@ -81,13 +81,18 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     """Run what is left of a comparison, write its report and print its table."""
     from flatfed.cli.output import print_results
     from flatfed.cli.progress import Progress
+    from flatfed.cli.summary import comparison_text
     from flatfed.experiments.compare import compare as run_comparison
     from flatfed.reports.results import collect
     from flatfed.reports.write import write_report
 
     with Progress(comparison.settings.rounds, len(comparison.methods) * len(comparison.seeds)) as progress:
+
+        def begin() -> None:
+            progress.say(comparison_text(comparison, out))
+
         try:
-            paths = run_comparison(comparison, out, progress.start, progress.round, progress.say)
+            paths = run_comparison(comparison, out, progress.start, progress.round, progress.say, begin)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; saved. Continue the comparison with: flatfed resume {out}") from None
     if comparison.flatness is not None:

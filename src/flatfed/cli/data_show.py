@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options import Given, Number, Whole, gather_settings, make_recipe
+from flatfed.cli.options import Given, Whole, alpha_option, beta_option, gather_settings, make_recipe
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,12 +22,8 @@ BINS, BAR = 10, 40
 @click.argument("dataset")
 @click.option("--partition", default=None, help="Rule: flatfed list partitions.  [default: the data set's]")
 @click.option("--clients", type=Whole(1), default=None, help="Clients in total.  [default: 100, or the partition's]")
-@click.option(
-    "--alpha",
-    type=Number(),
-    default=None,
-    help="Dirichlet concentration; 0 is one class per client.  [default: the partition's]",
-)
+@alpha_option
+@beta_option
 @click.option(
     "--set",
     "settings",
@@ -88,7 +84,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
 
     from flatfed.core.examples import Partition
     from flatfed.core.task import Task
-    from flatfed.data.partition import class_counts, describe
+    from flatfed.data.partition import Partitioner, class_counts, describe
     from flatfed.experiments.catalogue import FINGERPRINT, fingerprint
 
     pool, parts = recipe.pool(), recipe.parts()
@@ -96,6 +92,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
     report = {
         "dataset": recipe.dataset,
         "partition": recipe.partition,
+        "meaning": Partitioner.registry.from_dict(recipe.partition).meaning(pool.classes),
         "seed": recipe.seed,
         **describe(parts, np.asarray(pool.labels)),
         "classes": pool.classes,
@@ -120,6 +117,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"samples             {samples:,} of {samples + unused:,}, {unused:,} unused"
     yield f"samples per client  {_range(report['samples_per_client'])}"
     yield f"classes per client  {_range(report['classes_per_client'])}, of {report['classes']}"
+    if report["meaning"]:
+        yield f"concentration       {report['meaning']}"
     yield f"partition_sha256    {report['partition_sha256']}"
     for title, counts in {"classes": report["classes_held"], "samples": report["sizes"]}.items():
         yield ""

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from flatfed.core.sampling import Sampler
     from flatfed.core.settings import Settings
+    from flatfed.data.partition import Partitioner
     from flatfed.experiments.catalogue import TaskRecipe
     from flatfed.flatness.monitor import Monitor
 
@@ -152,6 +154,19 @@ def _option(name: str, help: str, type: Any = None, default: Any = None, **extra
     return click.option(*name.split(), type=type, default=default, show_default=default is not None, help=help, **extra)
 
 
+alpha_option = _option(
+    "--alpha",
+    "Dirichlet concentration in total over the classes, as in FedSAM, FedGloSS, FedGF: 0.1 gives 1.6 of CIFAR-10's 10 "
+    "classes per client, 0 one. For a concentration per class: --beta.  [default: the partition's]",
+    Number(),
+)
+beta_option = _option(
+    "--beta",
+    "Dirichlet concentration per class, as in FedSMOO, FedWMSAM, FedVSSAM and most papers: 0.1 gives 5.6 of CIFAR-10's "
+    "10 classes per client. Selects the partition dirichlet-per-class.",
+    Number(),
+)
+
 OPTIONS: list[Callable[[Command], Command]] = [
     click.option(
         "--config",
@@ -170,7 +185,8 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--bernoulli", "Instead of --per-round: each client joins with this probability.", Number()),
     _option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str),
     _option("--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str),
-    _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
+    alpha_option,
+    beta_option,
     _option("--model", "Model: flatfed list models, or package.module:Class.  [default: the data set's]", str),
     _option("--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str),
     click.option(
@@ -286,13 +302,13 @@ def common_options(command: Command) -> Command:
 
 @dataclass(frozen=True)
 class Given:
-    """What was set by name: for the methods, and for the partition in the file and on the command line."""
+    """What was set by name, in the file or, going before it, on the command line; `short` are --alpha and --beta."""
 
     methods: dict[str, Any]
-    partition_in_file: dict[str, Any]
-    partition_here: dict[str, Any]
+    partition: dict[str, Any]
     model: dict[str, Any]
     data: dict[str, Any]
+    short: dict[str, float]
 
 
 def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[str]) -> Given:
@@ -300,13 +316,45 @@ def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[s
 
     A file may serve many methods: what it sets for others than these is left out.
     """
-    from flatfed.experiments.methods import parse_setting, relevant
+    from flatfed.experiments.methods import relevant
 
     in_file: dict[str, Any] = relevant(ctx.meta.get(FILE_SETTINGS, {}), spellings)
-    typed = dict(parse_setting(text) for text in here)
-    both = in_file | typed
+    typed = _typed_once(here)
+    short_in_file, short_typed = _short(ctx, in_file, True), _short(ctx, typed, False)
+    short = short_in_file | short_typed
+    if set(short) == {"alpha", "beta"} and len(short_typed) == 1:  # a file's, overridden by the other spelling
+        short = short_typed
+    both = in_file | {f"{PARTITION}{n}": v for n, v in short_in_file.items() if n in short}
+    both |= typed | {f"{PARTITION}{n}": v for n, v in short_typed.items()}
     methods = {n: v for n, v in both.items() if not n.startswith((PARTITION, MODEL, DATA))}
-    return Given(methods, _of(PARTITION, in_file), _of(PARTITION, typed), _of(MODEL, both), _of(DATA, both))
+    return Given(methods, _of(PARTITION, both), _of(MODEL, both), _of(DATA, both), short)
+
+
+def _typed_once(settings: tuple[str, ...]) -> dict[str, Any]:
+    """Return what --set says; a name that is given twice is an error."""
+    from flatfed.experiments.methods import parse_setting
+
+    typed: dict[str, Any] = {}
+    for name, value in map(parse_setting, settings):
+        if name in typed:
+            raise ConfigError(f"--set {name} is given twice, as {typed[name]} and as {value}; give it once")
+        typed[name] = value
+    return typed
+
+
+def _short(ctx: click.Context, settings: dict[str, Any], in_file: bool) -> dict[str, float]:
+    """Return --alpha and --beta, as far as they come from the file or from the command line; each may come once."""
+    found: dict[str, float] = {}
+    for name in ("alpha", "beta"):
+        value, long = ctx.params.get(name), f"{PARTITION}{name}"
+        if value is None or in_file != (ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP):
+            continue
+        if long in settings:
+            raise ConfigError(
+                f"--{name} {value:g} and --set {long}={settings[long]} say the same thing; give one of them"
+            )
+        found[name] = value
+    return found
 
 
 def _of(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -315,18 +363,9 @@ def _of(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) -> TaskRecipe:
     """Return the task that the options describe."""
-    from flatfed.core.config import build, parameters
-    from flatfed.data.catalogue import find
-    from flatfed.data.partition import Partitioner
     from flatfed.experiments.catalogue import TaskRecipe
 
-    cls, alpha = Partitioner.registry.find(options["partition"] or find(dataset).partition), options["alpha"]
-    if alpha is not None and "alpha" not in parameters(cls):
-        takes = ", ".join(f"partition.{n}" for n in parameters(cls)) or "no parameters"
-        raise ConfigError(f"--alpha: the partition {cls.id!r} has no alpha (it takes {takes})")
-    typed = {} if alpha is None else {"alpha": alpha}
-    with named_as_typed(f"{cls.id}: alpha", "--alpha"):
-        made = build(cls, given.partition_in_file | typed | given.partition_here)
+    partition = _make_partition(dataset, options["partition"], given)
     names = ("clients", "model", "augment", "local_parts", "data_dir", "weights", "new_head")
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
@@ -335,12 +374,39 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
         given_by_name[name] = _absolute(given_by_name[name])
     return TaskRecipe(
         dataset,
-        partition=_found_here(made.to_dict(), "path"),
+        partition=_found_here(partition.to_dict(), "path"),
         seed=seed,
         data_options=_found_here(given.data, "path", "images", "test"),
         model_options=given.model,
         **given_by_name,
     )
+
+
+def _make_partition(dataset: str, asked: str | None, given: Given) -> Partitioner:
+    """Return the partition: the one asked for, that of --beta, or the data set's."""
+    from flatfed.core.config import build, parameters
+    from flatfed.data.catalogue import find
+    from flatfed.data.partition import Partitioner
+
+    own = find(dataset).partition
+    cls = Partitioner.registry.find(asked or (PER_CLASS if "beta" in given.short else own))
+    takes = parameters(cls)
+    if len(given.short) > 1 and not {"alpha", "beta"} <= set(takes):
+        raise ConfigError("--alpha (a total over the classes) and --beta (per class) are two ways to say it; give one")
+    for name in given.short:
+        if name not in takes:
+            listed = ", ".join(f"partition.{n}" for n in takes) or "no parameters"
+            raise ConfigError(f"--{name}: the partition {cls.id!r} has no {name} (it takes {listed}); {_INSTEAD[name]}")
+    typed = "beta" if "beta" in given.short else "alpha"
+    with named_as_typed(f"{cls.id}: {typed}", f"--{typed}"):
+        return build(cls, given.partition)
+
+
+PER_CLASS = "dirichlet-per-class"
+_INSTEAD = {
+    "alpha": "it is the total concentration of the partition dirichlet",
+    "beta": f"it is the concentration per class of the partition {PER_CLASS}",
+}
 
 
 def refuse_contradictions(ctx: click.Context, options: dict[str, Any]) -> None:

@@ -39,10 +39,11 @@ def print_results(paths: Sequence[Path], as_json: bool, extras: Extras | None = 
     from flatfed.reports import table
     from flatfed.reports.columns import PLAIN
     from flatfed.reports.results import collect
+    from flatfed.reports.write import document
 
-    results, extras = collect(paths), extras or PLAIN
+    results, extras = collect(paths, lambda text: click.echo(text, err=True)), extras or PLAIN
     if as_json:
-        click.echo(json.dumps(table.as_json(results, extras), indent=1))
+        click.echo(json.dumps(document(results, extras), indent=1))
         return
     from rich.console import Console
 

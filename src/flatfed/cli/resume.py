@@ -34,11 +34,13 @@ def resume(path: Path, rounds: int | None, data_dir: str | None, workers: int | 
 def _run(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     from flatfed.cli.output import finish_run
     from flatfed.cli.progress import Progress
-    from flatfed.experiments.loading import open_run
-    from flatfed.experiments.resume import resume as go_on
+    from flatfed.cli.summary import tell_run
+    from flatfed.experiments.play import continue_play
+    from flatfed.experiments.resume import prepare
 
-    directory = open_run(path)
-    with Progress(rounds or directory.config["settings"]["rounds"]) as progress:
+    plan, directory = prepare(path, rounds, data_dir=data_dir, workers=workers)
+    tell_run(plan, path, directory.config.get("setting"))
+    with Progress(plan.settings.rounds) as progress:
         progress.name = path.name
-        result = go_on(path, rounds, data_dir=data_dir, workers=workers, on_round=progress.round, say=progress.say)
+        result = continue_play(plan, directory, progress.round, progress.say)
     return finish_run(result, path, as_json)

@@ -42,6 +42,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
     from flatfed.cli.output import command_line, finish_run
     from flatfed.cli.progress import Progress
+    from flatfed.cli.summary import tell_run
     from flatfed.experiments.compare import describe_setting
     from flatfed.experiments.methods import parse_methods
     from flatfed.experiments.plan import Plan
@@ -57,7 +58,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     refuse_taken(out)
     task, average, workers = recipe.build(), method.average, options["workers"]
     sampler = make_sampler(ctx, options, task.population)
-    watch, described = make_monitors(options), recipe.to_dict()
+    watch, described = make_monitors(options), recipe.resolved(task.population).to_dict()
     plan = Plan(
         task,
         method.algorithm,
@@ -71,6 +72,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     )
     plan.check()
     title = f"{algorithm} on {describe_setting(recipe, settings, sampler, method.algorithm.pooled)}"
+    tell_run(plan, out)
     with Progress(settings.rounds) as progress:
         progress.start(out, 0)
         result = play(plan, out, progress.round, {"title": title, "command": command_line()})

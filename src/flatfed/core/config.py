@@ -32,6 +32,9 @@ from flatfed.core.errors import ConfigError, nearest
 
 C = TypeVar("C", bound="Config")
 
+PLAIN = (bool, int, float, str, type(None))
+"""Values that JSON holds as they are."""
+
 
 @dataclass(frozen=True)
 class Range:

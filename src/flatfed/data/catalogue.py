@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from flatfed.core.config import checked
+from flatfed.core.config import PLAIN, checked
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data import sources
 from flatfed.data.directory import DataDirectory
@@ -42,6 +42,10 @@ class Source:
     def on_disk(self) -> bool:
         """Whether its files lie in the data directory."""
         return "directory" in inspect.signature(self.load).parameters
+
+    def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, those that were not given with their defaults, as far as JSON can hold them."""
+        return {name: value for name, value in self.options.items() if isinstance(value, PLAIN)} | dict(given)
 
     def open(self, directory: DataDirectory, options: Mapping[str, Any]) -> Pool:
         """Load the data set; an option that it does not have or lacks, or a value that does not fit, is an error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.examples import Partition
 from flatfed.core.layout import Local
 from flatfed.core.task import Augment, Joint, Task
-from flatfed.data.augment.catalogue import named
+from flatfed.data.augment.catalogue import named, spelled
 from flatfed.data.catalogue import load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.pool import Pool
 from flatfed.experiments.trial import Trial
+from flatfed.models.catalogue import with_defaults
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,23 @@ class TaskRecipe:
         if isinstance(self.augment, str):
             return named(self.augment, {"classes": pool.classes, **pool.facts})
         return (pool.augment, pool.joint) if self.augment else (None, None)
+
+    def resolved(self, population: int) -> TaskRecipe:
+        """Return the recipe with what was left to defaults written out: what is recorded of a run with so many clients.
+
+        An augmentation that is the data set's own is recorded as that, however it was asked for.
+        """
+        pool = self.pool()
+        model = self.model or pool.default_model
+        own = spelled(*self._augmentation(pool)) == spelled(pool.augment, pool.joint)
+        return replace(
+            self,
+            clients=population,
+            model=model,
+            # A user's own class has its defaults in the user's hands.
+            model_options=self.model_options if ":" in model else with_defaults(model, self.model_options),
+            augment=True if own else self.augment,
+        )
 
     def pool(self) -> Pool:
         """Return the data set."""

@@ -70,18 +70,23 @@ class Comparison:
 
     def _plan(self, method: Method, seed: int) -> Plan:
         recipe = replace(self.recipe, seed=seed)
+        task = recipe.build()
         return Plan(
-            recipe.build(),
+            task,
             method.algorithm,
             self.settings.replace(seed=seed),
             self.sampler,
             method.average,
             self.workers,
             self.checkpoint_every,
-            task_recipe=recipe.to_dict(),
+            task_recipe=recipe.resolved(task.population).to_dict(),
             watch=self.watch,
             keep_checkpoints=self.keep_checkpoints,
         )
+
+    def plans_of_first_seed(self) -> list[Plan]:
+        """Return a plan for each method, with the first seed."""
+        return [self._plan(method, self.seeds[0]) for method in self.methods]
 
     @property
     def title(self) -> str:
@@ -119,15 +124,18 @@ def compare(
     on_start: Callable[[Path, int], None] = lambda path, done: None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
+    on_begin: Callable[[], None] = lambda: None,
 ) -> list[Path]:
     """Run what is not finished yet and return all run directories.
 
-    A run that diverges, stops or fails is recorded as such and the others go on.
+    A run that diverges, stops or fails is recorded as such and the others go on. `on_begin` is called before the first
+    one, when nothing was refused.
     """
     for path, plan in comparison.runs(out):
         if not is_run(path):
             plan().check()
     _claim(comparison, out)
+    on_begin()
     paths = []
     for path, plan in comparison.runs(out):
         paths.append(path)

@@ -26,7 +26,7 @@ def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Met
     methods = []
     for spelling in spellings:
         mine: dict[str, Any] = {}
-        for name, value in sorted(settings.items(), key=lambda item: ":" in item[0]):
+        for name, value in sorted(settings.items(), key=lambda item: _closeness(item[0])):
             target, _, bare = name.rpartition(":")
             everywhere = not target and (len(spellings) == 1 or bare in settable(spelling))
             if everywhere or target in _names(spelling):
@@ -37,6 +37,12 @@ def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Met
         if same.count(spelling) > 1:
             raise ConfigError(f"{spelling} is named twice; each method is compared once")
     return methods
+
+
+def _closeness(name: str) -> tuple[bool, bool]:
+    """Return the order in which settings are applied: for all, for an algorithm, for a spelling with its suffixes."""
+    target = name.rpartition(":")[0]
+    return bool(target), "+" in target
 
 
 def _names(spelling: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from flatfed.experiments.interruption import Interruption, RunInterrupted
 from flatfed.experiments.measuring import start_engine
 from flatfed.experiments.plan import Plan, restore, stores_of, tensors_of
 from flatfed.experiments.run import Run
+from flatfed.experiments.setting import describe
 from flatfed.experiments.tasks import remember, write_task
 from flatfed.runs.checkpoint import Loaded
 from flatfed.runs.directory import RunDirectory
@@ -31,7 +32,8 @@ def play(plan: Plan, out: Path | None, on_round: OnRound = None, about: dict[str
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan)
-    directory = RunDirectory.create(out, plan.to_config() | {"task": recipe, "about": about or {}})
+    record = {"task": recipe, "setting": describe(plan), "about": about or {}}
+    directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()
         tensors(directory.path)

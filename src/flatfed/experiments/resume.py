@@ -12,6 +12,7 @@ from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import continue_play
 from flatfed.experiments.run import Run
 from flatfed.experiments.tasks import remember, task_of
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 
 
@@ -36,6 +37,19 @@ def resume(
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
     """
+    plan, directory = prepare(path, rounds, task=task, data_dir=data_dir, workers=workers)
+    return continue_play(plan, directory, on_round, say)
+
+
+def prepare(
+    path: str | Path,
+    rounds: int | None = None,
+    *,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | str | None = None,
+) -> tuple[Plan, RunDirectory]:
+    """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
     directory = with_data(open_run(Path(path)), data_dir)
     done = len(directory.history().rows)
     if rounds is not None and rounds < done:
@@ -47,4 +61,4 @@ def resume(
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
     remember(directory.path, task)
-    return continue_play(plan, directory, on_round, say)
+    return plan, directory

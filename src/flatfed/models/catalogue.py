@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from flatfed.core.config import PLAIN
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.randomness import key, preserved_global_state
 from flatfed.models.heads import head_tensors
@@ -50,6 +51,12 @@ def options_of(id: str) -> dict[str, Any]:
     """Return the options of a model with their defaults."""
     named = inspect.signature(_find(id)).parameters
     return {name: p.default for name, p in named.items() if name not in FACTS}
+
+
+def with_defaults(id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a model, those that were not given with their defaults, as far as JSON can hold them."""
+    takes = {name: default for name, default in options_of(id).items() if name != "num_classes"}
+    return {name: value for name, value in takes.items() if isinstance(value, PLAIN)} | dict(given)
 
 
 def models() -> dict[str, str]:

@@ -9,7 +9,8 @@ from flatfed.reports.extras import Extras
 from flatfed.reports.grid import ALWAYS, FIRST, LAST, Column
 from flatfed.reports.improvement import Baseline
 from flatfed.reports.numbers import Spread, megabytes, number, of_metric, spread_of
-from flatfed.reports.results import OneRun, Result
+from flatfed.reports.one_run import OneRun
+from flatfed.reports.results import Result
 from flatfed.runs.metrics import Metric
 
 COST_HEADINGS = ("down", "up", "backprops", "seconds")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from flatfed.core.errors import ConfigError
 from flatfed.reports.extras import REPORTED, Extras, find_result
 from flatfed.reports.numbers import NOTHING
-from flatfed.reports.results import OneRun, Result
+from flatfed.reports.one_run import OneRun
+from flatfed.reports.results import Result
 from flatfed.runs.metrics import Metric
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from flatfed.flatness.measurements.curvature import LambdaRatio
 from flatfed.flatness.measurements.rises import LowPass
+from flatfed.reports.duplicates import once_each
+from flatfed.reports.identity import INTERNAL, UNKNOWN, agree, identity
+from flatfed.reports.one_run import OneRun
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.history import Row
-from flatfed.runs.metrics import Metric, metrics_of, primary_of
+from flatfed.runs.metrics import Metric, primary_of
 from flatfed.runs.readings import Readings
 
 INLINE = 40
@@ -24,26 +25,6 @@ NAMES = ("task.dataset", "task.name")
 OPTIONS = {"sampler.count": "per_round", "sampler.p": "bernoulli"}
 VAGUE = ("id", "path", "name", "kind")
 ACCURACIES = ("accuracy_final", "accuracy_last_mean", "accuracy_best")
-
-
-@dataclass(frozen=True)
-class OneRun:
-    """A run's configuration, figures and history."""
-
-    path: Path
-    config: dict[str, Any]
-    summary: dict[str, Any]
-    rows: list[Row]
-
-    @property
-    def seed(self) -> int:
-        """The run's seed."""
-        return int(self.config["settings"]["seed"])
-
-    @cached_property
-    def metrics(self) -> list[Metric]:
-        """Every number of its test sets."""
-        return metrics_of(self.rows, self.config)
 
 
 @dataclass(frozen=True)
@@ -99,19 +80,23 @@ class Result:
         return ", ".join(parts)
 
 
-def collect(paths: Sequence[Path]) -> list[Result]:
-    """Read runs and group them by method, data set and options, in the order in which these first appear."""
+def collect(paths: Sequence[Path], say: Callable[[str], None] = lambda text: None) -> list[Result]:
+    """Read runs and group them by method, data set and options, in the order in which these first appear.
+
+    A run that only repeats another one counts once; `say` is called with a word on it.
+    """
     directories = [RunDirectory.open(path) for path in paths]
     runs = [OneRun(d.path, d.config, d.summary() | _flatness(d), d.history().rows) for d in directories]
     groups: list[_Group] = []
     for run in runs:
-        setting = _flat(_without_seed(run.config))
-        for group in groups:
-            if (group.method, group.setting) == (run.config["method"], setting):
-                group.runs.append(run)
-                break
-        else:
+        setting = identity(run.config)
+        group = next((g for g in groups if g.method == run.config["method"] and agree(g.setting, setting)), None)
+        if group is None:
             groups.append(_Group(run.config["method"], setting, [run]))
+        else:
+            group.add(run, setting)
+    for group in groups:
+        group.runs = once_each(group.runs, say)
     return _labelled(groups)
 
 
@@ -142,6 +127,11 @@ class _Group:
     setting: dict[str, Any]
     runs: list[OneRun]
 
+    def add(self, run: OneRun, setting: dict[str, Any]) -> None:
+        """Take up another seed; what was not known of the setting may be known of it."""
+        self.runs.append(run)
+        self.setting |= {name: value for name, value in setting.items() if value != UNKNOWN}
+
     @property
     def data(self) -> str:
         """What was trained on."""
@@ -157,7 +147,7 @@ def _labelled(groups: list[_Group]) -> list[Result]:
     for base, group in zip(bases, groups, strict=True):
         alike = [other for other, its in zip(groups, bases, strict=True) if its == base]
         own = [name for name in _varying(alike) if name not in NAMES]
-        names = sorted({*own, *(name for name in common if name not in NAMES)})
+        names = sorted({*own, *(name for name in common if name not in NAMES)} - {INTERNAL})
         label, inline = _label(base, group, alike, own)
         differs = {name: group.setting.get(name) for name in names}
         results.append(Result(label, group.runs, differs, inline and set(names) <= set(own)))
@@ -165,14 +155,12 @@ def _labelled(groups: list[_Group]) -> list[Result]:
 
 
 def _label(base: str, group: _Group, alike: list[_Group], names: list[str]) -> tuple[str, bool]:
-    """Return a label and whether it says all: options beside the first of its like, where they are few, or a number."""
-    first, texts = alike[0], []
-    for other in alike:
-        changed = [name for name in names if other.setting.get(name) != first.setting.get(name)]
-        texts.append(", ".join(f"{short(name)}={other.setting.get(name)}" for name in changed))
+    """Return a label and whether it says all: the options in which its like differ, where they are few, or a number."""
+    shown = [name for name in names if name != INTERNAL]
+    texts = [", ".join(f"{short(name)}={other.setting.get(name)}" for name in shown) for other in alike]
     place = alike.index(group)
     if len(set(texts)) == len(texts) and all(len(text) <= INLINE for text in texts):
-        return f"{base} ({texts[place]})" if texts[place] else base, True
+        return f"{base} {texts[place]}".rstrip(), True
     return f"{base} #{place + 1}", False
 
 
@@ -185,32 +173,10 @@ def short(name: str) -> str:
 
 
 def _varying(groups: Sequence[_Group]) -> list[str]:
-    """Return the options in which groups differ."""
+    """Return the options in which groups differ, as far as they are known."""
     names = {name for group in groups for name in group.setting}
-    return sorted(n for n in names if any(g.setting.get(n) != groups[0].setting.get(n) for g in groups))
+    return sorted(name for name in names if len({_text(g.setting.get(name)) for g in groups} - {_text(UNKNOWN)}) > 1)
 
 
-def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
-    settings = {k: v for k, v in config["settings"].items() if k != "seed"}
-    identity = (
-        "kind",
-        "name",
-        "dataset",
-        "clients",
-        "partition",
-        "model",
-        "augment",
-        "local_parts",
-        "data_options",
-        "model_options",
-    )
-    task = {k: v for k, v in config["task"].items() if k in identity}
-    task |= {k: config["task"][k] for k in ("weights", "new_head") if config["task"].get(k)}
-    return {k: config[k] for k in ("algorithm", "average", "sampler")} | {"settings": settings, "task": task}
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Return nested dictionaries as one, with dotted names."""
-    if not isinstance(value, dict):
-        return {name: value}
-    return {k: v for key, entry in value.items() for k, v in _flat(entry, f"{name}.{key}" if name else key).items()}
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

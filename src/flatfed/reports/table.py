@@ -21,7 +21,8 @@ from flatfed.reports.columns import (
 from flatfed.reports.extras import Extras
 from flatfed.reports.grid import Column, fitted, markdown_lines, table
 from flatfed.reports.improvement import Baseline
-from flatfed.reports.results import ACCURACIES, OneRun, Result, short
+from flatfed.reports.one_run import OneRun
+from flatfed.reports.results import ACCURACIES, Result, short
 
 if TYPE_CHECKING:
     from rich.table import Table

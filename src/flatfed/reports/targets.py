@@ -15,7 +15,8 @@ from flatfed.reports.columns import last_mean, primary
 from flatfed.reports.extras import VALUES, WORDS, Extras, Target, find_result
 from flatfed.reports.grid import ALWAYS, LAST, Column, fitted, markdown_lines
 from flatfed.reports.numbers import NOTHING, Spread, megabytes, of_metric, spread_of
-from flatfed.reports.results import OneRun, Result
+from flatfed.reports.one_run import OneRun
+from flatfed.reports.results import Result
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from flatfed.reports.columns import PLAIN
 from flatfed.reports.curves import available, draw_curves
 from flatfed.reports.extras import Extras
 from flatfed.reports.results import Result
+from flatfed.reports.setting import recorded_settings, setting_section
 from flatfed.reports.table import as_csv, as_json, markdown
 
 
@@ -17,13 +19,19 @@ def write_report(results: Sequence[Result], out: Path, title: str, command: str,
     """Write the report into `out` and return its files; the curves are left out where matplotlib is missing."""
     files = {
         out / "results.csv": as_csv(results, extras),
-        out / "results.json": json.dumps(as_json(results, extras), indent=1) + "\n",
+        out / "results.json": json.dumps(document(results, extras), indent=1) + "\n",
     }
     figures = [out / "curves.png", out / "curves.svg"] if available() else []
     picture = f"\n![Curves: shaded is the range over seeds]({figures[0].name})\n" if figures else ""
-    files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{markdown(results, extras)}{picture}"
+    told = f"{markdown(results, extras)}{picture}\n{setting_section(results)}"
+    files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{told}"
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     if figures:
         draw_curves(results, figures, title)
     return [*files, *figures]
+
+
+def document(results: Sequence[Result], extras: Extras = PLAIN) -> dict[str, Any]:
+    """Return the results for JSON: methods, runs, targets where some were asked for, and each method's setting."""
+    return as_json(results, extras) | recorded_settings(results)

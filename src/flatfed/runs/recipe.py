@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from flatfed.core.config import PLAIN
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.examples import Partition, TensorExamples
 from flatfed.core.layout import Local
@@ -24,8 +25,6 @@ from flatfed.runs.files import replace_file
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""
-
-PLAIN = (bool, int, float, str, type(None))
 
 
 class CannotDescribe(FlatfedError):
@@ -39,7 +38,7 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "kind": "tensors",
         "name": task.name,
         "test_batch": task.test_batch,
-        "model": _describe_module(task.model, "model", tensors, {}),
+        "model": _Describer(tensors).module(task.model, "model"),
         "clients": _describe_clients(task, tensors),
         "test": _describe_examples(task.test, "test", tensors) if task.test is not None else None,
         "loss": _import_path(task.loss),
@@ -70,7 +69,7 @@ def rebuild_task(recipe: dict[str, Any], path: Path) -> Task:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     local = recipe["local"]
     return Task(
-        model=_Rebuilder(tensors).module(recipe["model"]),
+        model=_Rebuilder(tensors).module(without_addresses(recipe["model"])),
         clients=_rebuild_clients(recipe["clients"], tensors),
         test=_rebuild_examples("test", tensors) if recipe["test"] else None,
         loss=_imported(recipe["loss"]),
@@ -123,32 +122,57 @@ DERIVED = {"_flat_weights", "_flat_weight_refs"}
 """What recurrent modules make of their parameters; made anew when they are rebuilt."""
 
 
-def _describe_module(module: nn.Module, path: str, tensors: dict[str, Tensor], seen: dict[int, str]) -> dict[str, Any]:
-    if id(module) in seen:
-        return {"same": seen[id(module)]}
-    seen[id(module)] = path
-    if any(len(hooks) for name, hooks in module.__dict__.items() if name.endswith("_hooks")):
-        raise CannotDescribe(f"{path} has hooks")
-    for name, tensor in (module._parameters | module._buffers).items():
-        if tensor is not None:
-            tensors[f"{path}.{name}"] = tensor.detach().clone()
-    skipped = INTERNAL | (DERIVED if isinstance(module, nn.RNNBase) else set())
-    return {
-        "path": path,
-        "class": _import_path(type(module)),
-        "attributes": {n: _plain(v, f"{path}.{n}") for n, v in module.__dict__.items() if n not in skipped},
-        "parameters": {n: _tensor_entry(p, f"{path}.{n}") for n, p in module._parameters.items()},
-        "buffers": {n: f"{path}.{n}" if b is not None else None for n, b in module._buffers.items()},
-        "transient": sorted(module._non_persistent_buffers_set),
-        "children": {
-            n: None if c is None else _describe_module(c, f"{path}.{n}", tensors, seen)
-            for n, c in module._modules.items()
-        },
+class _Describer:
+    """Describes modules; a module or a parameter that comes again is told by the path of its first place."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._modules: dict[int, str] = {}
+        self._parameters: dict[int, str] = {}
+
+    def module(self, module: nn.Module, path: str) -> dict[str, Any]:
+        if id(module) in self._modules:
+            return {"same": self._modules[id(module)]}
+        self._modules[id(module)] = path
+        if any(len(hooks) for name, hooks in module.__dict__.items() if name.endswith("_hooks")):
+            raise CannotDescribe(f"{path} has hooks")
+        skipped = INTERNAL | (DERIVED if isinstance(module, nn.RNNBase) else set())
+        return {
+            "path": path,
+            "class": _import_path(type(module)),
+            "attributes": {n: _plain(v, f"{path}.{n}") for n, v in module.__dict__.items() if n not in skipped},
+            "parameters": {n: self._parameter(p, f"{path}.{n}") for n, p in module._parameters.items()},
+            "buffers": {n: self._buffer(b, f"{path}.{n}") for n, b in module._buffers.items()},
+            "transient": sorted(module._non_persistent_buffers_set),
+            "children": {n: None if c is None else self.module(c, f"{path}.{n}") for n, c in module._modules.items()},
+        }
+
+    def _parameter(self, parameter: Tensor | None, path: str) -> dict[str, Any] | None:
+        if parameter is None:
+            return None
+        first = self._parameters.setdefault(id(parameter), path)
+        if first == path:
+            self._tensors[path] = parameter.detach().clone()
+        return {"tensor": first, "grad": parameter.requires_grad}
+
+    def _buffer(self, buffer: Tensor | None, path: str) -> str | None:
+        if buffer is not None:
+            self._tensors[path] = buffer.detach().clone()
+        return None if buffer is None else path
+
+
+def without_addresses(model: dict[str, Any], first: dict[Any, str] | None = None) -> dict[str, Any]:
+    """Return a model's description as it is written today: older ones tell shared parameters by their addresses."""
+    if "same" in model:
+        return model
+    known: dict[Any, str] = {} if first is None else first
+    parameters = {
+        name: entry
+        and {"tensor": known.setdefault(entry.get("id", entry["tensor"]), entry["tensor"])} | {"grad": entry["grad"]}
+        for name, entry in model["parameters"].items()
     }
-
-
-def _tensor_entry(parameter: Tensor | None, path: str) -> dict[str, Any] | None:
-    return None if parameter is None else {"tensor": path, "id": id(parameter), "grad": parameter.requires_grad}
+    children = {name: child and without_addresses(child, known) for name, child in model["children"].items()}
+    return model | {"parameters": parameters, "children": children}
 
 
 class _Rebuilder:
@@ -157,7 +181,7 @@ class _Rebuilder:
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
         self._modules: dict[str, nn.Module] = {}
-        self._parameters: dict[int, nn.Parameter] = {}
+        self._parameters: dict[str, nn.Parameter] = {}
 
     def module(self, described: dict[str, Any]) -> nn.Module:
         if "same" in described:
@@ -185,10 +209,10 @@ class _Rebuilder:
             module.add_module(name, None if child is None else self.module(child))
 
     def _parameter(self, entry: dict[str, Any]) -> nn.Parameter:
-        if entry["id"] not in self._parameters:
-            tensor = self._tensors[entry["tensor"]].clone()
-            self._parameters[entry["id"]] = nn.Parameter(tensor, requires_grad=entry["grad"])
-        return self._parameters[entry["id"]]
+        path = entry["tensor"]
+        if path not in self._parameters:
+            self._parameters[path] = nn.Parameter(self._tensors[path].clone(), requires_grad=entry["grad"])
+        return self._parameters[path]
 
 
 def _plain(value: Any, where: str) -> Any:

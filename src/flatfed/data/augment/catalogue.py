@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
@@ -66,6 +66,13 @@ ENTRIES = {
 }
 
 
+NAMES = {entry.make: name for name, entry in ENTRIES.items() if isinstance(entry.make, type)} | {
+    RandomResizedCrop: "resized-crop",
+    Cutout: "cutout",
+    ScaleCrop: "scale-crop",
+}
+
+
 def augmentations() -> dict[str, str]:
     """Return the name and a one-line description of every augmentation."""
     return {name: entry.about for name, entry in sorted(ENTRIES.items())}
@@ -87,6 +94,22 @@ def named(names: str | Iterable[str], facts: Facts) -> tuple[Augment | None, Joi
         made = _made(name, arguments, facts)
         (joint if ENTRIES[name].joint else augment).append(made)
     return _chained(augment, Chain), _chained(joint, JointChain)
+
+
+def spelled(augment: Augment | None, joint: Joint | None) -> list[str]:
+    """Return augmentations step by step with all their arguments, `crop(padding=4)`: the inverse of `named`."""
+    return [_spelling(step) for chain in (augment, joint) if chain is not None for step in _steps(chain)]
+
+
+def _steps(chain: Any) -> list[Any]:
+    return [inner for step in chain.steps for inner in _steps(step)] if hasattr(chain, "steps") else [chain]
+
+
+def _spelling(step: Any) -> str:
+    if not is_dataclass(step):
+        return str(getattr(step, "__name__", type(step).__name__))
+    arguments = ", ".join(f"{field.name}={getattr(step, field.name)}" for field in fields(step))
+    return f"{NAMES.get(type(step), type(step).__name__)}({arguments})"
 
 
 def _chained(steps: list[Any], chain: Callable[[tuple[Any, ...]], Any]) -> Any:

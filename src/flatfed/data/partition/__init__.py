@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flatfed.data.modules import import_all
 from flatfed.data.partition.base import CLIENTS, Ints, Partitioner, check_partition
-from flatfed.data.partition.describe import class_counts, describe, partitions
+from flatfed.data.partition.describe import class_counts, describe, partitions, summary
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass
 from flatfed.data.partition.few_classes import ByLabelShards, Pathological
 from flatfed.data.partition.from_file import FromFile
@@ -33,6 +33,7 @@ __all__ = [
     "class_counts",
     "describe",
     "partitions",
+    "summary",
 ]
 
 import_all(__name__, __path__, "partition")

@@ -33,6 +33,13 @@ class Partitioner(Config):
     default_clients: ClassVar[int] = CLIENTS
     """How many clients there are where none are asked for."""
 
+    as_the_data_has: ClassVar[bool] = False
+    """Whether there are then as many as the data, or a file, say."""
+
+    def meaning(self, classes: int) -> str:
+        """Say what the concentration counts, where people mean different things by it; else nothing."""
+        return ""
+
     def divide(self, labels: npt.ArrayLike, groups: Groups, clients: int | None, seed: int) -> list[Ints]:
         """Return for each client the indices of its samples, in increasing order: a true partition, checked.
 

@@ -33,10 +33,11 @@ def describe(parts: Sequence[Ints], labels: npt.ArrayLike) -> dict[str, Any]:
         "clients": len(parts),
         "samples": int(sizes.sum()),
         "unused": len(np.asarray(labels)) - int(sizes.sum()),
-        "samples_per_client": _summary(sizes),
-        "classes_per_client": _summary((table > 0).sum(axis=1)),
+        "samples_per_client": summary(sizes),
+        "classes_per_client": summary((table > 0).sum(axis=1)),
     }
 
 
-def _summary(counts: Ints) -> dict[str, float]:
+def summary(counts: Ints) -> dict[str, float]:
+    """Return mean, min and max of numbers per client."""
     return {"mean": float(counts.mean()), "min": int(counts.min()), "max": int(counts.max())}

@@ -32,6 +32,13 @@ class Dirichlet(Partitioner, id="dirichlet"):
     prior: Literal["uniform", "data"] = "uniform"
     size_sigma: Spread = 0.0
 
+    def meaning(self, classes: int) -> str:
+        """Say that alpha is shared among the classes."""
+        if self.alpha == 0:
+            return "alpha 0: one class per client"
+        each = f"{self.alpha / classes:.4g}" if self.prior == "uniform" else "its share"
+        return f"alpha is the total over {classes} classes, {each} for each"
+
     def table(self, sizes: Ints, clients: int, generator: np.random.Generator) -> Ints:
         """Return the clients' mixes in samples, client after client."""
         wanted = client_sizes(int(sizes.sum()), clients, self.size_sigma, generator)
@@ -53,6 +60,10 @@ class DirichletPerClass(Partitioner, id="dirichlet-per-class"):
 
     beta: Annotated[float, Range(low=0.0, open_low=True, high=1e9)] = 0.6
     size_sigma: Spread = 0.0
+
+    def meaning(self, classes: int) -> str:
+        """Say that beta is for each class."""
+        return f"beta is for each of {classes} classes, {self.beta * classes:.4g} in total"
 
     def table(self, sizes: Ints, clients: int, generator: np.random.Generator) -> Ints:
         """Return the mixes drawn without replacement, a random client at a time."""

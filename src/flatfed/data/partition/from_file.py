@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ class FromFile(Partitioner, id="file"):
     `path` is looked for here and then in the data directory; `key` names the array of an NPZ file that has several. An
     owner of -1 is nobody. The number of clients is the file's.
     """
+
+    as_the_data_has: ClassVar[bool] = True
 
     path: str = ""
     key: str = ""

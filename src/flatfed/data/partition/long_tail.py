@@ -40,6 +40,10 @@ class LongTail(Partitioner, id="long-tail"):
             )
         return self._rule().table(kept, clients, generator)
 
+    def meaning(self, classes: int) -> str:
+        """Say what alpha counts, which the inner rule decides."""
+        return self._rule().meaning(classes).replace("beta", "alpha")
+
     def _rule(self) -> Partitioner:
         if self.inner == "dirichlet":
             return Dirichlet(alpha=self.alpha, prior="data", size_sigma=self.size_sigma)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ class Natural(Partitioner, id="natural"):
 
     `by` names the division where a data set has several. With fewer clients than there are groups, so many are drawn.
     """
+
+    as_the_data_has: ClassVar[bool] = True
 
     by: str = ""
 

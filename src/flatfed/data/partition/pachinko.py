@@ -30,6 +30,10 @@ class PAM(Partitioner, id="pam"):
     alpha: Concentration = 0.1
     beta: Concentration = 10.0
 
+    def meaning(self, classes: int) -> str:
+        """Say that both are for each label."""
+        return "alpha is for each coarse label, beta for each class within one"
+
     def assign(
         self, labels: npt.NDArray[Any], groups: Groups, clients: int | None, generator: np.random.Generator
     ) -> list[Ints]:
