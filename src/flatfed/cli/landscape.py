@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from flatfed.cli.options import Number, Whole, weights_option
+from flatfed.cli.options import Number, Seeds, Whole, weights_option
 from flatfed.cli.progress import Steps
 from flatfed.core.errors import ConfigError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.laboratory import Weights
     from flatfed.experiments.landscapes import Kind, Landscape, View
 
-KINDS = ("surface", "line", "plane", "along", "client")
+KINDS = ("surface", "line", "plane", "along", "client", "clients", "client-plane")
 
 
 @click.command(short_help="See the loss around, between and through models.")
@@ -27,13 +27,26 @@ KINDS = ("surface", "line", "plane", "along", "client")
     default="surface",
     show_default=True,
     help="surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
-    "plane: through three; along: at growing distance; client: a client's model, on its own and all examples.",
+    "plane: through three; along: at growing distance; client: a client's model, on its own and all examples, in one "
+    "run or several; clients: the plane through three clients' models; client-plane: a client's loss and everyone's on "
+    "the plane through the global model, the client's and the one before the round.",
 )
 @click.option("--points", type=Whole(3), default=21, show_default=True, help="Points an axis, odd.")
 @click.option("--extent", type=Number(), default=1.0, show_default=True, help="How far: in filter norms, or distance.")
 @click.option("--samples", type=Whole(1, "all"), default=5_000, show_default=True, help="Examples that a loss is over.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
-@click.option("--client", type=Whole(0), default=None, help="client: whose model.  [default: the first of the round]")
+@click.option(
+    "--client",
+    type=Whole(0, "all"),
+    default=None,
+    help="client, client-plane: whose model; client: or a picture of each.  [default: the first of the round]",
+)
+@click.option(
+    "--clients",
+    type=Seeds(),
+    default=None,
+    help="clients: whose three models.  [default: the first of the round]",
+)
 @click.option(
     "--round",
     "moment",
@@ -55,7 +68,8 @@ def landscape(
     extent: float,
     samples: int | str,
     seed: int,
-    client: int | None,
+    client: int | Literal["all"] | None,
+    clients: list[int] | None,
     moment: Literal["last", "next"],
     directions: int,
     weights: Weights,
@@ -73,10 +87,13 @@ def landscape(
     from flatfed.experiments.landscapes import View
     from flatfed.experiments.landscapes import landscape as look
 
-    if client is not None and kind != "client":
-        raise ConfigError("--client says whose model --kind client shows; give that too")
+    if client is not None and kind not in ("client", "client-plane"):
+        raise ConfigError("--client says whose model --kind client shows (or client-plane); give one of the two")
+    if clients is not None and kind != "clients":
+        raise ConfigError("--clients says whose models --kind clients shows; give that too")
     most = None if isinstance(samples, str) else samples
-    view = View(kind, points, extent, most, seed, weights, client, directions, moment)
+    three = None if clients is None else tuple(clients)
+    view = View(kind, points, extent, most, seed, weights, client, directions, moment, three)
     runs = runs_named(paths)
     with Steps("points", at_once=False) as progress:
         try:
@@ -105,9 +122,13 @@ def _write(found: Landscape, view: View, folder: Path, title: str) -> list[Path]
 def _tell(found: Landscape) -> None:
     """Print the numbers that say which is flatter."""
     for grid in found.grids:
+        if grid.at_marks:
+            told = ", ".join(f"{loss:.4f} at {name}" for name, loss in grid.at_marks.items())
+            click.echo(f"{grid.name}: loss {told} ({grid.note})")
+            continue
         middle = grid.losses[len(grid.ys) // 2, len(grid.xs) // 2]
         edge = _mean([grid.losses[0], grid.losses[-1], grid.losses[:, 0], grid.losses[:, -1]])
-        click.echo(f"{grid.label}: loss {middle:.4f} in the middle, {edge:.4f} on average at the edge ({grid.note})")
+        click.echo(f"{grid.name}: loss {middle:.4f} in the middle, {edge:.4f} on average at the edge ({grid.note})")
     for line in found.lines:
         for name, barrier in line.barriers.items():
             click.echo(f"{line.label}, {name}: barrier {barrier:.4f}")

@@ -15,6 +15,9 @@ from torch.utils.data import ConcatDataset, default_collate
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import other_generators, torch_generator
 
+CHUNK = 512
+"""Examples that are read at a time where only their targets are asked for."""
+
 
 class Examples(Protocol):
     """The examples of one client, or of the test set."""
@@ -161,6 +164,15 @@ def joined(clients: Sequence[Examples]) -> Examples:
     if isinstance(clients, Partition):
         return PartExamples(clients.pool, torch.cat(clients.parts))
     return JoinedExamples(clients)
+
+
+def targets_of(examples: Examples) -> Tensor:
+    """Return the targets of all examples; the inputs are read only where the two come together."""
+    if isinstance(examples, TensorExamples):
+        return examples.targets
+    if isinstance(examples, PartExamples) and isinstance(examples.pool, TensorExamples):
+        return examples.pool.targets.index_select(0, examples.part)
+    return torch.cat([examples.batch(some)[1] for some in torch.arange(len(examples)).split(CHUNK)])
 
 
 def as_examples(source: Any, label: str) -> Examples:

@@ -41,6 +41,7 @@ class Task:
         test_batch: examples that are evaluated at a time, at most.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
+        class_names: the name of each class, where they are known.
     """
 
     model: nn.Module
@@ -55,6 +56,7 @@ class Task:
     local: Local | str = field(default_factory=Local)
     name: str = "task"
     test_batch: int = 512
+    class_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
@@ -115,6 +117,10 @@ class Task:
     def apart(self) -> Task:
         """Return the task with the clients that were pooled."""
         return replace(self, clients=self.clients.apart) if isinstance(self.clients, Pooled) else self
+
+    def class_name(self, number: int) -> str:
+        """Return what people call a class: its name, or `class 3` where it has none."""
+        return self.class_names[number] if number < len(self.class_names) else f"class {number}"
 
     def fresh_model(self, dtype: torch.dtype) -> nn.Module:
         """Return a copy of the model in this type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -36,6 +36,7 @@ class Pool:
             the first is the one that a partition by nature uses. `coarse` holds coarse labels.
         loss: the loss.
         metrics: what a test measures besides it.
+        class_names: the name of each class, where they are known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Pool:
     groups: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     loss: Loss = F.cross_entropy
     metrics: Metrics = field(default_factory=Classification)
+    class_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         count = len(self.train)
@@ -61,6 +63,8 @@ class Pool:
             if numbers.shape != (count,) or numbers.dtype != torch.int64:
                 raise ConfigError(f"{self.name}: {name} must be an int64 number for each of the {count} examples")
         _check_range(self.name, "train", self.labels, self.classes)
+        if self.class_names and len(self.class_names) != self.classes:
+            raise ConfigError(f"{self.name}: {len(self.class_names)} names for {self.classes} classes")
 
 
 def image_pool(
@@ -72,6 +76,7 @@ def image_pool(
     prepare: Callable[[Tensor], Tensor] | None = None,
     augment: Augment | None = None,
     groups: Mapping[str, Tensor] | None = None,
+    class_names: Sequence[str] = (),
 ) -> Pool:
     """Return the pool of an image classification that lies in memory: uint8 images N x C x H x W, int64 classes."""
     for part, (inputs, targets) in {"train": train, "test": test}.items():
@@ -94,6 +99,7 @@ def image_pool(
         prepare=prepare,
         augment=augment,
         groups=groups or {},
+        class_names=class_names,
     )
 
 

@@ -69,6 +69,7 @@ class TaskRecipe:
             local=self.local_parts or Local(),
             name=self.dataset,
             test_batch=getattr(pool.test, "evaluation_batch", 512),
+            class_names=pool.class_names,
         )
 
     def _augmentation(self, pool: Pool) -> tuple[Augment | None, Joint | None]:

@@ -46,6 +46,9 @@ class Grid:
         x_name, y_name: what the axes mean.
         marks: places of models in the plane, by name.
         note: data, number of examples, seed.
+        panel: what grids of one panel have in common; they are drawn on one set of axes.
+        sheet: what panels of one figure have in common.
+        at_marks: the loss of the models that are marked, where they were evaluated themselves.
     """
 
     label: str
@@ -57,6 +60,14 @@ class Grid:
     y_name: str
     marks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     note: str = ""
+    panel: str = ""
+    sheet: str = ""
+    at_marks: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Whose it is and of what, where it stands by itself."""
+        return f"{self.label}, {self.sheet}: {self.panel}" if self.panel else self.label
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "kind": "tensors",
         "name": task.name,
         "test_batch": task.test_batch,
+        "class_names": list(task.class_names),
         "model": _Describer(tensors).module(task.model, "model"),
         "clients": _describe_clients(task, tensors),
         "test": _describe_examples(task.test, "test", tensors) if task.test is not None else None,
@@ -80,6 +81,7 @@ def rebuild_task(recipe: dict[str, Any], path: Path) -> Task:
         local=Local(tuple(_imported(t) for t in local["types"]), tuple(local["names"]), local["buffers_only"]),
         name=recipe["name"],
         test_batch=recipe.get("test_batch", 512),
+        class_names=recipe.get("class_names", ()),
     )
 
 

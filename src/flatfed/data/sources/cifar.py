@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from flatfed.data import class_names
 from flatfed.data.augment import Chain, Crop, Flip
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory
@@ -51,6 +52,7 @@ def cifar10(directory: DataDirectory, normalisation: Whose = "fedsam") -> Pool:
         default_model="cnn",
         prepare=CIFAR10[normalisation],
         augment=CROP_AND_FLIP,
+        class_names=class_names.CIFAR10,
     )
 
 
@@ -76,6 +78,7 @@ def cifar100(
         prepare=CIFAR100[normalisation],
         augment=CROP_AND_FLIP,
         groups={"coarse": train_labels[0]},
+        class_names=class_names.CIFAR100_COARSE if labels == "coarse" else class_names.CIFAR100_FINE,
     )
 
 

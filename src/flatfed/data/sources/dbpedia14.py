@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from flatfed.core.config import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
+from flatfed.data.class_names import DBPEDIA14
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.texts import Row, read_rows, whole_number
 from flatfed.data.pool import Pool
@@ -40,7 +42,7 @@ def dbpedia14(
     train, test = (directory.find(NAME, f"{FOLDER}/{part}.csv") for part in ("train", "test"))
     _check_names(train.parent / "classes.txt")
     seen, unseen = _part(train, per_class, FIELDS[fields]), _part(test, test_per_class, FIELDS[fields])
-    return text_pool(NAME, seen, unseen, CLASSES, vocabulary, length)
+    return replace(text_pool(NAME, seen, unseen, CLASSES, vocabulary, length), class_names=DBPEDIA14)
 
 
 def _part(path: Path, limit: int, columns: tuple[int, ...]) -> tuple[Corpus, Ints]:

@@ -11,6 +11,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key
 from flatfed.data.augment import Crop
 from flatfed.data.catalogue import source
+from flatfed.data.class_names import DIGITS
 from flatfed.data.pool import Pool, image_pool
 from flatfed.data.transforms import Normalise
 
@@ -36,6 +37,7 @@ def digits() -> Pool:
         default_model="cnn-small",
         prepare=Normalise(MEAN, STD, scale=WHITE),
         augment=Crop(padding=1),
+        class_names=DIGITS,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from flatfed.core.config import Count, Index
@@ -40,7 +41,8 @@ def image_folder(
     folder = own_path(NAME, directory, path)
     decoding = Decoding(size, crop, fit, channels, memory, verify)
     train, test, classes = _parts(folder, test_share)
-    return file_pool(NAME, {TRAIN: train, TEST: test}, len(classes), decoding, "cnn", augment)
+    pool = file_pool(NAME, {TRAIN: train, TEST: test}, len(classes), decoding, "cnn", augment)
+    return replace(pool, class_names=classes)
 
 
 def _parts(folder: Path, share: float) -> tuple[Listing, Listing, list[str]]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
+from flatfed.data import class_names
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
@@ -21,18 +22,18 @@ FASHION_MNIST = Normalise(mean=(0.2860,), std=(0.3530,))
 @source("mnist")
 def mnist(directory: DataDirectory) -> Pool:
     """Handwritten digits, 28x28 grey, 10 classes, 60,000 train and 10,000 test (MNIST)."""
-    return _pool("mnist", directory, "MNIST/raw", MNIST)
+    return _pool("mnist", directory, "MNIST/raw", MNIST, class_names.DIGITS)
 
 
 @source("fashion-mnist")
 def fashion_mnist(directory: DataDirectory) -> Pool:
     """Pictures of clothes, 28x28 grey, 10 classes, 60,000 train and 10,000 test (Fashion-MNIST)."""
-    return _pool("fashion-mnist", directory, "FashionMNIST/raw", FASHION_MNIST)
+    return _pool("fashion-mnist", directory, "FashionMNIST/raw", FASHION_MNIST, class_names.FASHION_MNIST)
 
 
-def _pool(name: str, directory: DataDirectory, folder: str, prepare: Normalise) -> Pool:
+def _pool(name: str, directory: DataDirectory, folder: str, prepare: Normalise, names: tuple[str, ...]) -> Pool:
     train, test = (_part(name, directory, f"{folder}/{part}") for part in ("train", "t10k"))
-    return image_pool(name, train, test, CLASSES, default_model="cnn", prepare=prepare)
+    return image_pool(name, train, test, CLASSES, default_model="cnn", prepare=prepare, class_names=names)
 
 
 def _part(name: str, directory: DataDirectory, stem: str) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
+from flatfed.data.class_names import DIGITS
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
 from flatfed.data.formats.numpy_files import opened
@@ -32,7 +33,14 @@ def mnist_writers(directory: DataDirectory) -> Pool:
     train, test = (_part(path, arrays, part) for part in PARTS)
     writers = torch.from_numpy(arrays["writer_train"].astype(np.int64))
     return image_pool(
-        "mnist-writers", train, test, CLASSES, default_model="cnn", prepare=MNIST, groups={"writer": writers}
+        "mnist-writers",
+        train,
+        test,
+        CLASSES,
+        default_model="cnn",
+        prepare=MNIST,
+        groups={"writer": writers},
+        class_names=DIGITS,
     )
 
 

@@ -32,6 +32,18 @@ class Plane:
         away = w - self.origin
         return float(away @ self.u), float(away @ self.v)
 
+    def off(self, w: Tensor) -> float:
+        """Return the distance of a model from the plane, for orthonormal `u` and `v`."""
+        x, y = self.coordinates(w)
+        return float((w - self.origin - x * self.u - y * self.v).norm())
+
+    def where(self, w: Tensor) -> str:
+        """Say whether a model lies in the plane, or how far off."""
+        off, away = self.off(w), float((w - self.origin).norm())
+        # An average of models is one of the plane up to rounding, which counts by the size of the weights.
+        rounding = 100 * torch.finfo(w.dtype).eps * float(w.norm())
+        return "in the plane" if off <= max(1e-6 * away, rounding) else f"{off:.3g} off the plane, its nearest point"
+
 
 def plane_through(models: Sequence[Tensor]) -> Plane:
     """Return the plane through three models, the first at the origin, the second on the first axis."""

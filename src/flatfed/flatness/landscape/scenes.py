@@ -7,6 +7,7 @@ the model's own around it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
@@ -62,19 +63,39 @@ def between(
 
 
 def through(
-    surface: Surface, models: Sequence[Model], points: int, keep: Keep = nowhere, on_point: OnPoint = silent
+    surface: Surface,
+    models: Sequence[Model],
+    points: int,
+    keep: Keep = nowhere,
+    on_point: OnPoint = silent,
+    also: Sequence[Model] = (),
+    exact: bool = False,
 ) -> Grid:
-    """Return the loss over the plane through three models, the first at the origin."""
+    """Return the loss over the plane through three models, the first at the origin.
+
+    Args:
+        surface: the examples that the loss is taken over.
+        models: what the plane goes through.
+        points: points an axis.
+        keep: says where points are kept.
+        on_point: hears of each.
+        also: models that are marked too, where they lie in the plane or their nearest point does; the note says which.
+        exact: also evaluate the marked models themselves, which need not lie on the grid.
+    """
     plane = plane_through([w for _, w, _ in models])
     xs, ys = grid_around(plane, [w for _, w, _ in models], points)
-    marks = {name: plane.coordinates(w) for name, w, _ in models}
+    marks = {name: plane.coordinates(w) for name, w, _ in (*models, *also)}
     (second, _), (third_x, third_y) = (plane.coordinates(w) for _, w, _ in models[1:])
     first_b, second_b, third_b = (buffers for _, _, buffers in models)
     along_u = {n: (second_b[n] - first_b[n]) / second for n in _moving(first_b)}
     along_v = {n: (third_b[n] - first_b[n] - third_x * along_u[n]) / third_y for n in _moving(first_b)}
     frame = Frame(surface.at(models[0][1], first_b), [plane.u, plane.v], [along_u, along_v])
     label = ", ".join(name for name, _, _ in models)
-    return _grid(frame, label, xs, ys, ("distance", "distance"), marks, surface.note, keep, on_point)
+    note = "; ".join([surface.note, *(f"{name}: {plane.where(w)}" for name, w, _ in also)])
+    grid = _grid(frame, label, xs, ys, ("distance", "distance"), marks, note, keep, on_point)
+    if not (exact or also):
+        return grid
+    return replace(grid, at_marks={name: surface.at(w, buffers).loss() for name, w, buffers in (*models, *also)})
 
 
 def around(

@@ -22,11 +22,15 @@ LOG_LEVELS_FROM = 10.0
 
 @in_style
 def draw_contours(
-    grids: Sequence[Grid], files: Sequence[Path], title: str = "", value: Literal["loss", "error"] = "loss"
+    grids: Sequence[Grid],
+    files: Sequence[Path],
+    title: str = "",
+    value: Literal["loss", "error"] = "loss",
+    columns: int | None = None,
 ) -> None:
     """Draw the loss, or the error in percent, over each plane, with the same levels and colours in all panels.
 
-    What is not finite stays blank. A model outside its plane is a hollow mark on the nearest edge.
+    `columns` panels stand side by side, by default as many as suit. What is not finite stays blank. A model outside its plane is a hollow mark on the nearest edge.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
@@ -36,7 +40,7 @@ def draw_contours(
     found = finite(heights)
     log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
     levels = round_levels(found, log)
-    figure, panels = _panels(grids)
+    figure, panels = _panels(grids, columns)
     shown = [_draw_panel(axes, grid, height, levels) for axes, grid, height in zip(panels, grids, heights, strict=True)]
     bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
     bar.set_label(named("loss", log) if value == "loss" else "error (%)")
@@ -48,12 +52,12 @@ def draw_contours(
     finish(figure, files, one_note(grids), title)
 
 
-def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
+def _panels(grids: Sequence[Grid], columns: int | None = None) -> tuple[Any, list[Any]]:
     """Return a figure with a named panel for each plane; what all axes mean is said at the left and below only."""
-    columns = {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
+    columns = columns or {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
     rows = -(-len(grids) // columns)
     width = COLUMN if len(grids) == 1 else PAGE
-    figure = new_figure(width, rows * {1: 2.7, 2: 2.9, 3: 2.2}[columns], "compressed")
+    figure = new_figure(width, rows * {1: 2.7, 2: 2.9, 3: 2.2}.get(columns, 1.8), "compressed")
     panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
     alike = len({(grid.x_name, grid.y_name) for grid in grids}) == 1
     for index, (axes, grid) in enumerate(zip(panels, grids, strict=False)):
@@ -62,7 +66,7 @@ def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
         if not alike or index + columns >= len(grids):
             axes.set_xlabel(grid.x_name)
         if len(grids) > 1:
-            axes.set_title(fold(grid.label, width / columns - 0.5, MEDIUM))
+            axes.set_title(fold(grid.name, width / columns - 0.5, MEDIUM))
     for axes in panels[len(grids) :]:
         axes.set_axis_off()
     return figure, panels[: len(grids)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
 from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
 from flatfed.reports.figures.scales import finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PALE, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PAGE, PALE, finish, in_style, new_figure, require_some
 from flatfed.reports.figures.words import fold, named, one_note, plain, short, together
 
 
@@ -25,14 +25,39 @@ def draw_surfaces(grids: Sequence[Grid], files: Sequence[Path], title: str = "")
     leaves a hole.
     """
     require_some(grids)
+    figure = new_figure(COLUMN, 2.95, layout=None)
+    _draw_on(figure, (0.0, 0.12, 0.93, 0.9), grids)
+    keys = [_key(index, f"{grid.label}: " + _centre([grid])) for index, grid in enumerate(grids)]
+    finish(figure, files, one_note(grids), title, keys)
+
+
+@in_style
+def draw_surface_panels(panels: Mapping[str, Sequence[Grid]], files: Sequence[Path], title: str = "") -> None:
+    """Draw panels with loss surfaces side by side: in each, the first solid, the second as a mesh, and so on.
+
+    The same place in two panels is the same method. Every panel has a scale of its own.
+    """
+    from matplotlib.text import Text
+
+    require_some(list(panels.values()))
+    figure = new_figure(PAGE, 3.2, layout=None)
+    width = 1 / len(panels)
+    for place, (name, grids) in enumerate(panels.items()):
+        _draw_on(figure, (place * width, 0.12, 0.93 * width, 0.82), grids)
+        figure.add_artist(Text((place + 0.48) * width, 0.93, name, ha="center", fontsize=MEDIUM))
+    rows = list(zip(*panels.values(), strict=True))
+    keys = [_key(index, f"{row[0].label}: " + _centre(row)) for index, row in enumerate(rows)]
+    finish(figure, files, one_note(grid for grids in panels.values() for grid in grids), title, keys)
+
+
+def _draw_on(figure: Any, place: tuple[float, float, float, float], grids: Sequence[Grid]) -> None:
+    """Add one set of axes with surfaces."""
     losses = finite(grid.losses for grid in grids)
     log = is_wide(losses)
     heights = span(np.log10(losses) if log else losses, 0.03)
-    figure = new_figure(COLUMN, 2.95, layout=None)
-    axes = figure.add_axes((0.0, 0.12, 0.93, 0.9), projection="3d")
+    axes = figure.add_axes(place, projection="3d")
     _dress(axes, grids, heights, log)
     _add_pieces(axes, [pieces_of(index, grid, log, heights) for index, grid in enumerate(grids)])
-    finish(figure, files, one_note(grids), title, [_key(index, grid) for index, grid in enumerate(grids)])
 
 
 def _add_pieces(axes: Any, surfaces: Sequence[tuple[Floats, Floats, Floats]]) -> None:
@@ -76,12 +101,17 @@ def _folded(name: str) -> str:
     return fold(name, 1.3, MEDIUM)
 
 
-def _key(index: int, grid: Grid) -> tuple[Any, str]:
+def _centre(grids: Sequence[Grid]) -> str:
+    """Return the loss of the model in the middle, of each panel."""
+    middles = [grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()] for grid in grids]
+    return together(f"loss {' and '.join(map(short, middles))} at the centre")
+
+
+def _key(index: int, text: str) -> tuple[Any, str]:
     from matplotlib.patches import Patch
 
     colour = COLOURS[index % len(COLOURS)]
-    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
     look: dict[str, Any] = (
         {"facecolor": "white", "edgecolor": colour, "hatch": "+++++"} if index % 2 else {"facecolor": colour}
     )
-    return Patch(**look, linewidth=0.6), f"{grid.label}: " + together(f"loss {short(middle)} at the centre")
+    return Patch(**look, linewidth=0.6), text

@@ -46,7 +46,9 @@ def one_note(items: Iterable[Any]) -> str:
     """Return the note of all that is drawn: said once where it is the same, else by label."""
     said: dict[str, list[str]] = {}
     for item in items:
-        said.setdefault(item.note, []).append(item.label)
+        label = getattr(item, "panel", "") or item.label
+        if label not in said.setdefault(item.note, []):
+            said[item.note].append(label)
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{', '.join(labels)}: {note}" for note, labels in said.items() if note)
