@@ -30,7 +30,8 @@ def draw_contours(
 ) -> None:
     """Draw the loss, or the error in percent, over each plane, with the same levels and colours in all panels.
 
-    `columns` panels stand side by side, by default as many as suit. What is not finite stays blank. A model outside its plane is a hollow mark on the nearest edge.
+    `columns` panels stand side by side, by default as many as suit. What is not finite stays blank. A model
+    outside its plane is a hollow mark on the nearest edge.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
