@@ -110,7 +110,7 @@ def test_the_names_of_numbers_are_whole_on_a_narrow_terminal(comparison: Path) -
 
 
 def test_a_checkpoint_is_measured_as_it_was(tmp_path: Path) -> None:
-    outcome = flatfed("run", "digits", "fedavg", *SMALL, "--out", "run")
+    outcome = flatfed("run", "digits", "fedavg", *SMALL, "--keep-checkpoints", 0, "--out", "run")
     assert outcome.code == 0, outcome.err
     start = Path("run/checkpoints/round-000000")
     [first] = measured(start, "--measure", "loss")

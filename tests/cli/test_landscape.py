@@ -112,7 +112,7 @@ def test_the_folder_is_the_first_runs_unless_told(runs: list[Path]) -> None:
 
 def test_the_folder_of_a_checkpoint_is_its_runs(runs: list[Path]) -> None:
     """A checkpoint is removed when newer ones come, and whatever lies in it."""
-    start = runs[0] / "checkpoints" / "round-000000"
+    start = runs[0] / "checkpoints" / "round-000002"
     outcome = flatfed("landscape", start, "--points", 3)
     assert outcome.code == 0, outcome.err
     assert sorted(file.name for file in start.iterdir()) == ["checkpoint.json", "server.safetensors"]

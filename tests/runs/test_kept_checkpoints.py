@@ -46,11 +46,19 @@ def test_named_rounds_are_written_exactly_then_and_stay(workers: int, every: int
     """Whether or not the round is evaluated, whose row would otherwise come a round later."""
     out = tmp_path / "run"
     kept_run(out, keep_checkpoints=(2, 3, 5), every=every, last=1, workers=workers)
-    assert rounds_in(out) == [2, 3, 5, ROUNDS]
+    assert rounds_in(out) == [2, 3, 5, ROUNDS - 1, ROUNDS]
     assert json.loads((out / "config.json").read_text())["keep_checkpoints"] == [2, 3, 5]
     for round in (2, 3, 5):
         assert_same(state_after(out, round), state_of(kept_run(None, rounds=round)))
     assert litter(out) == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_before_the_last_round_is_always_saved(workers: int, tmp_path: Path) -> None:
+    """Measurements of the last round's local models begin there."""
+    kept_run(tmp_path / "run", every=1, workers=workers)
+    assert rounds_in(tmp_path / "run") == [ROUNDS - 1, ROUNDS]
+    assert_same(state_after(tmp_path / "run", ROUNDS - 1), state_of(kept_run(None, rounds=ROUNDS - 1)))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -145,9 +145,13 @@ class Plan:
                 )
 
     def saves(self, round: int) -> bool:
-        """Say whether the state after so many rounds is to be saved, whatever the time."""
+        """Say whether the state after n rounds is to be saved, whatever the time.
+
+        That before the last round always is: measurements of its local models begin there.
+        """
         every = self.checkpoint_every
-        return round in self.keep_checkpoints or (every is not None and round % every == 0)
+        is_multiple = every is not None and round % every == 0
+        return is_multiple or round in self.keep_checkpoints or round == self.settings.rounds - 1
 
     def _check_statistics(self) -> None:
         """Refuse an evaluation for which there are no statistics."""
