@@ -150,7 +150,8 @@ def aggregates(results: Sequence[Result], extras: Extras = PLAIN) -> list[dict[s
     for result in results:
         record: dict[str, Any] = {"method": result.method, "seeds": [run.seed for run in result.runs]}
         record |= {"metric": result.primary.column, **result.primary.shown.to_dict()}
-        summarised = [f"{metric.stem}_{kind}" for metric in result.metrics for kind in KINDS]
+        every = [f"{metric.stem}_{kind}" for metric in result.metrics for kind in KINDS]
+        summarised = [name for name in every if any(name in run.summary for run in result.runs)]
         for name in dict.fromkeys((*ACCURACIES, *summarised, *measured(results))):
             mean, std = result.spread(name) or (None, None)
             record |= {name: mean, f"{name}_std": std}

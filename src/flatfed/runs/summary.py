@@ -12,7 +12,7 @@ from flatfed.runs.metrics import Metric, metrics_of, primary_of
 
 Row = dict[str, Any]
 
-ALWAYS = (Metric(TEST, "accuracy", ACCURACY), Metric(TEST, "loss", LOSS))
+TEST_ACCURACY, TEST_LOSS = Metric(TEST, "accuracy", ACCURACY), Metric(TEST, "loss", LOSS)
 """Every summary has these, None where a run does not measure them."""
 
 
@@ -28,11 +28,19 @@ def summarise(
     run's, which says how its metrics are shown.
     """
     metrics, first = metrics_of(rows, config), rounds - averaged_rounds(rounds, last)
-    by_stem = {metric.stem: metric for metric in (*ALWAYS, *metrics)}
-    tested = primary_of(metrics, config).values(rows)
-    found: dict[str, Any] = {"rounds": len(rows), "last_count": sum(round >= first for round, _ in tested)}
-    for metric in by_stem.values():
-        found |= _three(metric, rows, first)
+    primary = primary_of(metrics, config)
+    accuracy, loss = _three(TEST_ACCURACY, rows, first), _three(TEST_LOSS, rows, first)
+    found: dict[str, Any] = {
+        "rounds": len(rows),
+        "accuracy_final": accuracy["accuracy_final"],
+        "accuracy_last_mean": accuracy["accuracy_last_mean"],
+        "last_count": sum(round >= first for round, _ in primary.values(rows)),
+        "accuracy_best": accuracy["accuracy_best"],
+        "test_loss_final": loss["test_loss_final"],
+    }
+    for metric in metrics:  # beside another metric, the final loss is enough
+        if metric.column != TEST_LOSS.column or metric == primary:
+            found |= _three(metric, rows, first)
     return found | _costs(rows)
 
 
