@@ -23,7 +23,7 @@ def draw(kind: str, grids: Sequence[Grid], lines: Sequence[Line], folder: Path, 
     if kind in ("plane", "clients"):
         return _draw_plane(kind, grids, folder, title)
     if kind == "client-plane":
-        draw_contours(grids, files := _pair(folder, kind), title)
+        draw_contours(grids, files := _pair(folder, kind), title, shared=False)
         return files
     sheets = _grouped(grids, lambda grid: grid.sheet)
     names = {sheet: kind if len(sheets) == 1 else sheet.replace(" ", "-") for sheet in sheets}
@@ -32,16 +32,17 @@ def draw(kind: str, grids: Sequence[Grid], lines: Sequence[Line], folder: Path, 
 
 def _draw_surfaces(grids: Sequence[Grid], folder: Path, name: str, title: str) -> list[Path]:
     """Draw surfaces, their contours and a page: on one set of axes, or panel by panel."""
-    files, more = _pair(folder, name), _pair(folder, f"{name}-contours")
-    panels = _grouped(grids, lambda grid: grid.panel)
+    files, panels = _pair(folder, name), _grouped(grids, lambda grid: grid.panel)
     if len(panels) == 1:
         draw_surfaces(grids, files, title)
-        draw_contours(grids, more, title)
+        draw_contours(grids, more := _pair(folder, f"{name}-contours"), title)
         return [*files, *more, *_write_page(grids, folder / f"{name}.html", title)]
     draw_surface_panels({f"{own[0].sheet}: {panel}": own for panel, own in panels.items()}, files, title)
-    draw_contours(grids, more, title, columns=len(grids) // len(panels))
-    pages = {folder / f"{name}-{_first_word(panel)}.html": own for panel, own in panels.items()}
-    return [*files, *more, *(page for file, own in pages.items() for page in _write_page(own, file, title))]
+    for panel, own in panels.items():
+        part = "-".join((name, panel.split()[0].removesuffix("'s")))
+        draw_contours(own, more := _pair(folder, f"{part}-contours"), title)
+        files += [*more, *_write_page(own, folder / f"{part}.html", title)]
+    return files
 
 
 def _write_page(grids: Sequence[Grid], page: Path, title: str) -> list[Path]:
@@ -74,10 +75,6 @@ def _draw_plane(kind: str, grids: Sequence[Grid], folder: Path, title: str) -> l
 def _grouped(grids: Sequence[Grid], by: Callable[[Grid], str]) -> dict[str, list[Grid]]:
     """Return grids by what they have in common, in order."""
     return {name: [grid for grid in grids if by(grid) == name] for name in dict.fromkeys(map(by, grids))}
-
-
-def _first_word(panel: str) -> str:
-    return panel.split()[0].removesuffix("'s")
 
 
 def _pair(folder: Path, name: str) -> list[Path]:

@@ -26,39 +26,45 @@ def draw_contours(
     files: Sequence[Path],
     title: str = "",
     value: Literal["loss", "error"] = "loss",
-    columns: int | None = None,
+    shared: bool = True,
 ) -> None:
     """Draw the loss, or the error in percent, over each plane, with the same levels and colours in all panels.
 
-    `columns` panels stand side by side, by default as many as suit. What is not finite stays blank. A model
-    outside its plane is a hollow mark on the nearest edge.
+    Without `shared` each panel has its own. What is not finite stays blank. A model outside its plane is a hollow mark
+    on the nearest edge.
     """
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import BoundaryNorm
-
     require_some(grids)
-    heights = [_heights(grid, value) for grid in grids]
-    found = finite(heights)
-    log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
-    levels = round_levels(found, log)
-    figure, panels = _panels(grids, columns)
-    shown = [_draw_panel(axes, grid, height, levels) for axes, grid, height in zip(panels, grids, heights, strict=True)]
-    bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
-    bar.set_label(named("loss", log) if value == "loss" else "error (%)")
-    bar.set_ticks(levels, labels=[plain(level) for level in levels])
-    bar.outline.set_visible(False)
+    figure, panels = _panels(grids)
+    drawn = list(zip(panels, grids, (_heights(grid, value) for grid in grids), strict=True))
+    shown: list[list[Any]] = []
+    for group in [drawn] if shared else [[one] for one in drawn]:
+        found = finite(heights for _, _, heights in group)
+        log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
+        levels = round_levels(found, log)
+        shown += [_draw_panel(axes, grid, heights, levels) for axes, grid, heights in group]
+        _add_bar(figure, [axes for axes, _, _ in group], levels, named("loss", log) if value == "loss" else "error (%)")
     figure.draw_without_rendering()
     for axes, grid, texts in zip(panels, grids, shown, strict=True):
         _mark_models(axes, grid, texts)
     finish(figure, files, one_note(grids), title)
 
 
-def _panels(grids: Sequence[Grid], columns: int | None = None) -> tuple[Any, list[Any]]:
+def _add_bar(figure: Any, panels: list[Any], levels: Floats, name: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm
+
+    bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
+    bar.set_label(name)
+    bar.set_ticks(levels, labels=[plain(level) for level in levels])
+    bar.outline.set_visible(False)
+
+
+def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
     """Return a figure with a named panel for each plane; what all axes mean is said at the left and below only."""
-    columns = columns or {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
+    columns = {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
     rows = -(-len(grids) // columns)
     width = COLUMN if len(grids) == 1 else PAGE
-    figure = new_figure(width, rows * {1: 2.7, 2: 2.9, 3: 2.2}.get(columns, 1.8), "compressed")
+    figure = new_figure(width, rows * _flat(grids) * {1: 2.7, 2: 2.9, 3: 2.2}[columns], "compressed")
     panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
     alike = len({(grid.x_name, grid.y_name) for grid in grids}) == 1
     for index, (axes, grid) in enumerate(zip(panels, grids, strict=False)):
@@ -71,6 +77,12 @@ def _panels(grids: Sequence[Grid], columns: int | None = None) -> tuple[Any, lis
     for axes in panels[len(grids) :]:
         axes.set_axis_off()
     return figure, panels[: len(grids)]
+
+
+def _flat(grids: Sequence[Grid]) -> float:
+    """Return the share of a square panel's height that planes need where all are wider than high."""
+    highest = max(np.ptp(grid.ys) / max(np.ptp(grid.xs), 1e-12) for grid in grids)
+    return float(np.clip(0.2 + 0.8 * highest, 0.6, 1.0))
 
 
 def _heights(grid: Grid, value: str) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
 from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
-from flatfed.reports.figures.scales import finite, is_wide, span
+from flatfed.reports.figures.scales import LOG_FROM, finite, is_wide, span
 from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PAGE, PALE, finish, in_style, new_figure, require_some
 from flatfed.reports.figures.words import fold, named, one_note, plain, short, together
 
@@ -26,7 +26,7 @@ def draw_surfaces(grids: Sequence[Grid], files: Sequence[Path], title: str = "")
     """
     require_some(grids)
     figure = new_figure(COLUMN, 2.95, layout=None)
-    _draw_on(figure, (0.0, 0.12, 0.93, 0.9), grids)
+    _draw_on(figure, (0.0, 0.12, 0.93, 0.9), grids, is_wide(finite(grid.losses for grid in grids)))
     keys = [_key(index, f"{grid.label}: " + _centre([grid])) for index, grid in enumerate(grids)]
     finish(figure, files, one_note(grids), title, keys)
 
@@ -35,7 +35,8 @@ def draw_surfaces(grids: Sequence[Grid], files: Sequence[Path], title: str = "")
 def draw_surface_panels(panels: Mapping[str, Sequence[Grid]], files: Sequence[Path], title: str = "") -> None:
     """Draw panels with loss surfaces side by side: in each, the first solid, the second as a mesh, and so on.
 
-    The same place in two panels is the same method. Every panel has a scale of its own.
+    The same place in two panels is the same method. Every panel has a scale of its own, which is logarithmic where few
+    losses are far above the others: one close to 0 is to look close to 0.
     """
     from matplotlib.text import Text
 
@@ -43,17 +44,18 @@ def draw_surface_panels(panels: Mapping[str, Sequence[Grid]], files: Sequence[Pa
     figure = new_figure(PAGE, 3.2, layout=None)
     width = 1 / len(panels)
     for place, (name, grids) in enumerate(panels.items()):
-        _draw_on(figure, (place * width, 0.12, 0.93 * width, 0.82), grids)
+        losses = finite(grid.losses for grid in grids)
+        log = is_wide(losses) and losses.max() > LOG_FROM * np.median(losses)
+        _draw_on(figure, (place * width, 0.12, 0.93 * width, 0.82), grids, bool(log))
         figure.add_artist(Text((place + 0.48) * width, 0.93, name, ha="center", fontsize=MEDIUM))
     rows = list(zip(*panels.values(), strict=True))
     keys = [_key(index, f"{row[0].label}: " + _centre(row)) for index, row in enumerate(rows)]
     finish(figure, files, one_note(grid for grids in panels.values() for grid in grids), title, keys)
 
 
-def _draw_on(figure: Any, place: tuple[float, float, float, float], grids: Sequence[Grid]) -> None:
+def _draw_on(figure: Any, place: tuple[float, float, float, float], grids: Sequence[Grid], log: bool) -> None:
     """Add one set of axes with surfaces."""
     losses = finite(grid.losses for grid in grids)
-    log = is_wide(losses)
     heights = span(np.log10(losses) if log else losses, 0.03)
     axes = figure.add_axes(place, projection="3d")
     _dress(axes, grids, heights, log)

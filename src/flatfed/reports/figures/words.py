@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 NO_BREAK = "\xa0"
+APART = "; "
 LETTERS = 119
 """Letters of one point on an inch, about: so many times fewer of a larger type."""
 
@@ -43,7 +44,7 @@ def together(text: str) -> str:
 
 
 def one_note(items: Iterable[Any]) -> str:
-    """Return the note of all that is drawn: said once where it is the same, else by label."""
+    """Return the note of all that is drawn: what is the same said once, the rest by label."""
     said: dict[str, list[str]] = {}
     for item in items:
         label = getattr(item, "panel", "") or item.label
@@ -51,4 +52,8 @@ def one_note(items: Iterable[Any]) -> str:
             said[item.note].append(label)
     if len(said) == 1:
         return next(iter(said))
-    return "; ".join(f"{', '.join(labels)}: {note}" for note, labels in said.items() if note)
+    parts = [note.split(APART) for note in said]
+    common = [part for part in parts[0] if part and all(part in others for others in parts)]
+    own = [APART.join(part for part in each if part not in common) for each in parts]
+    by_label = [f"{', '.join(labels)}: {rest}" for rest, labels in zip(own, said.values(), strict=True) if rest]
+    return APART.join([*by_label, *common])
