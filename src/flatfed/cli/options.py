@@ -171,6 +171,12 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str),
     _option("--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str),
     _option("--alpha", "Dirichlet concentration; 0 is one class per client.  [default: the partition's]", Number()),
+    _option(
+        "--partition-seed",
+        "Seed of the partition alone: runs with other seeds then have the same one, as with the split files of FedSAM, "
+        "FedGloSS and FedGF.  [default: the seed, as in FedWMSAM's code: another partition for each]",
+        Whole(0),
+    ),
     _option("--model", "Model: flatfed list models, or package.module:Class.  [default: the data set's]", str),
     _option("--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str),
     _option(
@@ -324,7 +330,7 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     typed = {} if alpha is None else {"alpha": alpha}
     with named_as_typed(f"{cls.id}: alpha", "--alpha"):
         made = build(cls, given.partition_in_file | typed | given.partition_here)
-    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights")
+    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights", "partition_seed")
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
         given_by_name["augment"] = False

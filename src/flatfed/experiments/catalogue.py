@@ -25,7 +25,11 @@ from flatfed.experiments.trial import Trial
 
 @dataclass(frozen=True)
 class TaskRecipe:
-    """What it takes to build a task again: `seed` keys the partition and the initial weights."""
+    """What it takes to build a task again.
+
+    `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
+    other seeds have the same one.
+    """
 
     dataset: str
     clients: int | None = None
@@ -38,6 +42,7 @@ class TaskRecipe:
     data_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    partition_seed: int | None = None
 
     def build(self) -> Task:
         """Load the data, divide it, initialise the model, and try the model on two of the examples."""
@@ -80,7 +85,8 @@ class TaskRecipe:
         pool, partitioner = self.pool(), Partitioner.registry.from_dict(self.partition)
         groups = {name: np.asarray(numbers) for name, numbers in pool.groups.items()}
         partitioner = partitioner.within(DataDirectory(self.data_dir))
-        return partitioner.divide(np.asarray(pool.labels), groups, self.clients, self.seed)
+        seed = self.seed if self.partition_seed is None else self.partition_seed
+        return partitioner.divide(np.asarray(pool.labels), groups, self.clients, seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe, ready for JSON."""

@@ -244,7 +244,8 @@ def _claim(comparison: Comparison, out: Path) -> None:
     if is_comparison(out):
         here, there = comparison.to_dict(), read_json(out / FILE)
         place = here["task"]["data_dir"]  # where the data lie does not decide the results
-        now = there | {"task": there["task"] if place is None else moved(there["task"], place)}
+        task = TaskRecipe.from_dict(there["task"]).to_dict()  # with what an older version did not know yet
+        now = there | {"task": task if place is None else moved(task, place)}
         if here | {"about": None} != now | {"about": None}:
             raise ConfigError(f"{out} holds another comparison; choose another --out, or `flatfed resume {out}`")
         asked = {name: value for name, value in here["about"].items() if name in RENEWED and value}

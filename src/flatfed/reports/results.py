@@ -187,7 +187,7 @@ def _without_seed(config: dict[str, Any]) -> dict[str, Any]:
         "data_options",
         "model_options",
     )
-    task = {k: v for k, v in config["task"].items() if k in identity}
+    task = {k: v for k, v in config["task"].items() if k in identity or (k == "partition_seed" and v is not None)}
     return {k: config[k] for k in ("algorithm", "average", "sampler")} | {"settings": settings, "task": task}
 
 
