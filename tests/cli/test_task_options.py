@@ -437,3 +437,48 @@ def test_a_comparison_has_a_fingerprint_in_each_run(comparison: Path) -> None:
     }
     assert all(len(hashes) == 1 for hashes in found.values())
     assert len(set.union(*found.values())) == 3
+
+
+# --- the seed of the partition ----------------------------------------------------------------------------
+
+
+def test_a_partition_seed_holds_the_partition_fixed_and_nothing_else() -> None:
+    first, second = (trained("--partition-seed", 7, "--seed", seed, out=f"seed{seed}") for seed in (0, 1))
+    assert first["partition_sha256"] == second["partition_sha256"]
+    assert (first["partition_seed"], first["seed"]) == (7, 0)
+    assert rows("seed0")[0]["train_loss"] != rows("seed1")[0]["train_loss"]
+    plain = trained("--seed", 7, out="plain")
+    assert plain["partition_sha256"] == first["partition_sha256"] and plain["partition_seed"] is None
+    assert trained("--seed", 1, out="other")["partition_sha256"] != first["partition_sha256"]
+    shown = flatfed("data", "show", "digits", "--clients", 5, "--partition-seed", 7, "--seed", 3, "--json").json
+    assert (shown["partition_sha256"], shown["partition_seed"]) == (first["partition_sha256"], 7)
+    assert "partition seed 7" in flatfed("data", "show", "digits", "--partition-seed", 7).out.splitlines()[0]
+
+
+def test_a_comparison_may_have_one_partition_for_all_seeds() -> None:
+    def partitions(out: str, *options: object) -> set[str]:
+        outcome = flatfed("compare", "digits", "fedavg", *TINY, "--seeds", "0,1", *options, "--out", out)
+        assert outcome.code == 0, outcome.err
+        return {read_json(Path(out, f"fedavg/seed-{s}/config.json"))["task"]["partition_sha256"] for s in (0, 1)}
+
+    assert len(partitions("redrawn")) == 2
+    Path("fixed.yaml").write_text("partition-seed: 4\n")
+    assert len(partitions("fixed", "--config", "fixed.yaml")) == 1
+    shown = flatfed("show", "redrawn/fedavg/seed-0", "fixed/fedavg/seed-0", "--json").json
+    assert len(shown["methods"]) == 2  # they are not two seeds of one thing
+    refused(flatfed("compare", "digits", "fedavg", *TINY, "--partition-seed", "x", "--out", "x"), "--partition-seed")
+
+
+def test_a_comparison_and_a_run_of_before_go_on() -> None:
+    given = ("compare", "digits", "fedavg", *TINY, "--seeds", "0", "--out", "out")
+    assert flatfed(*given).code == 0
+    for file in (Path("out/comparison.json"), Path("out/fedavg/seed-0/config.json")):
+        data = read_json(file)
+        del data["task"]["partition_seed"]
+        data.pop("keep_checkpoints", None)
+        for name in ("checkpoint_every", "keep_checkpoints"):
+            data.get("about", {}).pop(name, None)
+        file.write_text(json.dumps(data))
+    assert flatfed(*given).code == 0
+    assert flatfed("resume", "out").code == 0
+    assert flatfed("resume", "out/fedavg/seed-0", "--rounds", 2).code == 0

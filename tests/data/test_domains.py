@@ -83,6 +83,42 @@ def test_a_domain_is_divided_among_several_clients(tmp_path: Path, split: int) -
     assert [len(part) for part in recipe.parts()] == [37, 37, 37]
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("name", SETS)
+def test_a_share_of_each_class_and_domain_is_trained_on(tmp_path: Path, name: str, share: float) -> None:
+    root = write(tmp_path, name)
+    whole = load(name, root, memory=0, **SMALL)
+    pool = load(name, root, memory=0, share=share, **SMALL)
+    kinds = [Path(file).parts[-3:-1] for file in files(pool.train)]
+    left = {c: n - round(0.1 * n) for c, n in CLASSES.items()}
+    expected = {(d, c): max(1, round(share * n)) for d in SETS[name][1][1:] for c, n in left.items()}
+    assert {kind: kinds.count(kind) for kind in kinds} == expected
+    assert set(files(pool.train)) <= set(files(whole.train))
+    assert files(pool.test) == files(whole.test) and files(pool.tests["seen"]) == files(whole.tests["seen"])
+    assert files(load(name, root, memory=0, share=share, **SMALL).train) == files(pool.train)
+    if share == 1.0:
+        assert files(pool.train) == files(whole.train)
+
+
+def test_a_share_is_the_same_for_every_seed_and_is_divided_among_the_clients(tmp_path: Path) -> None:
+    given = {**SMALL, "memory": 0, "share": 0.5, "split": 3}
+    recipes = [
+        TaskRecipe("pacs", None, {"id": "natural"}, seed=seed, data_dir=str(write(tmp_path)), data_options=given)
+        for seed in (0, 1)
+    ]
+    parts = [[part.tolist() for part in recipe.parts()] for recipe in recipes]
+    assert parts[0] == parts[1]
+    sizes = [len(part) for part in parts[0]]
+    assert len(sizes) == 9 and max(sizes) - min(sizes) <= 1 and sum(sizes) == len(recipes[0].pool().train)
+
+
+def test_a_class_is_never_lost(tmp_path: Path) -> None:
+    for domain in SETS["pacs"][1]:
+        write_classes(tmp_path / "PACS" / domain, {"dog": 2, "house": 12})
+    pool = load("pacs", tmp_path, memory=0, share=0.01, **SMALL)
+    assert sorted(pool.labels.tolist()) == [0, 0, 0, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "folder"),
     [("officehome", "OfficeHome"), ("officehome", "office_home"), ("pacs", "PACS/kfold"), ("pacs", "pacs")],
@@ -137,6 +173,9 @@ def test_one_image_of_each_class_is_too_few(tmp_path: Path) -> None:
         ({"split": 0}, "data.split must be at least 1"),
         ({"split": 50}, "pacs: 50 clients cannot share the 37 images of cartoon"),
         ({"target": 3}, "data.target must be text"),
+        ({"share": 0.0}, "data.share must be greater than 0"),
+        ({"share": 1.5}, "data.share must be .*at most 1"),
+        ({"share": 0.1, "split": 6}, "pacs: 6 clients cannot share the 4 images of cartoon"),
         ({"crop": 20}, "crop must be at most size, 16, not 20"),
     ],
 )

@@ -34,7 +34,8 @@ BINS, BAR = 10, 40
 @click.option(
     "--data-dir", default=None, help="Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]"
 )
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Random seed of the partition.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Random seed of the run.")
+@click.option("--partition-seed", type=Whole(0), default=None, help="Seed of the partition.  [default: the seed]")
 @click.option(
     "--figure", type=click.Path(path_type=Path), default=None, help="Also draw who holds what (.png or .svg)."
 )
@@ -94,6 +95,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
         "partition": recipe.partition,
         "meaning": Partitioner.registry.from_dict(recipe.partition).meaning(pool.classes),
         "seed": recipe.seed,
+        "partition_seed": recipe.partition_seed,
         **describe(parts, np.asarray(pool.labels)),
         "classes": pool.classes,
         FINGERPRINT: fingerprint(Task(nn.Identity(), Partition.over(pool.train, parts))),
@@ -106,7 +108,9 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
 def _title(report: dict[str, Any]) -> str:
     values = ", ".join(f"{n}={v}" for n, v in report["partition"].items() if n != "id" and v != "")
     rule = report["partition"]["id"] + (f"({values})" if values else "")
-    return f"{report['dataset']}: {rule}, {report['clients']} clients, seed {report['seed']}"
+    own = report["partition_seed"]
+    key = f"seed {report['seed']}" if own is None else f"partition seed {own}"
+    return f"{report['dataset']}: {rule}, {report['clients']} clients, {key}"
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:

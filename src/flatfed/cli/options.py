@@ -187,6 +187,12 @@ OPTIONS: list[Callable[[Command], Command]] = [
     _option("--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str),
     alpha_option,
     beta_option,
+    _option(
+        "--partition-seed",
+        "Seed of the partition alone: runs with other seeds then have the same one, as with the split files of FedSAM, "
+        "FedGloSS and FedGF.  [default: the seed, as in FedWMSAM's code: another partition for each]",
+        Whole(0),
+    ),
     _option("--model", "Model: flatfed list models, or package.module:Class.  [default: the data set's]", str),
     _option("--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str),
     click.option(
@@ -366,7 +372,7 @@ def make_recipe(dataset: str, options: dict[str, Any], given: Given, seed: int) 
     from flatfed.experiments.catalogue import TaskRecipe
 
     partition = _make_partition(dataset, options["partition"], given)
-    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights", "new_head")
+    names = ("clients", "model", "augment", "local_parts", "data_dir", "weights", "new_head", "partition_seed")
     given_by_name = {name: options[name] for name in names}
     if options["no_augment"]:
         given_by_name["augment"] = False

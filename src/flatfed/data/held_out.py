@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,17 +15,28 @@ from flatfed.core.config import Range
 from flatfed.core.randomness import key
 
 Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
+Portion = Annotated[float, Range(low=0.0, high=1.0, open_low=True)]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 def held_out(keys: Ints, groups: Ints, share: float) -> Mask:
     """Return which examples have the smallest keys: about a share of each group, at least one, never all."""
+    return _first(keys, groups, lambda size: min(max(round(share * size), 1), size - 1))
+
+
+def sampled(keys: Ints, groups: Ints, share: float) -> Mask:
+    """Return which examples have the smallest keys: about a share of each group, at least one."""
+    return _first(keys, groups, lambda size: max(round(share * size), 1))
+
+
+def _first(keys: Ints, groups: Ints, count: Callable[[int], int]) -> Mask:
+    """Return which examples have the smallest keys of their group, as many as `count` says for its size."""
     chosen = np.zeros(len(keys), dtype=bool)
     order = np.lexsort((keys, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     for members in np.split(order, starts[1:]):
-        chosen[members[: min(max(round(share * len(members)), 1), len(members) - 1)]] = True
+        chosen[members[: count(len(members))]] = True
     return chosen
 
 

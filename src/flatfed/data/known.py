@@ -93,7 +93,7 @@ KNOWN: dict[str, Known] = {
     "mnist-writers": Known(60_000, 10_000, 10, _DIGITS, {"writer": 539}, *_MNIST),
     "landmarks-user-160k": Known(164_172, 19_526, 2_028, groups={"user": 1_262}),
     # Of four domains one, any, is the test.
-    "officehome": Known(None, None, 65, groups={"domain": 3}, total=15_588),
-    "pacs": Known(None, None, 7, groups={"domain": 3}, total=9_991),
+    "officehome": Known(None, None, 65, groups={"domain": 3}, total=15_588, chosen_by=("share",)),
+    "pacs": Known(None, None, 7, groups={"domain": 3}, total=9_991, chosen_by=("share",)),
 }
 """By data set."""

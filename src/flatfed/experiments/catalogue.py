@@ -26,7 +26,11 @@ from flatfed.models.catalogue import with_defaults
 
 @dataclass(frozen=True)
 class TaskRecipe:
-    """What it takes to build a task again: `seed` keys the partition and the initial weights."""
+    """What it takes to build a task again.
+
+    `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
+    other seeds have the same one.
+    """
 
     dataset: str
     clients: int | None = None
@@ -40,6 +44,7 @@ class TaskRecipe:
     model_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
     new_head: bool = False
+    partition_seed: int | None = None
 
     def build(self) -> Task:
         """Load the data, divide it, initialise the model, and try the model on two of the examples."""
@@ -106,7 +111,8 @@ class TaskRecipe:
         pool, partitioner = self.pool(), Partitioner.registry.from_dict(self.partition)
         groups = {name: np.asarray(numbers) for name, numbers in pool.groups.items()}
         partitioner = partitioner.within(DataDirectory(self.data_dir))
-        return partitioner.divide(np.asarray(pool.labels), groups, self.clients, self.seed)
+        seed = self.seed if self.partition_seed is None else self.partition_seed
+        return partitioner.divide(np.asarray(pool.labels), groups, self.clients, seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe, ready for JSON."""

@@ -15,7 +15,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints
 from flatfed.data.formats.image_folders import Listing, class_names, list_classes, subfolders
 from flatfed.data.formats.images import Decoding, Fit, Gigabytes
-from flatfed.data.held_out import file_keys, held_out
+from flatfed.data.held_out import Portion, file_keys, held_out, sampled
 from flatfed.data.image_files import TEST, TRAIN, file_pool
 from flatfed.data.pool import Pool
 
@@ -35,15 +35,17 @@ def officehome(
     fit: Fit = "crop",
     memory: Gigabytes = 1.0,
     verify: bool = False,
+    share: Portion | None = None,
 ) -> Pool:
     """Office-Home, things of office and home in 4 domains, 65 classes, 15,588 images; one domain is the test.
 
     `target` is that domain: Art, Clipart, Product or Real World. The others are the clients, each divided among `split`
-    of them; a tenth of their images is kept for the further test `seen`. (Venkateswara et al. 2017)
+    of them; a tenth of their images is kept for the further test `seen`. `share` keeps about that share of the other
+    images of each class and domain for training, the same ones in every run. (Venkateswara et al. 2017)
     """
     folder = directory.find("officehome", "OfficeHomeDataset_10072016", "OfficeHome", "officehome", "office_home")
     decoding = Decoding(size, crop, fit, 3, memory, verify)
-    return _pool("officehome", Domains.read(folder, OFFICEHOME), target, split, decoding)
+    return _pool("officehome", Domains.read(folder, OFFICEHOME), target, split, decoding, share)
 
 
 @source("pacs", partition="natural")
@@ -56,15 +58,17 @@ def pacs(
     fit: Fit = "crop",
     memory: Gigabytes = 1.0,
     verify: bool = False,
+    share: Portion | None = None,
 ) -> Pool:
     """PACS, pictures in 4 domains, 7 classes, 9,991 images; one domain is the test.
 
     `target` is that domain: art_painting, cartoon, photo or sketch. The others are the clients, each divided among
-    `split` of them; a tenth of their images is kept for the further test `seen`. (Li et al. 2017)
+    `split` of them; a tenth of their images is kept for the further test `seen`. `share` keeps about that share of the
+    other images of each class and domain for training, the same ones in every run. (Li et al. 2017)
     """
     folder = directory.find("pacs", "PACS/kfold", "PACS", "pacs/kfold", "pacs", "kfold")
     decoding = Decoding(size, crop, fit, 3, memory, verify)
-    return _pool("pacs", Domains.read(folder, PACS), target, split, decoding)
+    return _pool("pacs", Domains.read(folder, PACS), target, split, decoding, share)
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def _simple(name: str) -> str:
     return "".join(c for c in name.lower() if c not in " -_")
 
 
-def _pool(name: str, domains: Domains, target: str, split: int, decoding: Decoding) -> Pool:
+def _pool(name: str, domains: Domains, target: str, split: int, decoding: Decoding, share: float | None) -> Pool:
     held = domains.named(target)
     sources = {domain: listing for domain, listing in domains.listings.items() if domain != held}
     together = Listing(
@@ -110,7 +114,11 @@ def _pool(name: str, domains: Domains, target: str, split: int, decoding: Decodi
     seen = held_out(file_keys(together.files, f"{name} seen", domains.folder), kinds, SEEN)
     if not seen.any():
         raise ConfigError(f"{domains.folder} has one image of each class and domain; there must be more")
-    train, number = together.where(~seen), number[~seen]
+    taken = ~seen
+    if share is not None:
+        keys = file_keys(together.files, f"{name} share", domains.folder)
+        taken[taken] = sampled(keys[~seen], kinds[~seen], share)
+    train, number = together.where(taken), number[taken]
     parts = {TRAIN: train, TEST: domains.listings[held], "seen": together.where(seen)}
     groups = {"domain": number}
     if split > 1:
