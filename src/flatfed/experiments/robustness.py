@@ -1,4 +1,4 @@
-"""`robustness`: a run's model on corrupted test images; each corruption is kept beside the run once it is measured."""
+"""`robustness`: the models of runs on corrupted test images; each corruption is kept beside its run once measured."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 
 import torch
 
-from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.errors import CheckpointError, ConfigError, FlatfedError
 from flatfed.core.examples import Examples
 from flatfed.core.loop import Federation
 from flatfed.core.task import Task
 from flatfed.core.testing import Evaluation
 from flatfed.data.corruptions import CorruptedExamples, corruptions, find, has_published, published, white_of
+from flatfed.experiments.compare import is_comparison
+from flatfed.experiments.flatness import runs_named
 from flatfed.experiments.loading import Say, open_run, restored
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import make_engine
+from flatfed.reports.results import collect
 from flatfed.reports.robustness import FILE, FORMAT, Cell, Robustness, from_dict, write
+from flatfed.reports.robustness_methods import MeasuredRun, MethodRobustness
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.files import read_json
 
@@ -77,6 +81,76 @@ def robustness(
     plan = plan.with_workers(workers)
     found = _Measurement(directory, plan, federation, request, known).run(on_corruption)
     return found.only(request.names, request.severities)
+
+
+def runs_of(paths: Sequence[Path]) -> list[Path]:
+    """Return the runs that paths stand for, each once: a comparison stands for all its runs.
+
+    A path that is neither is refused, before anything is measured.
+    """
+    for path in paths:
+        if not is_comparison(path):
+            open_run(path)
+    found: dict[Path, Path] = {}
+    for path in runs_named(paths):
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def robustness_of_methods(
+    paths: Sequence[Path],
+    *,
+    severities: Sequence[int] = (5,),
+    names: Sequence[str] | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | str | None = None,
+    on_corruption: OnCorruption = lambda name, done, total: None,
+    say: Say = lambda text: None,
+) -> list[MethodRobustness]:
+    """Measure every run as `robustness` does, and group them: runs that differ in their seed alone are one method.
+
+    A run that cannot be measured is told of and the others go on; where none can, the first error is raised.
+    """
+    chosen = [find(name).name for name in names] if names is not None else list(corruptions())
+    wanted: dict[str, Any] = {"severities": severities, "names": chosen, "data_dir": data_dir, "workers": workers}
+    measured, errors = dict[Path, MeasuredRun](), list[FlatfedError]()
+    for number, path in enumerate(paths):
+        show = _Counted("/".join(path.parts[-2:]), number, len(paths), len(chosen), on_corruption)
+        try:
+            collect([path])  # a history that cannot be read would spoil the table of all in the end
+            measured[path] = _measured_run(path, robustness(path, **wanted, on_corruption=show, say=say))
+        except FlatfedError as error:
+            errors.append(error)
+            if len(paths) > 1:
+                say(f"{path}: {error}")
+    if not measured:
+        raise errors[0]
+    results = collect(list(measured))
+    return [MethodRobustness(result.method, [measured[run.path] for run in result.runs]) for result in results]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Tells of a run's corruptions as part of those of all runs; what is measured already counts as done."""
+
+    label: str
+    number: int
+    runs: int
+    count: int
+    on_corruption: OnCorruption
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if self.runs == 1:
+            self.on_corruption(name, done, total)
+        else:
+            before = self.number * self.count + self.count - total
+            self.on_corruption(f"{self.label}: {name}", before + done, self.runs * self.count)
+
+
+def _measured_run(path: Path, found: Robustness) -> MeasuredRun:
+    directory = RunDirectory.open(path)
+    settings, status = directory.config["settings"], directory.status()["status"]
+    return MeasuredRun(path, int(settings["seed"]), str(status), int(settings["rounds"]), found)
 
 
 def _request(

@@ -117,15 +117,20 @@ def write(found: Robustness, directory: Path, key: dict[str, Any], figure: bool)
         draw(found, directory / "robustness.png")
 
 
+def records(found: Robustness) -> list[dict[str, Any]]:
+    """Return one flat record per corruption and severity, the clean images first."""
+    clean = {"corruption": "clean", "family": "", "severity": 0, **found.clean}
+    names = {*clean, "source", "faithful"}
+    return [clean, *({n: v for n, v in _record(cell).items() if n in names} for cell in found.cells)]
+
+
 def as_csv(found: Robustness) -> str:
-    """Return one line per corruption and severity."""
+    """Return the records as CSV."""
     text = io.StringIO()
-    figures = list(found.clean)
-    columns = ["corruption", "family", "severity", *figures, "source", "faithful"]
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
+    columns = ["corruption", "family", "severity", *found.clean, "source", "faithful"]
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerow({"corruption": "clean", "severity": 0, **found.clean})
-    writer.writerows(_record(cell) for cell in found.cells)
+    writer.writerows(records(found))
     return text.getvalue()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flatfed.reports.figures.contours import draw_contours
+from flatfed.reports.figures.corruptions import Bars, draw_corruptions
 from flatfed.reports.figures.embedding import draw_embeddings
 from flatfed.reports.figures.lines import draw_lines
 from flatfed.reports.figures.scatter import draw_scatter
@@ -23,7 +24,33 @@ RUNS = [
     for seed in range(3)
 ]
 
+CORRUPTIONS = [
+    ["clean"],
+    ["gaussian noise", "shot noise", "impulse noise", "speckle noise"],
+    ["defocus blur", "glass blur", "motion blur", "zoom blur", "gaussian blur"],
+    ["snow", "frost", "fog", "brightness", "spatter"],
+    ["contrast", "elastic transform", "pixelate", "jpeg compression", "saturate"],
+    ["mean"],
+]
+METHODS = ["fedavg", "fedsam", "fedasam", LONG, "fedgloss+sam", "feddyn+sam"]
+
+
+def bars(method: int, seeds: int = 3) -> Bars:
+    """Accuracies of a method under all corruptions."""
+    return [
+        {name: [30.0 + len(name) + 3 * method + seed for seed in range(seeds)] for name in section}
+        for section in CORRUPTIONS
+    ]
+
+
+TRENDS = {name: {at: [80.0 - 9 * k + n] for k, at in enumerate("012345")} for n, name in enumerate(METHODS)}
 CASES: dict[str, Draw] = {
+    "corruptions": lambda files, title: draw_corruptions(
+        {name: bars(n) for n, name in enumerate(METHODS)}, files, "accuracy (%), severity 5", title
+    ),
+    "corruptions and severities": lambda files, title: draw_corruptions(
+        {name: bars(n, 1) for n, name in enumerate(METHODS[:2])}, files, "accuracy (%), severity 5", title, TRENDS
+    ),
     "surfaces": lambda files, title: draw_surfaces([bowl(LONG, 0.9), bowl()], files, title),
     "contours": lambda files, title: draw_contours([bowl(), bowl(LONG, 0.9)], files, title),
     "plane": lambda files, title: draw_contours([plane()], files, title),
@@ -35,6 +62,14 @@ CASES: dict[str, Draw] = {
     "trends": lambda files, title: draw_client_trends(list(ROUNDS), CLIENTS, files, "largest eigenvalue", title),
 }
 NAMES = {
+    "corruptions": [
+        *(name for section in CORRUPTIONS for name in section),
+        "accuracy (%), severity 5",
+        "fedavg",
+        "feddyn+sam",
+        "with the range over seeds",
+    ],
+    "corruptions and severities": ["fog", "severity", "accuracy (%), mean", "fedavg", "fedsam"],
     "surfaces": ["loss", "direction 1", "direction 2", "fedavg: loss 0.4 at the centre", LONG],
     "contours": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
     "plane": ["loss (log scale)", "distance", "fedavg", "fedsam", LONG],

@@ -9,7 +9,7 @@ import pytest
 
 import flatfed.reports.figures.style as style
 
-MODULES = ("surfaces", "contours", "lines", "spectra", "scatter", "embedding", "trends")
+MODULES = ("surfaces", "contours", "lines", "spectra", "scatter", "embedding", "trends", "corruptions")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from flatfed.reports.figures.style import COLUMN, PAGE
 from reports.figures.cases import CASES, NAMES
 from reports.figures.inputs import NOTE, size, words
 
-WITHOUT_NOTE = {"scatter", "trends"}
+WITHOUT_NOTE = {"scatter", "trends", "corruptions", "corruptions and severities"}
 TITLE = "What is flat & what is not"
 
 
