@@ -149,7 +149,7 @@ def targets_of(examples: Examples) -> Tensor:
         return examples.targets
     if isinstance(examples, PartExamples) and isinstance(examples.pool, TensorExamples):
         return examples.pool.targets.index_select(0, examples.part)
-    return torch.cat([examples.batch(some)[1] for some in torch.arange(len(examples)).split(CHUNK)])
+    return torch.cat([examples.batch(some)[1] for some in torch.split(torch.arange(len(examples)), CHUNK)])
 
 
 def as_examples(source: Any, label: str) -> Examples:

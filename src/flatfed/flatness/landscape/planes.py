@@ -42,7 +42,11 @@ class Plane:
         off, away = self.off(w), float((w - self.origin).norm())
         # An average of models is one of the plane up to rounding, which counts by the size of the weights.
         rounding = 100 * torch.finfo(w.dtype).eps * float(w.norm())
-        return "in the plane" if off <= max(1e-6 * away, rounding) else f"{off:.3g} off the plane, marked at its nearest point"
+        return (
+            "in the plane"
+            if off <= max(1e-6 * away, rounding)
+            else f"{off:.3g} off the plane, marked at its nearest point"
+        )
 
 
 def plane_through(models: Sequence[Tensor]) -> Plane:
