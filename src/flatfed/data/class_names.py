@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-DIGITS = tuple(str(digit) for digit in range(10))
+DIGITS = tuple(f"digit {digit}" for digit in range(10))
 
 FASHION_MNIST = (
     *("T-shirt/top", "trouser", "pullover", "dress", "coat"),

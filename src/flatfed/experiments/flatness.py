@@ -6,19 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.core.examples import targets_of
+from flatfed.core.probe import last_round
+from flatfed.core.task import Task
 from flatfed.experiments.compare import is_comparison, runs_in
 from flatfed.experiments.laboratory import Laboratory, Weights, is_checkpoint, laboratory
 from flatfed.experiments.measures import names_of
-from flatfed.flatness.features import embedding
+from flatfed.flatness.features import embedding, joint_embedding
 from flatfed.flatness.measurement import Measurement, Reading
 from flatfed.flatness.results import Embedding
-from flatfed.reports.flatness import Measured
+from flatfed.reports.flatness import Held, Measured
 from flatfed.runs.directory import RunDirectory
 
 OnStep = Callable[[str, int, int | None], None]
 MAPPED = 3_000
-"""Test examples on a map of features."""
+"""Points on a map of features."""
 
 
 def measure_runs(
@@ -33,10 +38,13 @@ def measure_runs(
     workers: int | str | None = None,
     on_step: OnStep = lambda name, done, total: None,
     say: Callable[[str], None] = lambda text: None,
+    opened: Callable[..., Laboratory] = laboratory,
+    classes: bool = False,
 ) -> list[Measured]:
     """Take the measurements of every run, or look them up.
 
-    A measurement that means nothing for one of several runs is left out there, and told of.
+    A measurement that means nothing for one of several runs is left out there, and told of. `opened` opens a run;
+    `classes` asks which class each client that was measured holds most of.
     """
     found, errors, names = list[Measured](), list[FlatfedError](), list(names_of(measurements))
     for number, (path, label) in enumerate(zip(paths, labels(paths), strict=True)):
@@ -44,7 +52,7 @@ def measure_runs(
         steps = _Steps(label, on_step, total)
         where: dict[str, Any] = {"data_dir": data_dir, "workers": workers, "on_step": steps.inner}
         try:
-            with laboratory(path, data=data, samples=samples, seed=seed, weights=weights, say=say, **where) as lab:
+            with opened(path, data=data, samples=samples, seed=seed, weights=weights, say=say, **where) as lab:
                 readings: dict[str, Reading] = {}
                 for place, (name, measurement) in enumerate(zip(names, measurements, strict=True)):
                     steps.begin(name, first + place)
@@ -54,7 +62,7 @@ def measure_runs(
                         if len(paths) == 1:
                             raise
                         say(f"{label}: {error}")
-                found.append(_measured(lab, label, readings))
+                found.append(_measured(lab, label, readings, classes))
         except FlatfedError as error:
             errors.append(error)
             if len(paths) > 1:
@@ -78,7 +86,7 @@ class _Steps:
         self._on_step(f"{self._label}: {name}", self._done, self._total)
 
 
-def _measured(lab: Laboratory, label: str, readings: dict[str, Reading]) -> Measured:
+def _measured(lab: Laboratory, label: str, readings: dict[str, Reading], classes: bool) -> Measured:
     """Return a run's readings with what stands beside them: the accuracy of that round, and how the run ended."""
     assert lab.federation is not None
     assert lab.path is not None
@@ -87,7 +95,22 @@ def _measured(lab: Laboratory, label: str, readings: dict[str, Reading]) -> Meas
     accuracy = rows[-1].get("test_accuracy") if rows else None
     status, rounds = directory.status()["status"], lab.federation.settings.rounds
     remark = "" if status == "finished" else f"this run is {status}; measured is round {round} of {rounds}"
-    return Measured(label, lab.path, round, accuracy, readings, lab.surface.note, rows, remark)
+    clients = {client for reading in readings.values() for by in reading.clients.values() for client in by}
+    held = most_held(lab.federation.task, sorted(clients)) if classes else {}
+    return Measured(label, lab.path, round, accuracy, readings, lab.surface.note, rows, remark, held)
+
+
+def most_held(task: Task, clients: Sequence[int]) -> dict[int, Held]:
+    """Return the class that each client holds most of (of equal ones the first), where examples have one class."""
+    found = dict[int, Held]()
+    for client in clients:
+        targets = targets_of(task.examples(client))
+        if targets.ndim != 1 or targets.is_floating_point() or not len(targets):
+            continue
+        counts = torch.bincount(targets.long())
+        number = int(counts.argmax())
+        found[client] = Held(number, task.class_name(number), float(counts[number]) / len(targets))
+    return found
 
 
 def map_features(
@@ -102,6 +125,30 @@ def map_features(
     for path, label in zip(paths, labels(paths), strict=True):
         with laboratory(path, data=test, samples=MAPPED, weights=weights, data_dir=data_dir, workers=0) as lab:
             maps.append(embedding(lab.surface, label, seed))
+    return maps
+
+
+def map_clients(
+    paths: Sequence[Path],
+    count: int,
+    seed: int = 0,
+    data_dir: str | None = None,
+    test: str = "test",
+) -> list[Embedding]:
+    """Return a t-SNE map of each run: the same test examples under the global model and under clients' models.
+
+    These are the models of the first `count` clients of the last round, before they were averaged. There are as many
+    examples as make `MAPPED` points at most.
+    """
+    maps = []
+    for path, label in zip(paths, labels(paths), strict=True):
+        examples = MAPPED // (1 + count)
+        with laboratory(path, data=test, samples=examples, weights="global", data_dir=data_dir, workers=0) as lab:
+            assert lab.federation is not None
+            models = sorted(last_round(lab.federation).models, key=lambda model: model.client)[:count]
+            surfaces = {"global model": lab.surface}
+            surfaces |= {f"client {model.client}": lab.surface.at(model.w, model.buffers) for model in models}
+            maps.append(joint_embedding(surfaces, label, seed, lab.surface.task.class_names))
     return maps
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from flatfed.core.devices import CPU
 from flatfed.core.errors import ConfigError
 from flatfed.core.trainer import Trainer
 from flatfed.flatness import pieces
-from flatfed.flatness.results import Embedding
+from flatfed.flatness.results import Embedding, Floats
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface
 
@@ -51,16 +52,33 @@ def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
 
 def embedding(surface: Surface, label: str, seed: int = 0) -> Embedding:
     """Return the t-SNE map of the sample's features (scikit-learn, initialised by principal components)."""
+    found = surface.stretches(features)
+    places = _mapped(found["features"], found["classes"], seed)
+    return Embedding(label, places, found["classes"].long().numpy(), surface.note)
+
+
+def joint_embedding(
+    surfaces: Mapping[str, Surface], label: str, seed: int = 0, class_names: Sequence[str] = ()
+) -> Embedding:
+    """Return one t-SNE map of the features that several models have of the same examples, by the models' names."""
+    found = [surface.stretches(features) for surface in surfaces.values()]
+    rows, classes = (torch.cat([each[name] for each in found]) for name in ("features", "classes"))
+    whose = np.repeat(np.arange(len(found)), [len(each["classes"]) for each in found])
+    note = f"{next(iter(surfaces.values())).note}, under {len(found)} models together; seed {seed} of t-SNE"
+    places = _mapped(rows, classes, seed)
+    return Embedding(label, places, classes.long().numpy(), note, tuple(surfaces), whose, class_names)
+
+
+def _mapped(rows: Tensor, classes: Tensor, seed: int) -> Floats:
+    """Return the places of features in two dimensions."""
     if importlib.util.find_spec("sklearn") is None:
         raise ConfigError("t-SNE needs scikit-learn; pip install 'flatfed[plots]'")
     from sklearn.manifold import TSNE
 
-    found = surface.stretches(features)
-    places, classes = found["features"], found["classes"]
     if classes.ndim != 1 or classes.is_floating_point():
         raise ConfigError("t-SNE colours each example by its class, and these examples have none")
-    if len(places) < LEAST:
-        raise ConfigError(f"t-SNE needs at least {LEAST} examples, not {len(places)}")
-    perplexity = min(30.0, (len(places) - 1) / 3)
-    mapped = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(places.double().numpy())
-    return Embedding(label, np.asarray(mapped, dtype=np.float64), classes.long().numpy(), surface.note)
+    if len(rows) < LEAST:
+        raise ConfigError(f"t-SNE needs at least {LEAST} examples, not {len(rows)}")
+    perplexity = min(30.0, (len(rows) - 1) / 3)
+    mapped = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(rows.double().numpy())
+    return np.asarray(mapped, dtype=np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -98,9 +98,15 @@ class Embedding:
         places: a row of two coordinates for each example.
         classes: the class of each.
         note: data, number of examples, seed.
+        models: the models of a map of several, or none.
+        whose: the place among them of the model that each point's features come from, or none.
+        class_names: the name of each class, where they are known.
     """
 
     label: str
     places: Floats
     classes: npt.NDArray[np.int64]
     note: str = ""
+    models: tuple[str, ...] = ()
+    whose: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    class_names: Sequence[str] = ()

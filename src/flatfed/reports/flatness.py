@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import Reading
+from flatfed.flatness.measurements.radius import RADIUS
 from flatfed.flatness.results import Spectrum
+from flatfed.reports.sheets import EMPTY, NOTHING, Cell, Sheet
 from flatfed.runs.history import Row
 from flatfed.runs.readings import finite
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-NOTHING = "–"
 BOUNDS = {"lambda_max": "lambda_max_residual", "trace": "trace_error", "lpf": "lpf_error"}
 """Numbers that come with how well they are known; shown as ±."""
+OF_NO_RADIUS = ("heterogeneity", "batch_deviation")
+"""Numbers of a measurement with a radius that do not depend on it."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The class that a client holds most of: its number, its name, and its share of the client's examples."""
+
+    number: int
+    name: str
+    share: float
+
+    def __str__(self) -> str:
+        return self.name if self.share == 1 else f"{self.name} ({min(round(100 * self.share), 99)} %)"
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class Measured:
         note: over which examples losses were taken.
         rows: the run's history up to there.
         remark: what else a reader should know.
+        classes: by client that was measured, the class it holds most of.
     """
 
     label: str
@@ -46,6 +61,20 @@ class Measured:
     note: str
     rows: Sequence[Row]
     remark: str = ""
+    classes: Mapping[int, Held] = field(default_factory=dict)
+
+    @property
+    def by_client(self) -> dict[str, Mapping[int, float]]:
+        """Every number that was read of single clients, by name; one that was read in several ways says how."""
+        found: dict[str, Mapping[int, float]] = {}
+        for key, reading in self.readings.items():
+            for name, values in reading.clients.items():
+                found[f"{name}, {key}" if "(" in key else name] = values
+        return found
+
+    def holds(self, client: int) -> str:
+        """Return what a client holds most of, for people; nothing where there are no classes."""
+        return str(self.classes.get(client, ""))
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -56,51 +85,94 @@ class Measured:
         """Return the same, ready for JSON."""
         readings = {id: finite(reading.to_dict()) for id, reading in self.readings.items()}
         head = {"method": self.label, "path": str(self.path), "round": self.round, "accuracy": self.accuracy}
-        return head | {"over": self.note, "readings": readings}
+        told = head | {"over": self.note, "readings": readings}
+        held = {str(client): vars(held) for client, held in self.classes.items()}
+        return told | ({"client_classes": held} if held else {})
 
 
-def tables(found: Sequence[Measured], width: int) -> list[Table]:
-    """Return a row for every number and a column for every run; in several tables where one is too wide."""
+Make = Callable[[Sequence[Measured]], Sheet]
+
+
+def tables(found: Sequence[Measured], width: int, make: Make) -> list[Sheet]:
+    """Return one table of all runs, or several with some of the runs where one is too wide."""
     from rich.console import Console
 
-    whole = _table(found)
-    if len(found) == 1 or Console(width=1000).measure(whole).maximum <= width:
+    whole = make(found)
+    if len(found) == 1 or Console(width=1000).measure(whole.terminal()).maximum <= width:
         return [whole]
     half = (len(found) + 1) // 2
-    return [*tables(found[:half], width), *tables(found[half:], width)]
+    return [*tables(found[:half], width, make), *tables(found[half:], width, make)]
 
 
-def _table(found: Sequence[Measured]) -> Table:
-    from rich import box
-    from rich.table import Table
+def by_number(found: Sequence[Measured]) -> Sheet:
+    """Return a row for every number and a column for every run.
 
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    made.add_column("", no_wrap=True)
+    Numbers of one measurement that were taken within different radii stand in rows of their own.
+    """
+    several = _several_radii(found)
+    columns = [_cells(one, several) for one in found]
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [[Cell(name, name), *(column.get(name, EMPTY) for column in columns)] for name in names]
+    return Sheet(["", *(one.label for one in found)], rows)
+
+
+def by_client(found: Sequence[Measured]) -> Sheet:
+    """Return a row for every client, with the class it holds most of, and columns for every run; last their means."""
+    columns = [(one, name) for one in found for name in one.by_client]
+    if not columns:
+        raise ConfigError("nothing that was measured has a number for each client; measure local_global, say")
+    who = sorted({(client, one.holds(client)) for one, name in columns for client in one.by_client[name]})
+    rows = [
+        [
+            Cell(str(client), client),
+            Cell(held or NOTHING, held),
+            *(_of_client(one, name, client, held) for one, name in columns),
+        ]
+        for client, held in who
+    ]
+    means = [_number(statistics.fmean(one.by_client[name].values()), name) for one, name in columns]
+    heads = [f"{one.label}\n{name}" for one, name in columns]
+    return Sheet(["client", "holds", *heads], [*rows, [Cell("mean", "mean"), Cell("", None), *means]], words=2)
+
+
+def _of_client(one: Measured, name: str, client: int, held: str) -> Cell:
+    values = one.by_client[name]
+    return _number(values[client], name) if client in values and one.holds(client) == held else EMPTY
+
+
+def _several_radii(found: Sequence[Measured]) -> set[str]:
+    """Return the measurements whose radii differ between runs."""
+    radii: dict[str, set[float]] = {}
     for one in found:
-        made.add_column(one.label, justify="right", overflow="fold")
-    texts = [told(one) for one in found]
-    for name in dict.fromkeys(name for text in texts for name in text):
-        made.add_row(name, *(text.get(name, NOTHING) for text in texts))
-    return made
+        for key, reading in one.readings.items():
+            if RADIUS in reading.numbers:
+                radii.setdefault(key, set()).add(reading.numbers[RADIUS])
+    return {key for key, values in radii.items() if len(values) > 1}
 
 
-def told(one: Measured) -> dict[str, str]:
+def _cells(one: Measured, several: Collection[str] = ()) -> dict[str, Cell]:
     """Return a run's numbers as people read them; one that was read in several ways says how."""
-    hidden, found = {*BOUNDS.values(), "lambda_products"}, dict[str, str]()
+    hidden, cells = {*BOUNDS.values(), "lambda_products", RADIUS}, dict[str, Cell]()
     for key, reading in one.readings.items():
+        within = f", radius {reading.numbers[RADIUS]:g}" if key in several else ""
         for name in reading.numbers:
             if name not in hidden:
-                found[f"{name}, {key}" if "(" in key else name] = shown(reading.numbers, name)
-    return found
+                row = name if name in OF_NO_RADIUS else f"{name}{within}"
+                cells[f"{row}, {key}" if "(" in key else row] = _cell(reading.numbers, name)
+    return cells
 
 
-def shown(numbers: Mapping[str, float], name: str) -> str:
+def _cell(numbers: Mapping[str, float], name: str) -> Cell:
     """Return a number as people read it, with how well it is known."""
-    value, bound = numbers[name], numbers.get(BOUNDS.get(name, ""))
+    cell, bound = _number(numbers[name], name), numbers.get(BOUNDS.get(name, ""))
+    known = cell.value is not None and bound is not None and math.isfinite(bound)
+    return Cell(f"{cell.text} ± {bound:.2g}", cell.value) if known else cell
+
+
+def _number(value: float, name: str) -> Cell:
     if math.isnan(value):
-        return NOTHING
-    text = f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.5g}"
-    return text + (f" ± {bound:.2g}" if bound is not None and math.isfinite(bound) else "")
+        return EMPTY
+    return Cell(f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.5g}", value)
 
 
 def verdicts(found: Sequence[Measured]) -> list[str]:

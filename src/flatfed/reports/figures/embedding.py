@@ -10,7 +10,18 @@ import numpy as np
 
 from flatfed.flatness.results import Embedding
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.style import (
+    COLUMN,
+    GREY,
+    INK,
+    MEDIUM,
+    PAGE,
+    SMALL,
+    finish,
+    in_style,
+    new_figure,
+    require_some,
+)
 from flatfed.reports.figures.words import fold, one_note
 
 CLASS_COLOURS = (*COLOURS, "#882255", "#A6A6A6")
@@ -18,12 +29,17 @@ MAP = "viridis"
 """Colours of more classes than those above."""
 NUMBERED = 20
 """Classes whose numbers are written in the panels, at most."""
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+"""Of the models of one map, in turn."""
 NO_UNIT = "t-SNE (axes without unit)"
 
 
 @in_style
 def draw_embeddings(embeddings: Sequence[Embedding], files: Sequence[Path], title: str = "") -> None:
-    """Draw the examples as dots, and the number of each class at the median of its dots."""
+    """Draw the examples as dots, and the number of each class at the median of its dots.
+
+    Where a map holds several models, each has a mark of its own.
+    """
     require_some(embeddings)
     known = sorted({int(number) for embedding in embeddings for number in embedding.classes})
     colours = _colours(known)
@@ -40,7 +56,12 @@ def draw_embeddings(embeddings: Sequence[Embedding], files: Sequence[Path], titl
         axes.set_axis_off()
     if len(known) > len(CLASS_COLOURS):
         _add_bar(figure, panels, known)
-    keys = [_key(colours[number], f"class {number}") for number in known] if len(known) <= len(CLASS_COLOURS) else []
+    named = next((embedding.class_names for embedding in embeddings if embedding.class_names), ())
+    names = [named[number] if number < len(named) else f"class {number}" for number in known]
+    few = len(known) <= len(CLASS_COLOURS)
+    keys = [_key(colours[number], name) for number, name in zip(known, names, strict=True)] if few else []
+    models = {place: name for embedding in embeddings for place, name in enumerate(embedding.models)}
+    keys += [_key(GREY, name, MARKERS[place % len(MARKERS)]) for place, name in _common(embeddings, models).items()]
     finish(figure, files, one_note(embeddings), title, keys)
 
 
@@ -60,8 +81,14 @@ def _draw_panel(axes: Any, embedding: Embedding, colours: dict[int, Any]) -> Non
     if len(places):
         middle, half = (places.max(axis=0) + places.min(axis=0)) / 2, 0.54 * float(np.ptp(places, axis=0).max() or 1.0)
         axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
-        shades = [colours[int(number)] for number in classes]
-        axes.scatter(places[:, 0], places[:, 1], s=4, c=shades, linewidths=0, alpha=0.8)
+        shades = np.array([colours[int(number)] for number in classes], dtype=object)
+        whose = embedding.whose[seen] if len(embedding.whose) else np.zeros(len(places), dtype=np.int64)
+        for model in np.unique(whose):
+            own, marker = whose == model, MARKERS[model % len(MARKERS)]
+            size = 4 if marker == "o" else 9
+            axes.scatter(
+                places[own, 0], places[own, 1], s=size, c=list(shades[own]), marker=marker, linewidths=0, alpha=0.8
+            )
     for number in colours if len(colours) <= NUMBERED else ():
         own = places[classes == number]
         if len(own):
@@ -94,7 +121,13 @@ def _add_bar(figure: Any, panels: Sequence[Any], known: Sequence[int]) -> None:
     bar.outline.set_visible(False)
 
 
-def _key(colour: Any, name: str) -> tuple[Any, str]:
+def _common(embeddings: Sequence[Embedding], models: dict[int, str]) -> dict[int, str]:
+    """Return the models' names by their marks; clients that differ from map to map are counted instead."""
+    same = len({embedding.models for embedding in embeddings if embedding.models}) <= 1
+    return models if same else {place: name if place == 0 else f"client no. {place}" for place, name in models.items()}
+
+
+def _key(colour: Any, name: str, marker: str = "o") -> tuple[Any, str]:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], linestyle="", marker="o", markersize=4, color=colour), name
+    return Line2D([], [], linestyle="", marker=marker, markersize=4, color=colour), name
