@@ -112,7 +112,7 @@ def test_a_new_head_for_other_classes(id: str, tmp_path: Path) -> None:
     tensors = random_tensors(shapes(1000))
     path = saved(tmp_path / "w.safetensors", tensors)
     with pytest.raises(ConfigError, match=r"their head.\w+ has shape \(1000.*the model's \(6.*; --new-head starts"):
-        loaded(id, path)
+        build(id, **LARGE, weights=path)
     made, fresh = (loaded(id, path, seed=3, new_head=True).state_dict(), build(id, **LARGE, seed=3).state_dict())
     for theirs, ours in known.tensors.items():
         if ours in made:
@@ -133,7 +133,7 @@ def test_the_user_s_own_network_with_these_names_is_loaded_as_it_is(tmp_path: Pa
 
 def refused(path: Path, id: str, match: str, **options: Any) -> None:
     with pytest.raises(ConfigError, match=f"the weights .* do not fit the model: {match}") as caught:
-        loaded(id, path, options=options)
+        build(id, **LARGE, weights=path, options=options)
     assert str(path) in str(caught.value)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -100,23 +99,23 @@ def recognise(names: Collection[str]) -> Architecture | None:
 
 def translate(
     known: Architecture, tensors: Mapping[str, Tensor], id: str, own: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Return a file's tensors under the names of the model `id`, whose own are `own`.
+) -> tuple[dict[str, Tensor], str]:
+    """Return a file's tensors under the names of the model `id`, whose own are `own`, and what the user should know.
 
-    A network without BatchNorm takes no statistics, of which the user is told.
+    A network without BatchNorm takes no statistics.
     """
     _check_architecture(known, tensors, id)
     names = known.tensors
     found = {names[theirs]: tensor for theirs, tensor in tensors.items()}
     found |= {name: own[name] for name in own if name.endswith(COUNTER) and name not in found}
     statistics = [name for name in found if name not in own and name.endswith(STATISTICS)]
-    if statistics:
-        warnings.warn(
-            f"{id} has GroupNorm: of BatchNorm in torchvision's {known.name} it takes scales and shifts, and leaves "
-            "the running means and variances out",
-            stacklevel=2,
-        )
-    return {name: tensor for name, tensor in found.items() if name not in statistics}
+    if not statistics:
+        return found, ""
+    remark = (
+        f"{id} has GroupNorm: of BatchNorm in torchvision's {known.name} it takes scales and shifts, and leaves the "
+        "running means and variances out"
+    )
+    return {name: tensor for name, tensor in found.items() if name not in statistics}, remark
 
 
 def _check_architecture(known: Architecture, tensors: Mapping[str, Tensor], id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,11 +31,11 @@ def load_weights(
         head: returns the names of the head's tensors, or raises a `ConfigError` where it is not clear which they are.
         new_head: whether the head stays as it is, whatever the file holds of it.
     """
-    tensors, own = _read(path), model.state_dict()
+    tensors, own, remark = _read(path), model.state_dict(), ""
     try:
         known = recognise(tensors)
         if known is not None and known.mark not in own:
-            tensors = translate(known, tensors, id, own)
+            tensors, remark = translate(known, tensors, id, own)
         kept = _kept(model, head()) if new_head else set[str]()
         tensors, own = ({n: t for n, t in part.items() if n not in kept} for part in (tensors, own))
         _check_names(tensors, own, head)
@@ -42,6 +43,8 @@ def load_weights(
     except ConfigError as error:
         raise ConfigError(f"the weights {path} do not fit the model: {error}") from None
     model.load_state_dict(tensors, strict=not kept)
+    if remark:
+        warnings.warn(remark, stacklevel=2)
 
 
 def _read(path: Path) -> Tensors:
