@@ -34,7 +34,15 @@ from flatness.landscapes import (
 # --- points are kept ----------------------------------------------------------------------------------------
 
 
-KINDS = {"surface": (2, 50), "line": (2, 14), "plane": (3, 50), "along": (1, 5 + 1 + 4 * 10), "client": (1, 50)}
+KINDS = {
+    "surface": (2, 50),
+    "line": (2, 14),
+    "plane": (3, 50),
+    "along": (1, 5 + 1 + 4 * 10),
+    "client": (1, 50),
+    "clients": (1, 50),
+    "client-plane": (1, 50),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

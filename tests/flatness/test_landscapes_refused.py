@@ -75,6 +75,8 @@ def test_texts_and_segmentation_have_landscapes(made: Callable[[], ff.Task], tmp
     along = look(paths[:1], "along", points=3, directions=2)
     client = look(paths[:1], "client", points=3)
     assert (len(plane.grids), len(along.lines), len(client.grids)) == (2, 2, 2)
+    for kind in ("clients", "client-plane"):
+        assert len(look(paths[:1], kind, points=3).grids) == 2
 
 
 def numbers(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -115,7 +117,9 @@ def test_an_extent_that_is_none(extent: float) -> None:
         ("line", 1, "2 runs, not 1"),
         ("line", 3, "2 runs, not 3"),
         ("plane", 2, "3 runs, not 2"),
-        ("client", 2, "1 run, not 2"),
+        ("client", 0, "at least 1 run"),
+        ("clients", 2, "1 run, not 2"),
+        ("client-plane", 2, "1 run, not 2"),
         ("along", 0, "at least 1 run"),
     ],
 )

@@ -89,7 +89,8 @@ def _draw_panel(axes: Any, embedding: Embedding, colours: dict[int, Any]) -> Non
             axes.scatter(
                 places[own, 0], places[own, 1], s=size, c=list(shades[own]), marker=marker, linewidths=0, alpha=0.8
             )
-    for number in colours if len(colours) <= NUMBERED else ():
+    numbered = len(colours) <= NUMBERED and not embedding.models  # a class has a place for each model
+    for number in colours if numbered else ():
         own = places[classes == number]
         if len(own):
             box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.85, "edgecolor": colours[number]}
