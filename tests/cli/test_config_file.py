@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.command import flatfed, read_json
+from cli.command import flatfed, read_json, refused
 
 MINIMAL = ["--rounds", "1", "--clients", "5", "--per-round", "1", "--workers", "0", "--model", "logreg"]
 FILE = """
@@ -75,9 +75,8 @@ def test_alpha_on_the_command_line_goes_before_the_partition_of_the_file(tmp_pat
     assert config["task"]["partition"]["alpha"] == 0.3
 
 
-def test_the_last_of_two_settings_counts() -> None:
-    config = configuration("run", "digits", "fedprox", "--set", "mu=1", "--set", "mu=2", *MINIMAL)
-    assert config["algorithm"]["mu"] == 2.0
+def test_two_settings_of_one_name_are_refused() -> None:
+    refused(flatfed("run", "digits", "fedprox", "--set", "mu=1", "--set", "mu=2", *MINIMAL), "mu is given twice")
 
 
 def test_a_partition_by_its_settings() -> None:

@@ -128,7 +128,7 @@ def test_the_record_says_what_was_used() -> None:
     sizes = {"options": {}, "parameters": 13_706, "bytes": 54_824}
     assert setting["model"] == {"name": "cnn-small", "class": "Sequential", **sizes}
     assert setting["partition"] == {"id": "dirichlet", "alpha": 0.5, "prior": "uniform", "size_sigma": 0.0}
-    assert setting["augmentation"] == ["crop(padding=1)"]
+    assert setting["augmentation"] == {"names": ["crop(padding=1)"], "default": True}
     assert setting["clients"]["count"] == 100 and setting["clients"]["examples"]["mean"] == 14.0
     assert setting["data"]["tests"] == {"test": 360}
 

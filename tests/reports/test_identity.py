@@ -224,6 +224,9 @@ def test_labels_and_lists_of_differences_tell_no_internals(tmp_path: Path) -> No
     told = json.dumps([[result.method for result in results], notes(results), aggregates(results)])
     assert not any(word in told for word in INTERNALS)
     assert "Tied" in told and "Sequential" in told
+    for result in results[:2]:
+        shown = {name for name in result.differs if name.startswith("task.")}
+        assert shown == {"task.clients", "task.model", "task.parameters"} & shown
 
 
 def test_tasks_that_differ_only_inside_are_numbered(tmp_path: Path) -> None:

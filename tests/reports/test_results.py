@@ -45,6 +45,14 @@ def test_one_method_with_different_settings_is_told_apart(other: dict, tmp_path:
 def test_the_labels_say_which_setting_differs(tmp_path: Path) -> None:
     labels = names(write_run(tmp_path / "a"), write_run(tmp_path / "b", parameters={"server_lr": 0.5}))
     assert "server_lr" in labels[1] and "0.5" in labels[1]
+    assert labels == ["fedavg server_lr=1.0", "fedavg server_lr=0.5"]
+
+
+def test_every_value_of_a_sweep_is_named(tmp_path: Path) -> None:
+    given = [(rho, lr) for rho in (0.01, 0.05) for lr in (0.1, 0.2)]
+    paths = [write_run(tmp_path / str(n), "fedsam", parameters={"rho": r}, lr=lr) for n, (r, lr) in enumerate(given)]
+    assert names(*paths) == [f"fedsam rho={rho}, lr={lr}" for rho, lr in given]
+    assert names(*paths[::2]) == ["fedsam rho=0.01", "fedsam rho=0.05"]
 
 
 def on(path: Path, dataset: str) -> Path:

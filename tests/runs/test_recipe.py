@@ -17,7 +17,14 @@ from torch.utils.data import Dataset, TensorDataset
 import flatfed as ff
 from engines.bench import exact
 from flatfed.experiments.catalogue import TaskRecipe
-from flatfed.runs.recipe import CannotDescribe, _rebuild_callable, describe_task, rebuild_task, save_tensors
+from flatfed.runs.recipe import (
+    CannotDescribe,
+    _rebuild_callable,
+    describe_task,
+    rebuild_task,
+    save_tensors,
+    without_addresses,
+)
 from runs.bench import (
     POPULATION,
     Buffered,
@@ -154,6 +161,41 @@ def test_describing_does_not_change_the_task() -> None:
         tensor.zero_()
     assert exact(dict(task.model.state_dict())) == before
     assert "pickle" not in json.dumps(recipe)
+
+
+def with_addresses(model: dict[str, Any], known: dict[str, int]) -> dict[str, Any]:
+    """Return a description as it used to be: parameters told by their addresses, each with a tensor of its own."""
+    if "same" in model:
+        return model
+    parameters = {
+        name: entry
+        and entry | {"tensor": f"{model['path']}.{name}", "id": known.setdefault(entry["tensor"], len(known))}
+        for name, entry in model["parameters"].items()
+    }
+    children = {name: child and with_addresses(child, known) for name, child in model["children"].items()}
+    return model | {"parameters": parameters, "children": children}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_older_description_with_addresses_is_read(name: str, tmp_path: Path) -> None:
+    task = TASKS[name]()
+    recipe, tensors = describe_task(task)
+    places = dict(task.model.named_parameters(remove_duplicate=False))
+    tensors |= {f"model.{place}": parameter.detach().clone() for place, parameter in places.items()}
+    save_tensors(tmp_path / "task.safetensors", tensors)
+    old = recipe | {"model": with_addresses(recipe["model"], {})}
+    again = rebuild_task(old, tmp_path / "task.safetensors")
+    assert exact(dict(again.model.state_dict())) == exact(dict(task.model.state_dict()))
+    assert [n for n, _ in again.model.named_parameters()] == [n for n, _ in task.model.named_parameters()]
+    assert without_addresses(old["model"]) == recipe["model"]
+
+
+def test_a_shared_parameter_is_told_by_its_first_place_and_kept_once() -> None:
+    recipe, tensors = describe_task(small_task(model=seeded(Tied)))
+    decoder = recipe["model"]["children"]["decoder"]
+    assert decoder["parameters"]["weight"] == {"tensor": "model.encoder.weight", "grad": True}
+    assert "model.decoder.weight" not in tensors
+    assert describe_task(small_task(model=seeded(Tied)))[0] == recipe
 
 
 # What no file can describe.

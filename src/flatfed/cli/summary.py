@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flatfed.experiments.compare import Comparison
     from flatfed.experiments.plan import Plan
     from flatfed.reports.setting import Lines
@@ -30,8 +30,31 @@ def comparison_text(comparison: Comparison, out: Path) -> str:
     """Return what a comparison tells: what is common once, and a line per method, by the first seed."""
     from flatfed.reports.setting import comparison_lines
 
-    plans: Sequence[Plan] = comparison.plans_of_first_seed()
-    return _text(comparison_lines([_config(plan) for plan in plans], comparison.seeds), out)
+    return _text(comparison_lines(list(_configs(comparison, out)), comparison.seeds), out)
+
+
+def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
+    """Yield each method's configuration: as recorded, where its run has begun, which may need no data any more."""
+    from flatfed.experiments.compare import run_path
+
+    plan: Plan | None = None
+    for method in comparison.methods:
+        recorded = _recorded(run_path(out, method.spelling, comparison.seeds[0]))
+        if recorded is not None:
+            yield recorded
+            continue
+        plan = plan or comparison.plan_of(method)  # the task is the same for all
+        yield _config(replace(plan, algorithm=method.algorithm, average=method.average))
+
+
+def _recorded(path: Path) -> dict[str, Any] | None:
+    from flatfed.core.errors import FlatfedError
+    from flatfed.runs.directory import RunDirectory
+
+    try:
+        return RunDirectory.open(path).config
+    except FlatfedError:  # not begun, or not to be read: the comparison will say so
+        return None
 
 
 def _config(plan: Plan, recorded: dict[str, Any] | None = None) -> dict[str, Any]:

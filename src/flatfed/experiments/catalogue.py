@@ -84,21 +84,17 @@ class TaskRecipe:
         return (pool.augment, pool.joint) if self.augment else (None, None)
 
     def resolved(self, population: int) -> TaskRecipe:
-        """Return the recipe with what was left to defaults written out: what is recorded of a run with so many clients.
+        """Return the recipe with defaults written out: what is recorded of a run that has so many clients."""
+        model = self.model or self.pool().default_model
+        # A user's own class has its defaults in the user's hands.
+        options = self.model_options if ":" in model else with_defaults(model, self.model_options)
+        return replace(self, clients=population, model=model, model_options=options)
 
-        An augmentation that is the data set's own is recorded as that, however it was asked for.
-        """
+    def augmentation(self) -> dict[str, Any]:
+        """Return the augmentation step by step with all arguments, and whether it is the data set's own."""
         pool = self.pool()
-        model = self.model or pool.default_model
-        own = spelled(*self._augmentation(pool)) == spelled(pool.augment, pool.joint)
-        return replace(
-            self,
-            clients=population,
-            model=model,
-            # A user's own class has its defaults in the user's hands.
-            model_options=self.model_options if ":" in model else with_defaults(model, self.model_options),
-            augment=True if own else self.augment,
-        )
+        names = spelled(*self._augmentation(pool))
+        return {"names": names, "default": names == spelled(pool.augment, pool.joint)}
 
     def pool(self) -> Pool:
         """Return the data set."""

@@ -84,9 +84,9 @@ class Comparison:
             keep_checkpoints=self.keep_checkpoints,
         )
 
-    def plans_of_first_seed(self) -> list[Plan]:
-        """Return a plan for each method, with the first seed."""
-        return [self._plan(method, self.seeds[0]) for method in self.methods]
+    def plan_of(self, method: Method) -> Plan:
+        """Return the plan of a method with the first seed."""
+        return self._plan(method, self.seeds[0])
 
     @property
     def title(self) -> str:

@@ -25,14 +25,14 @@ COUNTER = 8
 
 
 def describe(plan: Plan) -> Facts:
-    """Return what was used, ready for JSON; `resolved` fills in what was left to defaults."""
+    """Return what is used, what was left to defaults filled in, ready for JSON."""
     task, recipe = plan.task, recipe_of(plan)
     return {
         "data": _data(task, recipe),
         "clients": _clients(task, recipe),
         "partition": recipe.partition if recipe is not None else None,
         "model": _model(plan, recipe),
-        "augmentation": spelled(task.augment, task.joint),
+        "augmentation": recipe.augmentation() if recipe is not None else {"names": spelled(task.augment, task.joint)},
         "cost": _cost(plan),
     }
 

@@ -130,9 +130,10 @@ def _clients(partition: Values | None) -> int | str:
 
 
 def _augmentation(asked: bool | str, setting: Values) -> str:
-    if isinstance(asked, bool):
-        return "default" if asked else "none"
-    return ",".join(setting.get("augmentation", ())) or asked
+    used = setting.get("augmentation", {})
+    if used.get("default") or asked is True:
+        return "default"
+    return ",".join(used.get("names", ())) or (asked if isinstance(asked, str) else "none")
 
 
 def _from_python(config: Values) -> Values:

@@ -23,6 +23,7 @@ INLINE = 40
 """So many characters of differing options stand in a label; more are listed below a table."""
 NAMES = ("task.dataset", "task.name")
 OPTIONS = {"sampler.count": "per_round", "sampler.p": "bernoulli"}
+HIDDEN = {INTERNAL, "task.kind"}
 VAGUE = ("id", "path", "name", "kind")
 ACCURACIES = ("accuracy_final", "accuracy_last_mean", "accuracy_best")
 
@@ -132,6 +133,11 @@ class _Group:
         self.runs.append(run)
         self.setting |= {name: value for name, value in setting.items() if value != UNKNOWN}
 
+    def has(self, name: str) -> bool:
+        """Say whether an option means something here: a task from Python has none of the catalogue's."""
+        from_python = self.setting.get("task.kind") != "catalogue"
+        return not (from_python and name.startswith("task.")) or name in self.setting
+
     @property
     def data(self) -> str:
         """What was trained on."""
@@ -147,17 +153,16 @@ def _labelled(groups: list[_Group]) -> list[Result]:
     for base, group in zip(bases, groups, strict=True):
         alike = [other for other, its in zip(groups, bases, strict=True) if its == base]
         own = [name for name in _varying(alike) if name not in NAMES]
-        names = sorted({*own, *(name for name in common if name not in NAMES)} - {INTERNAL})
-        label, inline = _label(base, group, alike, own)
-        differs = {name: group.setting.get(name) for name in names}
+        names = sorted({*own, *(name for name in common if name not in NAMES)} - HIDDEN)
+        label, inline = _label(base, group, alike, [name for name in own if name not in HIDDEN])
+        differs = {name: group.setting.get(name) for name in names if group.has(name)}
         results.append(Result(label, group.runs, differs, inline and set(names) <= set(own)))
     return results
 
 
 def _label(base: str, group: _Group, alike: list[_Group], names: list[str]) -> tuple[str, bool]:
     """Return a label and whether it says all: the options in which its like differ, where they are few, or a number."""
-    shown = [name for name in names if name != INTERNAL]
-    texts = [", ".join(f"{short(name)}={other.setting.get(name)}" for name in shown) for other in alike]
+    texts = [", ".join(f"{short(n)}={other.setting.get(n)}" for n in names if other.has(n)) for other in alike]
     place = alike.index(group)
     if len(set(texts)) == len(texts) and all(len(text) <= INLINE for text in texts):
         return f"{base} {texts[place]}".rstrip(), True

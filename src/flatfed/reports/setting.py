@@ -92,7 +92,7 @@ def _partition(partition: Config, classes: int | None) -> str:
 
 
 def _network(setting: Config) -> str:
-    model, names = setting["model"], setting.get("augmentation") or []
+    model, names = setting["model"], setting["augmentation"]["names"]
     size = f"{model['parameters']:,} parameters, {megabytes(model['bytes'])}"
     augmentation = f"augmentation {', '.join(names)}" if names else "no augmentation"
     return f"{_call(model['name'], model['options'])}: {size}; {augmentation}"
