@@ -31,6 +31,9 @@ UNKNOWN: Final = "?"
 INTERNAL = "task.description"
 """A hash of what decides a task from Python beside its name, clients and network: compared, never shown."""
 
+SIZE = "task.parameters"
+"""The number of parameters, which a network from Python is known by."""
+
 ELSEWHERE = {"seed", "data_dir", "partition_sha256", "reason"}
 """What a recipe says that is no part of the setting: the seed, what follows from it, and where files lie."""
 

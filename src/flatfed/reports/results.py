@@ -13,7 +13,7 @@ from typing import Any
 from flatfed.flatness.measurements.curvature import LambdaRatio
 from flatfed.flatness.measurements.rises import LowPass
 from flatfed.reports.duplicates import once_each
-from flatfed.reports.identity import INTERNAL, UNKNOWN, agree, identity
+from flatfed.reports.identity import INTERNAL, SIZE, UNKNOWN, agree, identity
 from flatfed.reports.one_run import OneRun
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.metrics import Metric, primary_of
@@ -134,9 +134,9 @@ class _Group:
         self.setting |= {name: value for name, value in setting.items() if value != UNKNOWN}
 
     def has(self, name: str) -> bool:
-        """Say whether an option means something here: a task from Python has none of the catalogue's."""
-        from_python = self.setting.get("task.kind") != "catalogue"
-        return not (from_python and name.startswith("task.")) or name in self.setting
+        """Say whether an option means something here: tasks from Python and of the catalogue have different ones."""
+        foreign = name == SIZE if self.setting.get("task.kind") == "catalogue" else name.startswith("task.")
+        return not foreign or name in self.setting
 
     @property
     def data(self) -> str:
