@@ -65,6 +65,7 @@ def cli() -> None:
       flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
       flatfed show runs/...                                   the table again
       flatfed resume runs/...                                 go on where it stopped
+      flatfed branch runs/... --average swa                   go on from a checkpoint with SWA
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness
       flatfed landscape runs/...                              the loss around the model
       flatfed list algorithms                                 what there is
