@@ -71,8 +71,8 @@ def test_the_summary_has_the_mean_over_rounds() -> None:
     assert summarise(found, 2, None)["client_seconds"] == 2.5
     assert summarise([*found, found[0] | {"round": 2, "client_seconds": None}], 3, None)["client_seconds"] == 2.5
     old = [{name: value for name, value in row.items() if name != "client_seconds"} for row in found]
-    assert summarise(old, 2, None)["client_seconds"] is None
-    assert summarise([], 2, None)["client_seconds"] is None
+    assert "client_seconds" not in summarise(old, 2, None)
+    assert "client_seconds" not in summarise([], 2, None)
 
 
 @pytest.mark.parametrize("batched", [False, True])

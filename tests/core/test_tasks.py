@@ -90,7 +90,7 @@ def test_a_partition_refers_to_examples_that_exist(part):
     ("changes", "reason"),
     [
         ({"task": net()}, "task must be an ff.Task, not Sequential"),
-        ({"algorithm": "fedavg"}, "algorithm must come from ff.make"),
+        ({"algorithm": ff.FedAvg}, "algorithm must"),
         ({"average": "swa"}, "average must be ff.SWA"),
         ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64"),
         ({"workers": -1}, "workers must be 'auto' or a whole number"),

@@ -283,7 +283,7 @@ def test_values_that_are_no_numbers_are_found(toy: dict[str, Any], tmp_path: Pat
 
 
 def test_a_class_without_examples_is_noted(toy: dict[str, Any], tmp_path: Path) -> None:
-    toy["classes"] = 11
+    toy |= {"classes": 11, "class_names": ()}
     (tmp_path / "toy.txt").touch()
     assert states(check("toy", tmp_path)) == {"classes": NOTE}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,7 +220,9 @@ def test_everything_can_be_measured_under_every_policy(policy: str) -> None:
     lab = ff.laboratory(normed_run(policy))
     names = "lambda_max,trace(2),lpf(samples=2),sharpness,local_global,client_lambda,client_divergence,discrepancy"
     found = lab.measure(names, "incompatibility,friendly_rate,feature_norm,client_accuracy,parameter_norm,loss")
-    assert all(torch.isfinite(torch.tensor(list(one.numbers.values()))).all() for one in found.values())
+    numbers = {name: value for one in found.values() for name, value in one.numbers.items()}
+    undefined = {name for name, value in numbers.items() if not math.isfinite(value)}
+    assert undefined <= {"batch_deviation", "friendly_rate", "friendly_change"}  # the clients hold a batch or less
 
 
 @pytest.mark.parametrize("policy", ["running", "batch-stats", "recalibrate"])
@@ -411,6 +414,11 @@ def test_what_is_not_in_a_directory_is_measured_every_time(taken: list[str]) -> 
     assert len(taken) == 2
 
 
+def plain(readings: dict[str, Reading]) -> dict[str, Any]:
+    """Return readings as JSON has them: a number that means nothing is None, and equal to itself."""
+    return {name: reading.to_dict() for name, reading in readings.items()}
+
+
 def test_a_kept_reading_is_the_reading(path: Path) -> None:
     """Every measurement comes back as it was: numbers, clients by their numbers, series, remarks."""
     run = trained("fedvssam", path)
@@ -419,7 +427,7 @@ def test_a_kept_reading_is_the_reading(path: Path) -> None:
     names += ["spectrum(k=3, samples=2, steps=5)", "lpf(samples=3)"]
     fresh = ff.laboratory(run).measure(*names)
     first, second = (ff.laboratory(path).measure(*names) for _ in range(2))
-    assert fresh == first == second
+    assert plain(fresh) == plain(first) == plain(second)
     assert len(fresh) == len(names)
 
 
@@ -528,4 +536,4 @@ def test_as_many_workers_give_the_same_bits(path: Path) -> None:
     names = "loss,lambda_max,trace(2),lpf(samples=3),sharpness(steps=2),local_global,discrepancy,friendly_rate"
     alone = ff.laboratory(run).measure(names)
     with ff.laboratory(path, workers=2) as lab:
-        assert lab.measure(names) == alone
+        assert plain(lab.measure(names)) == plain(alone)

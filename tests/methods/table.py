@@ -121,7 +121,7 @@ class Case:
         opt = self.client_opt.afresh() if self.client_opt else None
         found = self.row.naive(self._scaled(setup), **({"opt": opt} if opt else {}), **self._unscaled)
         if opt is not None and opt.kind == "sam-prev":
-            found.client["previous_gradient"] = [opt.memory.get(k, setup.zeros()) for k in range(setup.N)]
+            found.client["previous_gradient"] = [opt.memory.get(k, setup.zeros()) for k in self.clients(setup.N)]
         return found
 
     def first_round(self, S: int, N: int) -> float:

@@ -16,6 +16,7 @@ from flatfed.experiments.loading import open_run, with_data
 from flatfed.experiments.plan import Plan
 from flatfed.experiments.play import branch_play
 from flatfed.experiments.run import Run
+from flatfed.experiments.setting import describe
 from flatfed.experiments.tasks import TENSORS, remember, task_of
 from flatfed.runs.checkpoint import Loaded
 from flatfed.runs.directory import BRANCH, RunDirectory
@@ -61,8 +62,8 @@ def branch(
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
     start = _start(source, plan, round, say)
     rows = _taken_over(source, plan, start.round)
-    recipe = source.config["task"]
-    directory = RunDirectory.create(Path(out), plan.to_config() | {"task": recipe, "about": about or {}})
+    record = {"task": source.config["task"], "setting": describe(plan), "about": about or {}}
+    directory = RunDirectory.create(Path(out), plan.to_config() | record)
     with directory.lock():
         directory.begin()
         if (source.path / TENSORS).is_file():

@@ -122,6 +122,6 @@ def _cost(plan: Plan) -> Facts | None:
 def _counted(plan: Plan) -> Costs | None:
     """Count the method's costs on a tiny run; a method of the user's own may not suit one, and goes without."""
     try:
-        return costs(plan.algorithm.at(0))
+        return costs(plan.algorithm.at(0).replace())  # an object of its own: the run's is left alone
     except Exception:
         return None
