@@ -78,7 +78,7 @@ def test_runs_with_other_parts_are_told_apart() -> None:
     trained("fedavg", *NORMED, out="all")
     trained("fedavg", *NORMED, "--local-parts", "bn")
     labels = [entry["method"] for entry in flatfed("show", "all", "out", "--json").json["methods"]]
-    assert labels[0] == "fedavg" and "local_parts=bn" in labels[1]
+    assert "local_parts=None" in labels[0] and "local_parts=bn" in labels[1]
 
 
 # --- evaluation -------------------------------------------------------------------------------------------

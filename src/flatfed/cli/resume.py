@@ -34,12 +34,12 @@ def resume(path: Path, rounds: int | None, data_dir: str | None, workers: int | 
 def _run(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     from flatfed.cli.output import finish_run
     from flatfed.cli.progress import Progress
-    from flatfed.cli.summary import tell_run
+    from flatfed.cli.summary import resumed_config, run_text
     from flatfed.experiments.play import continue_play
     from flatfed.experiments.resume import prepare
 
     plan, directory = prepare(path, rounds, data_dir=data_dir, workers=workers)
-    tell_run(plan, path, directory.config.get("setting"))
+    click.echo(run_text(resumed_config(plan, directory.config), path), err=True)
     with Progress(plan.settings.rounds) as progress:
         progress.name = path.name
         result = continue_play(plan, directory, progress.round, progress.say)

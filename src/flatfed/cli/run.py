@@ -42,7 +42,7 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
     from flatfed.cli.output import command_line, finish_run
     from flatfed.cli.progress import Progress
-    from flatfed.cli.summary import tell_run
+    from flatfed.cli.summary import run_text
     from flatfed.experiments.compare import describe_setting
     from flatfed.experiments.methods import parse_methods
     from flatfed.experiments.plan import Plan
@@ -72,8 +72,8 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     )
     plan.check()
     title = f"{algorithm} on {describe_setting(recipe, settings, sampler, method.algorithm.pooled)}"
-    tell_run(plan, out)
     with Progress(settings.rounds) as progress:
         progress.start(out, 0)
-        result = play(plan, out, progress.round, {"title": title, "command": command_line()})
+        about = {"title": title, "command": command_line()}
+        result = play(plan, out, progress.round, about, lambda config: progress.say(run_text(config, out)))
     return finish_run(result, out, options["as_json"])

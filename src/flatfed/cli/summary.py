@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
     from flatfed.experiments.compare import Comparison
     from flatfed.experiments.plan import Plan
@@ -19,11 +17,16 @@ if TYPE_CHECKING:
 NARROW, WIDE = 80, 100
 
 
-def tell_run(plan: Plan, out: Path, recorded: dict[str, Any] | None = None) -> None:
-    """Tell of one run; `recorded` is the setting that its directory holds, where there is one."""
+def run_text(config: dict[str, Any], out: Path) -> str:
+    """Return what a run tells, from its record."""
     from flatfed.reports.setting import run_lines
 
-    click.echo(_text(run_lines(_config(plan, recorded)), out), err=True)
+    return _text(run_lines(config), out)
+
+
+def resumed_config(plan: Plan, recorded: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of a run that goes on, perhaps for more rounds; older ones lack the setting."""
+    return recorded | (plan.to_config() if "setting" in recorded else _config(plan))
 
 
 def comparison_text(comparison: Comparison, out: Path) -> str:
@@ -57,10 +60,10 @@ def _recorded(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _config(plan: Plan, recorded: dict[str, Any] | None = None) -> dict[str, Any]:
+def _config(plan: Plan) -> dict[str, Any]:
     from flatfed.experiments.setting import describe
 
-    return plan.to_config() | {"setting": recorded or describe(plan)}
+    return plan.to_config() | {"setting": describe(plan)}
 
 
 def _text(lines: Lines, out: Path) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from flatfed.core.engine import Engine
 from flatfed.core.errors import EngineError, Interrupted
@@ -27,8 +28,17 @@ OnRound = Callable[[Row], None] | None
 Say = Callable[[str], None]
 
 
-def play(plan: Plan, out: Path | None, on_round: OnRound = None, about: dict[str, str] | None = None) -> Run:
-    """Train from the beginning, in a new run directory where `out` is given; `about` is kept with it for reports."""
+def play(
+    plan: Plan,
+    out: Path | None,
+    on_round: OnRound = None,
+    about: dict[str, str] | None = None,
+    on_begin: Callable[[dict[str, Any]], None] = lambda config: None,
+) -> Run:
+    """Train from the beginning, in a new run directory where `out` is given; `about` is kept with it for reports.
+
+    `on_begin` is called with the record when nothing was refused.
+    """
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan)
@@ -36,6 +46,7 @@ def play(plan: Plan, out: Path | None, on_round: OnRound = None, about: dict[str
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()
+        on_begin(directory.config)
         tensors(directory.path)
         remember(directory.path, plan.task)
         return _Session(plan, directory, on_round).run()

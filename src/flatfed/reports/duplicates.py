@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.loop import TIMES
 from flatfed.reports.one_run import OneRun
 from flatfed.runs.history import Row
 
-MEASURED = ("seconds", "clients_watch")
+MEASURED = (*TIMES, "clients_watch")
 """What a row holds besides results: times, and measurements that one may have asked for and another not."""
 
 
