@@ -160,7 +160,7 @@ def test_the_maps_of_runs_hold_the_local_models_of_the_last_round(tmp_path: Path
     took = sorted(run.history[-1]["clients"])
     [surfaces] = seen
     assert list(surfaces) == ["global model", f"client {took[0]}", f"client {took[1]}"]
-    assert torch.equal(surfaces["global model"].w, run.vector)
+    assert torch.equal(surfaces["global model"].w, run._federation.server.w)
     with ff.laboratory(tmp_path / "run") as lab:
         assert lab.federation is not None
         models = {model.client: model.w for model in last_round(lab.federation).models}
