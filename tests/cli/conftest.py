@@ -23,7 +23,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "fedsam"
-    outcome = flatfed("run", "digits", "fedsam", *SMALL, "--out", out)
+    outcome = flatfed("run", "digits", "fedsam", *SMALL, "--keep-checkpoints", "0", "--out", out)
     assert outcome.code == 0, outcome.err
     return out
 
@@ -31,7 +31,9 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def _comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("comparison") / "three"
-    outcome = flatfed("compare", "digits", *COMPARED, "--seeds", "0,1,2", *SMALL, "--out", out)
+    outcome = flatfed(
+        "compare", "digits", *COMPARED, "--seeds", "0,1,2", *SMALL, "--keep-checkpoints", "0", "--out", out
+    )
     assert outcome.code == 0, outcome.err
     return out
 

@@ -23,7 +23,7 @@ METHODS = ("fedavg", "fedsam", "fedavgm")
 DIVERGES = ("--set", "fedavgm:server_lr=1e38")
 COMMAND = ("compare", "digits", *METHODS, *DIVERGES, "--seeds", "0,1", *SMALL, "--watch-samples", "100")
 COLUMNS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
-PLAIN = ["method", "final", "last-3 mean", "best", *COST_HEADINGS, "status"]
+PLAIN = ["method", "final", "last-3 mean", "best", *COST_HEADINGS, "s/client", "status"]
 RECORD = ["method", "seed", "rounds", "accuracy_final", "accuracy_last_mean", "last_count", "accuracy_best"]
 RECORD += ["test_loss_final", "bytes_down", "bytes_up", "backprops", *TIMES, "refused", "status", "reason", "path"]
 

@@ -162,8 +162,8 @@ def test_what_is_not_a_run(make: Any) -> None:
 
 
 def test_a_comparison_is_not_a_run(comparison: Path) -> None:
-    for command in ("evaluate", "robustness"):
-        refused(flatfed(command, comparison), "is not a run directory", "fedavg/seed-0", "feddyn+sam/seed-2", "fedsam/")
+    told = flatfed("evaluate", comparison)
+    refused(told, "is not a run directory", "fedavg/seed-0", "feddyn+sam/seed-2", "fedsam/")
     with pytest.raises(ff.ConfigError, match="name one of the runs in it: fedavg/seed-0"):
         ff.load_run(comparison)
     assert flatfed("evaluate", comparison / "fedavg" / "seed-1").code == 0

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import flatfed as ff
-from cli.command import PROCESS, SMALL, flatfed, on_terminal, read_json, refused
+from cli.command import PROCESS, SMALL, flatfed, on_terminal, read_history, read_json, refused
 from engines.bench import PATIENCE
 from flatfed.flatness.surface import Surface
 
@@ -31,8 +31,10 @@ FILES = {
     "plane": ["plane-loss", "plane-error"],
     "along": ["along-the-gradient", "along-random-directions"],
     "client": ["client", "client-contours"],
+    "clients": ["clients-loss", "clients-error"],
+    "client-plane": ["client-plane"],
 }
-COUNTS = {"surface": 2, "line": 2, "plane": 3, "along": 2, "client": 1}
+COUNTS = {"surface": 2, "line": 2, "plane": 3, "along": 2, "client": 1, "clients": 1, "client-plane": 1}
 REMOTE = re.compile(r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=", re.IGNORECASE)
 
 
@@ -40,7 +42,7 @@ REMOTE = re.compile(r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=", re.IGNO
 def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("landscape")
     for method in METHODS:
-        assert flatfed("run", "digits", method, *SMALL, "--out", root / method).code == 0
+        assert flatfed("run", "digits", method, *SMALL, "--per-round", 3, "--out", root / method).code == 0
     other = [word if word != "logreg" else "mlp" for word in SMALL]
     assert flatfed("run", "digits", "fedavg", *other, "--out", root / "other").code == 0
     return root
@@ -156,6 +158,42 @@ def test_a_clients_model(runs: list[Path]) -> None:
     ]
 
 
+def test_a_client_in_two_runs(runs: list[Path]) -> None:
+    outcome = flatfed("landscape", *runs[:2], "--kind", "client", "--points", 3, "--out", "o")
+    assert outcome.code == 0, outcome.err
+    pictures = [f"client{part}" for part in ("", "-own-contours", "-everyone-contours")]
+    check_pictures(Path("o"), pictures)
+    expected = {f"{name}.{ending}" for name in pictures for ending in ("png", "svg")}
+    expected |= {"client.json", "client-own.html", "client-everyone.html"}
+    assert {file.name for file in Path("o").iterdir()} == expected
+    client = min(read_history(runs[0])[-1]["clients"])
+    said = [line.partition(": loss")[0] for line in outcome.out.splitlines()]
+    parts = (f"client {client}: own examples", f"client {client}: everyone's examples")
+    assert said == [f"{method}, {part}" for part in parts for method in METHODS[:2]]
+
+
+def test_a_picture_of_each_client(runs: list[Path]) -> None:
+    took = sorted(read_history(runs[0])[-1]["clients"])
+    outcome = flatfed("landscape", runs[0], "--kind", "client", "--client", "all", "--points", 3, "--out", "o")
+    assert outcome.code == 0, outcome.err
+    check_pictures(Path("o"), [f"client-{k}{part}" for k in took for part in ("", "-contours")])
+    assert len(outcome.out.splitlines()) == 2 * len(took)
+
+
+def test_planes_tell_the_losses_of_the_models(runs: list[Path]) -> None:
+    first, second, third = sorted(read_history(runs[0])[-1]["clients"])
+    chosen = f"{third},{first},{second}"
+    outcome = flatfed("landscape", runs[0], "--kind", "clients", "--clients", chosen, "--points", 3, "--out", "o")
+    assert outcome.code == 0, outcome.err
+    grids = read_json(Path("o/clients.json"))["grids"]
+    for grid, line in zip(grids, outcome.out.splitlines(), strict=True):
+        told = ", ".join(f"{loss:.4f} at {name}" for name, loss in grid["at_marks"].items())
+        assert line.startswith(f"{grid['label']}: loss {told} (")
+    assert list(grids[0]["at_marks"]) == [f"client {k}" for k in (third, first, second)] + ["global model"]
+    outcome = flatfed("landscape", runs[0], "--kind", "client-plane", "--client", second, "--points", 3, "--out", "o")
+    assert f"at client {second}, " in outcome.out and " at model before the round (" in outcome.out
+
+
 def test_options_reach_the_evaluation(runs: list[Path]) -> None:
     options = ("--points", 3, "--extent", 0.25, "--directions", 2, "--seed", 7, "--samples", "all")
     assert flatfed("landscape", runs[0], "--kind", "along", *options, "--workers", 0, "--out", "o").code == 0
@@ -248,7 +286,18 @@ def kept(run: Path) -> list[str]:
         (("runs/fedavg", "--kind", "line"), ["2 runs, not 1"]),
         (("runs/fedavg", "runs/fedsam", "runs/fedavgm", "--kind", "line"), ["2 runs, not 3"]),
         (("runs/fedavg", "runs/fedsam", "--kind", "plane"), ["3 runs, not 2"]),
-        (("runs/fedavg", "runs/fedsam", "--kind", "client"), ["1 run, not 2"]),
+        (("runs/fedavg", "runs/fedsam", "--kind", "clients"), ["1 run, not 2"]),
+        (("runs/fedavg", "runs/fedsam", "--kind", "client-plane"), ["1 run, not 2"]),
+        (("runs/fedavg", "--clients", "0,1,2"), ["--clients says whose models --kind clients shows"]),
+        (("runs/fedavg", "--kind", "clients", "--clients", "0,1"), ["three clients"]),
+        (("runs/fedavg", "--kind", "clients", "--clients", "0,1,77"), ["77"]),
+        (("runs/fedavg", "--kind", "clients", "--clients", "a,b"), ["--clients"]),
+        (("runs/fedavg", "--kind", "clients", "--round", "next"), ["shows the last round"]),
+        (
+            ("runs/fedavg", "--kind", "client-plane", "--client", "all"),
+            ["only a landscape of kind client can show all"],
+        ),
+        (("runs/fedavg", "runs/other", "--kind", "client"), ["runs/other has another model than runs/fedavg"]),
         (("runs/fedavg", "runs/fedsam", "runs/fedavg", "--kind", "plane"), ["on one line, or two are the same"]),
         (("runs/fedavg", "runs/other"), ["runs/other has another model than runs/fedavg"]),
         (("runs/fedavg", "runs/other", "--kind", "line"), ["runs/other has another model than runs/fedavg"]),
@@ -291,6 +340,17 @@ def test_help_tells_what_there_is() -> None:
     outcome = flatfed("landscape", "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
-    options = "--kind", "--points", "--extent", "--samples", "--seed", "--client", "--directions", "--out", "--title"
+    options = (
+        "--kind",
+        "--points",
+        "--extent",
+        "--samples",
+        "--seed",
+        "--client",
+        "--clients",
+        "--directions",
+        "--out",
+        "--title",
+    )
     assert all(f"  {option}" in outcome.out for option in options)
     assert all(f"{kind}: " in outcome.out for kind in FILES)

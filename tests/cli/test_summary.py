@@ -66,7 +66,7 @@ def test_a_comparison_tells_the_common_part_once_and_a_line_per_method(compariso
     assert "seeds 0, 4" in lines[4]
     starts = [outcome.err.index(f"{name}: ") for name in methods]
     assert starts == sorted(starts)
-    assert "fedsam: rho=0.05; 1 down, 1 up, backprops per step: 2" in " ".join(outcome.err.split())
+    assert "fedsam: rho=0.05, server_lr=1; 1 down, 1 up, backprops per step: 2" in " ".join(outcome.err.split())
     assert outcome.err.index("writes to") < outcome.err.index("round 0/3")
 
 

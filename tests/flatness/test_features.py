@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.flatness import map_features
-from flatfed.flatness.features import LEAST, embedding, features
+from flatfed.core.probe import last_round
+from flatfed.experiments.flatness import MAPPED, map_clients, map_features
+from flatfed.flatness.features import LEAST, embedding, features, joint_embedding
 from flatfed.flatness.results import Embedding
 from flatfed.flatness.surface import Surface
 from flatfed.models.cnn_small import cnn_small
@@ -135,6 +136,36 @@ def test_a_map_has_a_place_and_a_class_for_each_example_and_is_the_same_again() 
     assert (first.label, first.note) == ("fedavg", "training data of all clients, all 26 examples")
     assert np.array_equal(first.places, again.places)
     assert other.places.shape == first.places.shape
+
+
+def test_one_map_of_the_features_of_several_models() -> None:
+    made = surface(seeded(lambda: cnn_small(CLASSES, 1, 8)), images())
+    surfaces = {"global model": made, "client 1": made.at(1.5 * made.w), "client 4": made.at(-made.w)}
+    first, again = (joint_embedding(surfaces, "fedavg", 0, ("a", "b", "c")) for _ in range(2))
+    assert first.places.shape == (3 * COUNT, 2) and np.array_equal(first.places, again.places)
+    assert first.whose.tolist() == [k for k in range(3) for _ in range(COUNT)]
+    assert first.classes.tolist() == [k % CLASSES for k in range(COUNT)] * 3
+    assert (first.models, first.class_names) == (("global model", "client 1", "client 4"), ("a", "b", "c"))
+    assert first.note == "training data of all clients, all 26 examples, under 3 models together; seed 0 of t-SNE"
+
+
+def test_the_maps_of_runs_hold_the_local_models_of_the_last_round(tmp_path: Path, monkeypatch: Any) -> None:
+    data = images()
+    task = ff.Task(seeded(lambda: cnn_small(CLASSES, 1, 8)), [data] * 4, test=data)
+    ff.train(task, ff.make("fedavg"), rounds=3, sampling=3, lr=0.3, workers=0, out=tmp_path / "run", average=ff.WIMA())
+    seen: list[dict[str, Surface]] = []
+    monkeypatch.setattr("flatfed.experiments.flatness.joint_embedding", lambda found, *_: seen.append(found))
+    map_clients([tmp_path / "run"], 2)
+    run = ff.load_run(tmp_path / "run")
+    took = sorted(run.history[-1]["clients"])
+    [surfaces] = seen
+    assert list(surfaces) == ["global model", f"client {took[0]}", f"client {took[1]}"]
+    assert torch.equal(surfaces["global model"].w, run._federation.server.w)
+    with ff.laboratory(tmp_path / "run") as lab:
+        assert lab.federation is not None
+        models = {model.client: model.w for model in last_round(lab.federation).models}
+    assert all(torch.equal(surfaces[f"client {k}"].w, models[k]) for k in took[:2])
+    assert all(one.sample.most == MAPPED // 3 for one in surfaces.values()), "3,000 points at most"
 
 
 @pytest.mark.parametrize("count", [1, 2, LEAST - 1])

@@ -64,7 +64,8 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
             style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
             draw = _reference if federated and is_centralised(result) else _curve
             draw(axes, result, name, scale, style)
-        _finish(axes, metrics[name].axis if name in metrics else LABELS.get(name, name.replace("_", " ")))
+        plain = metrics[name].axis if name in metrics else name.replace("_", " ")
+        _finish(axes, LABELS.get(name, plain))
         if name == "train_loss":
             _scale_loss(axes, results)
         known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | known

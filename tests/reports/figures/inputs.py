@@ -60,6 +60,15 @@ def embedding(label: str = "fedavg", classes: int = 10, count: int = 200) -> Emb
     return Embedding(label, places, numbers, NOTE)
 
 
+def joint(label: str = "fedavg", models: tuple[str, ...] = ("global model", "client 3")) -> Embedding:
+    """Return a map of several models."""
+    parts = [embedding(label, count=60).places + 60 * number for number in range(len(models))]
+    classes = np.tile(embedding(label, count=60).classes, len(models))
+    names = [f"name {number}" for number in range(10)]
+    whose = np.repeat(np.arange(len(models)), 60)
+    return Embedding(label, np.concatenate(parts), classes, NOTE, models, whose, names)
+
+
 def words(file: Path) -> str:
     """Return all text of an SVG, which must be well formed; lines of one text are joined."""
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))

@@ -41,6 +41,16 @@ def test_levels_hold_all_values_and_are_few(ends: tuple[float, float], log: bool
     assert (np.diff(levels) > 0).all()
 
 
+def test_panels_may_have_levels_of_their_own(figures: list[Any]) -> None:
+    pair = [bowl(), bowl("b", 90, 50)]
+    draw_contours(pair, [])
+    draw_contours(pair, [], shared=False)
+    shared, apart = figures
+    assert (len(shared.axes), len(apart.axes)) == (3, 4), "two panels, and one bar or two"
+    low, high = (bar.get_ylim() for bar in apart.axes[2:])
+    assert low[1] < high[0]
+
+
 def test_the_error_is_in_percent(tmp_path: Path, figures: list[Any]) -> None:
     draw_contours([plane()], [tmp_path / "a.svg"], value="error")
     assert "error (%)" in words(tmp_path / "a.svg")

@@ -11,7 +11,7 @@ import pytest
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.pieces import pieces_of
-from flatfed.reports.figures.surfaces import draw_surfaces
+from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
 from reports.figures.inputs import bowl, size, words
 
 
@@ -20,6 +20,19 @@ def test_any_number_of_surfaces(count: int, tmp_path: Path) -> None:
     grids = [bowl(f"model {k}", k + 1.0, size=11 + 10 * k) for k in range(count)]
     draw_surfaces(grids, [tmp_path / "a.svg"])
     assert all(f"model {k}: loss 0.4 at the centre" in words(tmp_path / "a.svg") for k in range(count))
+
+
+def test_panels_have_scales_of_their_own(figures: list[Any]) -> None:
+    draw_surface_panels({"own": [bowl(), bowl("b")], "all": [bowl(base=50), bowl("b", base=60)]}, [])
+    own, everyones = figures[0].axes
+    assert own.get_zlim()[1] < everyones.get_zlim()[0]
+
+
+def test_a_loss_close_to_0_looks_close_to_0_beside_another(figures: list[Any]) -> None:
+    low = bowl(curvature=1e-4, base=1e-4)
+    draw_surface_panels({"own": [low, bowl()]}, [])
+    bottom, top = figures[0].axes[0].get_zlim()
+    assert bottom < 0.1 and top > 5
 
 
 def test_the_scale_holds_all_surfaces(figures: list[Any]) -> None:

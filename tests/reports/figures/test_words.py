@@ -20,6 +20,17 @@ def test_notes_that_differ_are_said_by_label() -> None:
     assert one_note(grids) == f"a, c: {NOTE}; b: other"
 
 
+def test_what_notes_have_in_common_is_said_once() -> None:
+    grids = [replace(bowl("a"), note="100 examples; seed 3"), replace(bowl("b"), note="all; seed 3")]
+    assert one_note(grids) == "a: 100 examples; b: all; seed 3"
+
+
+def test_grids_of_panels_are_told_by_their_panel() -> None:
+    notes = {"own": "client 3", "all": "train"}
+    grids = [replace(bowl(method), panel=panel, note=note) for panel, note in notes.items() for method in ("a", "b")]
+    assert one_note(grids) == "own: client 3; all: train"
+
+
 def test_no_note_is_no_note() -> None:
     assert one_note([replace(bowl(), note="")]) == ""
 
