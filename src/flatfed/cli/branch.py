@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options import Whole, free_directory
+from flatfed.cli.given import free_directory
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

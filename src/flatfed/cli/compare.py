@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options import (
-    Seeds,
-    common_options,
+from flatfed.cli.given import (
     free_directory,
     gather_settings,
     make_checkpoints,
@@ -19,7 +17,9 @@ from flatfed.cli.options import (
     make_settings,
     refuse_contradictions,
 )
+from flatfed.cli.options import common_options
 from flatfed.cli.report_options import make_extras, refuse_unevaluated, report_options
+from flatfed.cli.values import Seeds
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -121,7 +121,7 @@ def check(name: str, data_dir: str | None, settings: tuple[str, ...], as_json: b
     sets, mean and standard deviation per channel and the checksums of the files. Other files that hold the same
     examples, in another order say, are noted but not refused.
     """
-    from flatfed.cli.options import DATA
+    from flatfed.cli.given import DATA
     from flatfed.data.checks import WRONG
     from flatfed.data.checks import check as examine
     from flatfed.experiments.methods import parse_setting

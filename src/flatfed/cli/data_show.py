@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options import Given, Whole, alpha_option, beta_option, gather_settings, make_recipe
+from flatfed.cli.given import Given, gather_settings, make_recipe
+from flatfed.cli.options import alpha_option, beta_option
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from flatfed.cli.options import Whole
 from flatfed.cli.progress import Steps
+from flatfed.cli.values import Whole
 
 SHARES = ("accuracy", "iou")
 """How the names of figures end that are shares: people read them in per cent."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.options import Whole, weights_option
+from flatfed.cli.options import weights_option
 from flatfed.cli.progress import Steps
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from flatfed.cli.options import Number, Seeds, Whole, weights_option
+from flatfed.cli.options import weights_option
 from flatfed.cli.progress import Steps
+from flatfed.cli.values import Number, Seeds, Whole
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

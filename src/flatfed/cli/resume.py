@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flatfed.cli.options import Whole
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatfed.cli.options import Whole, named_as_typed
+from flatfed.cli.given import named_as_typed
 from flatfed.cli.progress import Steps
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

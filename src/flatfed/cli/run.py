@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from flatfed.cli.options import (
-    Whole,
-    common_options,
+from flatfed.cli.given import (
     free_directory,
     gather_settings,
     make_checkpoints,
@@ -19,6 +17,8 @@ from flatfed.cli.options import (
     make_settings,
     refuse_contradictions,
 )
+from flatfed.cli.options import common_options
+from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError
 
 
