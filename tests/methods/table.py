@@ -333,6 +333,7 @@ TABLE: tuple[Row, ...] = (
         True,
         full_batch_passes=1,
         server_state=("momentum",),
+        scaled=True,
     ),
     Row(
         "mime",
@@ -345,6 +346,7 @@ TABLE: tuple[Row, ...] = (
         exchanges=2,
         full_batch_passes=1,
         server_state=("momentum",),
+        scaled=True,
     ),
     Row(
         "mofedsam",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.algorithm import Algorithm, Ask, ClientOptimiser
+from flatfed.algorithms.server_rate import ServerRate
+from flatfed.core.algorithm import Ask, ClientOptimiser
 from flatfed.core.client import Client
 from flatfed.core.config import Momentum
 from flatfed.core.messages import Message
@@ -14,7 +15,7 @@ from flatfed.core.state import Slots, vector
 from flatfed.core.vectors import norm
 
 
-class ServerMomentum(Algorithm):
+class ServerMomentum(ServerRate):
     """The server's momentum goes down and stays fixed during the round; full-batch gradients renew it.
 
     Karimireddy et al., "Breaking the centralized barrier for cross-device federated learning", NeurIPS 2021.

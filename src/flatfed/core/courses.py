@@ -104,8 +104,13 @@ class CycleFrom(Course, id="cyclefrom"):
     period: Count
 
     def value(self, round: int) -> float:
-        """Return `high`, and from round `start` on the value of `cycle(high, low, period)` in round `t - start`."""
-        return self.high if round < self.start else Cycle(self.high, self.low, self.period).value(round - self.start)
+        """Return `high`, and from round `start` on the value of `cycle(high, low, period)` in round `t - start`.
+
+        A period of 1 leaves the rate alone, as SWA does.
+        """
+        if round < self.start or self.period == 1:
+            return self.high
+        return Cycle(self.high, self.low, self.period).value(round - self.start)
 
     def bounds(self) -> tuple[float, ...]:
         """Return both ends."""
