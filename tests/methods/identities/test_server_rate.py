@@ -21,6 +21,8 @@ SCALED = (
         "fedgf",
         "fedwmsam",
         "fedcm",
+        "mime",
+        "mimelite",
         "mofedsam",
         "fedgamma",
         "fedlesam",
