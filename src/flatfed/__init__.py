@@ -23,6 +23,7 @@ _HOME = {
     "ClientOptimiser": "flatfed.core.algorithm",
     "Average": "flatfed.core.algorithm",
     "Bernoulli": "flatfed.core.sampling",
+    "Replay": "flatfed.core.sampling",
     "Schedule": "flatfed.core.sampling",
     "Uniform": "flatfed.core.sampling",
     "Ramp": "flatfed.core.courses",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from flatfed.core.messages import Message as Message
     from flatfed.core.metrics import Shown as Shown
     from flatfed.core.sampling import Bernoulli as Bernoulli
+    from flatfed.core.sampling import Replay as Replay
     from flatfed.core.sampling import Schedule as Schedule
     from flatfed.core.sampling import Uniform as Uniform
     from flatfed.core.task import Task as Task

@@ -121,3 +121,7 @@ def test_a_round_of_clients_without_data_stops_the_run_with_a_reason():
     run = train(task(clients=[EMPTY, *pairs((5,))]), cohorts=[[1], [0]])
     assert (run.status, len(run.history)) == ("stopped", 2)
     assert "round 2: 0 good replies" in run.reason
+
+
+def test_a_participation_trace_is_replayed_under_its_public_name():
+    assert ff.Replay([[0, 3], [2, 1]]).draw(5, 0, 1, 0) == [1, 2]

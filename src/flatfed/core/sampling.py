@@ -109,6 +109,10 @@ class Schedule(Sampler, id="schedule"):
         return {"id": self.id, "cohorts": [list(cohort) for cohort in self.cohorts]}
 
 
+Replay = Schedule
+"""The public name of a replayed participation trace: `ff.Replay([[0, 3], [1, 2]])`."""
+
+
 def _client(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ConfigError(f"schedule: a client id must be a whole number, not {value!r:.40}")
