@@ -29,7 +29,7 @@ def test_a_branch_is_the_run_with_swa(source: Path) -> None:
     ours, theirs = (read_json(Path(name) / "config.json") for name in ("branch", "whole"))
     assert {n for n in theirs if ours[n] != theirs[n]} <= {"run", "about"}
     assert ours["about"]["title"] == theirs["about"]["title"]
-    assert ours["about"]["command"].startswith("flatfed ")
+    assert ours["about"]["command"].startswith("flatfed")
     assert read_json(Path("branch/branch.json"))["round"] == 4
     assert fingerprint(source) == before
     assert flatfed("resume", "branch").code == 0

@@ -63,5 +63,6 @@ def _costs(rows: Sequence[Row]) -> dict[str, Any]:
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "backprops": sum(row["backprops"] for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
+        **({"client_seconds": sum(taken) / len(taken)} if taken else {}),
         "refused": sum(len(row.get("refused", [])) for row in rows),
-    } | ({"client_seconds": sum(taken) / len(taken)} if taken else {})
+    }
