@@ -51,6 +51,8 @@ def test_mistakes_are_told_in_a_sentence(source: Path) -> None:
     refused(flatfed("branch", source, "--set", "average.cycles=2"), "swa", "'cycle'")
     refused(flatfed("branch", source, "--from", 4, "--set", "average.start=0.25"), "swa begins after 2 rounds of 8")
     refused(flatfed("branch", source, "--set", "average.start=0.1"), "--keep-checkpoints 1", "2, 4, 7, 8")
+    twice = ("--set", "average.cycle=1", "--set", "average.cycle=2")
+    refused(flatfed("branch", source, *twice), "--set average.cycle is given twice")
     refused(flatfed("branch", source, "--out", "source"), "source already holds a run")
     refused(flatfed("branch", "nowhere"), "nowhere is not a run directory")
     assert not Path("runs").exists()

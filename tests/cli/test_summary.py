@@ -161,3 +161,10 @@ def test_every_value_of_a_sweep_is_named() -> None:
         "fedsam rho=0.05",
     ]
     assert [m["method"] for m in flatfed("show", "0.05", "--json").json["methods"]] == ["fedsam"]
+
+
+def test_a_pooled_method_and_an_average_of_nothing_are_told() -> None:
+    outcome = flatfed("compare", "digits", "centralised", "fedavg+swa", *SMALL, "--out", "out")
+    told = " ".join(outcome.err.split())
+    assert "centralised: client_opt=sgd; all clients' examples in one place; 1 down" in told
+    assert "which takes no model in this number of rounds; 1 down" in told

@@ -74,6 +74,21 @@ def test_means_are_over_the_seeds_that_reached_it(results: list[Result]) -> None
     assert [one.speed_up(result) for result in results] == [1.0, 2.5, None]
 
 
+def test_a_speed_up_is_over_the_seeds_in_which_both_reached_the_target(tmp_path: Path) -> None:
+    """A method that fails in the slower seed is not faster for it."""
+    found = collect(
+        [
+            write_run(tmp_path / "a0", "fedavg", 0, (0.1, 0.1, 0.1, 0.1, 0.3)),
+            write_run(tmp_path / "a1", "fedavg", 1, (0.1, 0.1, 0.3, 0.3, 0.3)),
+            write_run(tmp_path / "b0", "fedsam", 0, (0.1, 0.1, 0.1, 0.1, 0.1)),
+            write_run(tmp_path / "b1", "fedsam", 1, (0.1, 0.1, 0.3, 0.3, 0.3)),
+            write_run(tmp_path / "c2", "feddyn", 2, (0.1, 0.3, 0.3, 0.3, 0.3)),
+        ]
+    )
+    one = reaching(found, "0.3", baseline="fedavg")
+    assert [one.speed_up(result) for result in found] == [1.0, 1.0, 2.0]
+
+
 def test_speed_ups_are_over_the_first_method_that_reached_it_or_the_baseline(results: list[Result]) -> None:
     alone = reaching(results, "0.6")
     assert alone.reference is results[1] and alone.speed_up(results[0]) is None

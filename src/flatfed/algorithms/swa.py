@@ -53,6 +53,10 @@ class SWA(Average, id="swa"):
             return round > t0 and (round - t0) % c == 0
         return round >= t0 and round % c == 0
 
+    def averages(self, rounds: int) -> bool:
+        """Say whether a cycle ends within the run."""
+        return any(self.captures(round, rounds) for round in range(self.first(rounds), rounds))
+
     def capture(self, kept: State, before: Tensor, after: Tensor, round: int, rounds: int) -> None:
         """Enter a model: `average <- (n average + w) / (n + 1)`."""
         if self.mode == "paper" and round == self.first(rounds):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.given import free_directory
+from flatfed.cli.given import free_directory, typed_once
 from flatfed.cli.values import Whole
 from flatfed.core.errors import ConfigError, nearest
 
@@ -90,10 +90,9 @@ def _average(id: str, settings: tuple[str, ...]) -> Average:
     """Return the average with its parameters."""
     from flatfed.algorithms import Average
     from flatfed.core.config import parameters
-    from flatfed.experiments.methods import parse_setting
 
     cls, values = Average.registry.find(id), dict[str, Any]()
-    for name, value in map(parse_setting, settings):
+    for name, value in typed_once(settings).items():
         if not name.startswith(OWNER):
             known = [f"{OWNER}{parameter}" for parameter in parameters(cls)]
             raise ConfigError(f"--set {name}: only the average can be set here; {nearest(name, known, 'parameter')}")

@@ -49,7 +49,7 @@ def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[s
     from flatfed.experiments.methods import relevant
 
     in_file: dict[str, Any] = relevant(ctx.meta.get(FILE_SETTINGS, {}), spellings)
-    typed = _typed_once(here)
+    typed = typed_once(here)
     short_in_file, short_typed = _short(ctx, in_file, True), _short(ctx, typed, False)
     short = short_in_file | short_typed
     if set(short) == {"alpha", "beta"} and len(short_typed) == 1:  # a file's, overridden by the other spelling
@@ -60,7 +60,7 @@ def gather_settings(ctx: click.Context, here: tuple[str, ...], spellings: list[s
     return Given(methods, _of(PARTITION, both), _of(MODEL, both), _of(DATA, both), short)
 
 
-def _typed_once(settings: tuple[str, ...]) -> dict[str, Any]:
+def typed_once(settings: tuple[str, ...]) -> dict[str, Any]:
     """Return what --set says; a name that is given twice is an error."""
     from flatfed.experiments.methods import parse_setting
 

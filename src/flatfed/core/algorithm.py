@@ -177,6 +177,10 @@ class Average(Config):
         """Return the first round in which the average matters: before it, a run is the same without it."""
         return 0
 
+    def averages(self, rounds: int) -> bool:
+        """Say whether any model enters the average in a run of this length."""
+        return True
+
     def lr(self, lr: float, round: int, rounds: int) -> float:
         """Return the learning rate of a round, given the decayed one."""
         return lr

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flatfed.algorithms import Algorithm, Average
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
 from flatfed.reports.numbers import megabytes
@@ -101,8 +102,26 @@ def _network(setting: Config) -> str:
 def method_line(config: Config) -> str:
     """Return the method with all its parameters, those of its client optimiser and average too."""
     own = {n: _named(v) if isinstance(v, dict) else v for n, v in config["algorithm"].items() if n != "id"}
-    average = f"; average {_named(config['average'])}" if config["average"] else ""
-    return f"{config['method']}: {_listed(own) or 'no parameters'}{average}"
+    return f"{config['method']}: {_listed(own) or 'no parameters'}{_pooled(config)}{_average(config)}"
+
+
+def _pooled(config: Config) -> str:
+    """Say that a method trains on everyone's examples at once, if it does."""
+    method = Algorithm.registry.get(config["algorithm"]["id"])
+    return "; all clients' examples in one place" if method is not None and method.pooled else ""
+
+
+def _average(config: Config) -> str:
+    """Return the average, and say where none will come of it."""
+    if not config["average"]:
+        return ""
+    try:
+        idle = not Average.registry.from_dict(config["average"]).averages(config["settings"]["rounds"])
+    except FlatfedError:  # one of the user's own that is not imported here
+        idle = False
+    return f"; average {_named(config['average'])}" + (
+        ", which takes no model in this number of rounds" if idle else ""
+    )
 
 
 def _training(config: Config, seeds: Sequence[int]) -> str:

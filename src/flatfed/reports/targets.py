@@ -6,6 +6,7 @@ with that round. FedGloSS (Tables 5 and 10), FedGF (Table 4) and FedWMSAM (Table
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -142,10 +143,22 @@ class Reaching:
         return find_result(self.results, self.baseline, "--baseline")
 
     def speed_up(self, result: Result) -> float | None:
-        """Return the reference's mean number of rounds over a method's."""
-        theirs = self.spread(self.reference, "round") if self.reference is not None else None
-        own = self.spread(result, "round")
-        return theirs[0] / own[0] if theirs and own else None
+        """Return the reference's mean number of rounds over a method's, over the seeds in which both reached it.
+
+        Methods that have no seed in common are compared by their means.
+        """
+        if self.reference is None:
+            return None
+        theirs, own = self._rounds(self.reference), self._rounds(result)
+        seeds = {run.seed for run in self.reference.runs} & {run.seed for run in result.runs}
+        if seeds:
+            both = theirs.keys() & own.keys()
+            theirs, own = ({seed: rounds[seed] for seed in both} for rounds in (theirs, own))
+        return statistics.fmean(theirs.values()) / statistics.fmean(own.values()) if theirs and own else None
+
+    def _rounds(self, result: Result) -> dict[int, int]:
+        """Return the round in which each seed that reached the target did."""
+        return {run.seed: cost.round for run in result.runs if (cost := self.cost(run)) is not None}
 
     def record(self, run: OneRun) -> dict[str, Any]:
         """Return a run's costs under names of their own: `to_0.75_round`, `to_0.75_bytes`."""
