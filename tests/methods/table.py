@@ -573,7 +573,8 @@ TABLE: tuple[Row, ...] = (
 def rows(all_params: bool = True, all_opts: bool = True) -> list[Case]:
     """Every row with its parameter sets and client optimisers, or only the first of each.
 
-    Where the row does not say otherwise, its first parameter set meets every client optimiser, the others two.
+    Where the row does not say otherwise, its first parameter set meets every client optimiser, the others two, and one
+    that only adds a server rate one.
     """
     return [
         Case(row, params, opt)
@@ -588,4 +589,6 @@ def _opts(row: Row, params: Params) -> Sequence[str | None]:
         return [None]
     if row.opts is not None:
         return row.opts(params)
-    return list(CLIENT_OPTS) if params is row.params[0] else ["sgd", "sam"]
+    if params is row.params[0]:
+        return list(CLIENT_OPTS)
+    return ["sgd", "sam"] if params in row.params else ["sgd"]
