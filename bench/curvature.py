@@ -15,10 +15,10 @@ from problems import CONV
 from torch import Tensor
 
 import flatfed as ff
-from flatfed.engines.allocator import keep_freed_memory
-from flatfed.flatness.lanczos import Lanczos, largest_eigenvalues
 from flatfed.flatness.landscape.directions import random_directions
-from flatfed.flatness.power import power_iteration
+from flatfed.flatness.spectra.lanczos import Lanczos, largest_eigenvalues
+from flatfed.flatness.spectra.power import power_iteration
+from flatfed.machine.allocator import keep_freed_memory
 
 IMAGES, BATCH = 10_000, 512
 
@@ -116,7 +116,7 @@ def eigenvalue_facts() -> dict[str, Any]:
 
 
 def _trained() -> tuple[Any, Tensor]:
-    from flatfed.experiments.catalogue import TaskRecipe
+    from flatfed.experiments.tasks.recipe import TaskRecipe
 
     task = TaskRecipe("digits", clients=20, partition={"id": "dirichlet", "alpha": 0.3}).build()
     run = ff.train(task, ff.make("fedavg"), rounds=100, sampling=5, lr=0.1, batch_size=16, workers=0, every=100, last=0)

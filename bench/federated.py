@@ -11,12 +11,12 @@ from problems import LR, WEIGHT_DECAY, Problem
 
 import flatfed as ff
 from flatfed.algorithms.spelling import parse_method
-from flatfed.core.examples import Partition
-from flatfed.core.loop import Federation
-from flatfed.core.sampling import Uniform
-from flatfed.core.settings import Settings
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.play import make_engine
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.round.federation import Federation
+from flatfed.core.round.sampling import Uniform
+from flatfed.core.task.examples import Partition
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.play import make_engine
 
 ENDLESS = 1_000_000
 

@@ -23,9 +23,9 @@ from problems import CONV, TINY, Problem
 from torch import nn
 
 import flatfed as ff
-from flatfed.core.testing import Evaluation as TestFigures
-from flatfed.experiments.plan import stores_of, tensors_of
-from flatfed.runs.checkpoint import Checkpoints
+from flatfed.core.evaluation.evaluations import Evaluation as TestFigures
+from flatfed.experiments.running.plan import stores_of, tensors_of
+from flatfed.runs.checkpoints import Checkpoints
 
 Maker = Callable[[], Case]
 
@@ -123,7 +123,7 @@ def state(repeats: int) -> dict[str, Result]:
 
 
 def state_child(where: str) -> Any:
-    from flatfed.experiments import plan as plans
+    from flatfed.experiments.running import plan as plans
 
     if where == "memory":
         plans.STATE_BUDGET = 2**40

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from flatfed.experiments.index import markdown
+from flatfed.experiments.comparing.index import markdown
 
 PAGE = Path(__file__).parent / "algorithms" / "README.md"
 BEGIN, END = "<!-- index: made by `make index` -->\n", "<!-- end of index -->"

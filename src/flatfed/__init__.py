@@ -14,71 +14,71 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Task": "flatfed.core.task",
-    "Partition": "flatfed.core.examples",
-    "Local": "flatfed.core.layout",
-    "Shown": "flatfed.core.metrics",
-    "Message": "flatfed.core.messages",
-    "Algorithm": "flatfed.core.algorithm",
-    "ClientOptimiser": "flatfed.core.algorithm",
-    "Average": "flatfed.core.algorithm",
-    "Bernoulli": "flatfed.core.sampling",
-    "Replay": "flatfed.core.sampling",
-    "Schedule": "flatfed.core.sampling",
-    "Uniform": "flatfed.core.sampling",
-    "Ramp": "flatfed.core.courses",
-    "Cosine": "flatfed.core.courses",
-    "Poly": "flatfed.core.courses",
-    "Decay": "flatfed.core.courses",
-    "Cycle": "flatfed.core.courses",
-    "CycleFrom": "flatfed.core.courses",
-    "Steps": "flatfed.core.courses",
+    "Task": "flatfed.core.task.task",
+    "Partition": "flatfed.core.task.examples",
+    "Local": "flatfed.core.model.layout",
+    "Shown": "flatfed.core.evaluation.metrics",
+    "Message": "flatfed.core.method.messages",
+    "Algorithm": "flatfed.core.method.algorithm",
+    "ClientOptimiser": "flatfed.core.method.algorithm",
+    "Average": "flatfed.core.method.algorithm",
+    "Bernoulli": "flatfed.core.round.sampling",
+    "Replay": "flatfed.core.round.sampling",
+    "Schedule": "flatfed.core.round.sampling",
+    "Uniform": "flatfed.core.round.sampling",
+    "Ramp": "flatfed.core.configuration.schedules",
+    "Cosine": "flatfed.core.configuration.schedules",
+    "Poly": "flatfed.core.configuration.schedules",
+    "Decay": "flatfed.core.configuration.schedules",
+    "Cycle": "flatfed.core.configuration.schedules",
+    "CycleFrom": "flatfed.core.configuration.schedules",
+    "Steps": "flatfed.core.configuration.schedules",
     "FlatfedError": "flatfed.core.errors",
     "ConfigError": "flatfed.core.errors",
     "CheckpointError": "flatfed.core.errors",
     "EngineError": "flatfed.core.errors",
     "make": "flatfed.algorithms",
-    "train": "flatfed.experiments.train",
-    "resume": "flatfed.experiments.resume",
-    "branch": "flatfed.experiments.branch",
-    "load_run": "flatfed.experiments.loading",
-    "laboratory": "flatfed.experiments.laboratory",
-    "Run": "flatfed.experiments.run",
-    "RunInterrupted": "flatfed.experiments.interruption",
+    "train": "flatfed.experiments.running.train",
+    "resume": "flatfed.experiments.running.resume",
+    "branch": "flatfed.experiments.running.branch",
+    "load_run": "flatfed.experiments.running.loading",
+    "laboratory": "flatfed.experiments.measuring.laboratory",
+    "Run": "flatfed.experiments.running.run",
+    "RunInterrupted": "flatfed.experiments.running.interruption",
 }
 
 if TYPE_CHECKING:
     from flatfed.algorithms import make as make
-    from flatfed.core.algorithm import Algorithm as Algorithm
-    from flatfed.core.algorithm import Average as Average
-    from flatfed.core.algorithm import ClientOptimiser as ClientOptimiser
-    from flatfed.core.courses import Cosine as Cosine
-    from flatfed.core.courses import Cycle as Cycle
-    from flatfed.core.courses import CycleFrom as CycleFrom
-    from flatfed.core.courses import Decay as Decay
-    from flatfed.core.courses import Poly as Poly
-    from flatfed.core.courses import Ramp as Ramp
-    from flatfed.core.courses import Steps as Steps
+    from flatfed.core.configuration.schedules import Cosine as Cosine
+    from flatfed.core.configuration.schedules import Cycle as Cycle
+    from flatfed.core.configuration.schedules import CycleFrom as CycleFrom
+    from flatfed.core.configuration.schedules import Decay as Decay
+    from flatfed.core.configuration.schedules import Poly as Poly
+    from flatfed.core.configuration.schedules import Ramp as Ramp
+    from flatfed.core.configuration.schedules import Steps as Steps
     from flatfed.core.errors import CheckpointError as CheckpointError
     from flatfed.core.errors import ConfigError as ConfigError
     from flatfed.core.errors import EngineError as EngineError
     from flatfed.core.errors import FlatfedError as FlatfedError
-    from flatfed.core.examples import Partition as Partition
-    from flatfed.core.layout import Local as Local
-    from flatfed.core.messages import Message as Message
-    from flatfed.core.metrics import Shown as Shown
-    from flatfed.core.sampling import Bernoulli as Bernoulli
-    from flatfed.core.sampling import Replay as Replay
-    from flatfed.core.sampling import Schedule as Schedule
-    from flatfed.core.sampling import Uniform as Uniform
-    from flatfed.core.task import Task as Task
-    from flatfed.experiments.branch import branch as branch
-    from flatfed.experiments.interruption import RunInterrupted as RunInterrupted
-    from flatfed.experiments.laboratory import laboratory as laboratory
-    from flatfed.experiments.loading import load_run as load_run
-    from flatfed.experiments.resume import resume as resume
-    from flatfed.experiments.run import Run as Run
-    from flatfed.experiments.train import train as train
+    from flatfed.core.evaluation.metrics import Shown as Shown
+    from flatfed.core.method.algorithm import Algorithm as Algorithm
+    from flatfed.core.method.algorithm import Average as Average
+    from flatfed.core.method.algorithm import ClientOptimiser as ClientOptimiser
+    from flatfed.core.method.messages import Message as Message
+    from flatfed.core.model.layout import Local as Local
+    from flatfed.core.round.sampling import Bernoulli as Bernoulli
+    from flatfed.core.round.sampling import Replay as Replay
+    from flatfed.core.round.sampling import Schedule as Schedule
+    from flatfed.core.round.sampling import Uniform as Uniform
+    from flatfed.core.task.examples import Partition as Partition
+    from flatfed.core.task.task import Task as Task
+    from flatfed.experiments.measuring.laboratory import laboratory as laboratory
+    from flatfed.experiments.running.branch import branch as branch
+    from flatfed.experiments.running.interruption import RunInterrupted as RunInterrupted
+    from flatfed.experiments.running.loading import load_run as load_run
+    from flatfed.experiments.running.resume import resume as resume
+    from flatfed.experiments.running.run import Run as Run
+    from flatfed.experiments.running.train import train as train
 
 
 def __getattr__(name: str) -> Any:

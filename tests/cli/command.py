@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from flatfed.cli.main import main
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 
 SMALL = (
     "--rounds",

@@ -12,7 +12,7 @@ from cli.command import COMPARED, SMALL, flatfed
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory, on a terminal that can be written to, where no line comes because time has passed."""
-    monkeypatch.setattr("flatfed.cli.progress.LINE_SECONDS", math.inf)
+    monkeypatch.setattr("flatfed.cli.output.progress.LINE_SECONDS", math.inf)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):

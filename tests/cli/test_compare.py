@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cli.command import COMPARED, SEEDS, SMALL, fingerprint, flatfed, read_history, read_json
-from flatfed.core.algorithm import Algorithm
+from flatfed.core.method.algorithm import Algorithm
 
 TINY = ("--rounds", "1", "--clients", "5", "--per-round", "1", "--workers", "0", "--model", "logreg")
 

@@ -14,10 +14,10 @@ import pytest
 
 import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_json
-from flatfed.core.loop import TIMES
-from flatfed.experiments import compare as comparing
-from flatfed.experiments import laboratory as opening
-from flatfed.reports.columns import COST_HEADINGS
+from flatfed.core.round.federation import TIMES
+from flatfed.experiments.comparing import compare as comparing
+from flatfed.experiments.measuring.metrics import laboratory as opening
+from flatfed.reports.tables.columns import COST_HEADINGS
 
 METHODS = ("fedavg", "fedsam", "fedavgm")
 DIVERGES = ("--set", "fedavgm:server_lr=1e38")

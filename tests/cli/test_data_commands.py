@@ -14,8 +14,8 @@ import pytest
 from cli.command import flatfed, on_terminal, refused
 from data.web import Site, idx, official_mnist, serve, write_mnist
 from flatfed.data import datasets
-from flatfed.data.known import KNOWN, Known
-from flatfed.data.official import OFFICIAL
+from flatfed.data.acquiring.known import KNOWN, Known
+from flatfed.data.acquiring.official import OFFICIAL
 
 COMMANDS = {"get": "NAME", "check": "NAME", "list": ""}
 

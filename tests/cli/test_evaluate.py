@@ -11,8 +11,8 @@ import pytest
 
 import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
-from flatfed.experiments import measuring
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.measuring.metrics import metrics as measuring
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 FIGURES = ("test_loss", "test_accuracy", "test_class_accuracy")
 NORMED = ("--rounds", "2", "--clients", "20", "--per-round", "3", "--workers", "0", "--model", "cnn-small-bn")
@@ -134,7 +134,7 @@ def test_progress_is_told_group_by_group(run: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_away_from_a_terminal_a_line_comes_now_and_then(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flatfed.cli.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("flatfed.cli.output.progress.LINE_SECONDS", 0.0)
     outcome = flatfed("evaluate", run)
     assert outcome.err.splitlines() == ["test sets", "clients (1 of 5)"]
 

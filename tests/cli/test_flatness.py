@@ -15,14 +15,14 @@ from torch import nn
 
 import flatfed as ff
 from cli.command import COMPARED, SMALL, Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
-from flatfed.cli import flatness as command
-from flatfed.core.config import parameters
-from flatfed.core.loop import TIMES
-from flatfed.experiments import laboratory as opening
+from flatfed.cli.commands import flatness as command
+from flatfed.core.configuration.config import parameters
+from flatfed.core.round.federation import TIMES
+from flatfed.experiments.measuring.metrics import laboratory as opening
 from flatfed.flatness.measurements import Measurement
-from flatfed.runs.checkpoint import Checkpoints
+from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.readings import Readings
+from flatfed.runs.results import Readings
 
 pytest.importorskip("matplotlib")
 
@@ -281,7 +281,7 @@ def test_a_map_of_the_model_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("sklearn")
     seen: list[Any] = []
     monkeypatch.setattr("flatfed.reports.figures.embedding.draw_embeddings", lambda maps, files: seen.append(maps))
-    monkeypatch.setattr("flatfed.experiments.flatness.embedding", lambda surface, *_: surface.w)
+    monkeypatch.setattr("flatfed.experiments.measuring.flatness.embedding", lambda surface, *_: surface.w)
     swa = ("fedavg+swa", "--set", "average.start=0", "--set", "average.cycle=1")
     assert flatfed("run", "digits", *swa, *SMALL, "--out", "run").code == 0
     for weights in ("evaluated", "global"):

@@ -12,7 +12,7 @@ import torch
 import flatfed as ff
 from cli.command import SMALL, flatfed, read_json, refused
 from data.test_cifar import write_binary
-from flatfed.data.sources.cifar import CIFAR10, CIFAR100
+from flatfed.data.sources.published.cifar import CIFAR10, CIFAR100
 
 MEASURE = "lambda_ratio(mode=power)"
 

@@ -8,12 +8,12 @@ import pytest
 
 from cli.command import PROCESS, flatfed, on_terminal
 from flatfed.algorithms.spelling import parse_method
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import parameters
-from flatfed.data.augment.catalogue import augmentations
+from flatfed.core.configuration.config import parameters
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.data.augment.spelling import augmentations
 from flatfed.data.catalogue import datasets
 from flatfed.data.partition import Partitioner
-from flatfed.experiments.methods import parse_value
+from flatfed.experiments.spelling.methods import parse_value
 from flatfed.models import models
 
 KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")

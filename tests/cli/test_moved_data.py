@@ -11,7 +11,7 @@ import pytest
 
 import flatfed as ff
 from cli.command import Outcome, flatfed, read_history, read_json, without_time
-from flatfed.experiments.catalogue import _pool
+from flatfed.experiments.tasks.recipe import _pool
 
 TINY = ("--clients", "4", "--per-round", "2", "--workers", "0", "--model", "logreg", "--every", "1")
 

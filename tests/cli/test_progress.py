@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import CODES, COMPARED, SMALL, flatfed, on_terminal, read_json
-from flatfed.cli.progress import clock
+from flatfed.cli.output.progress import clock
 
 
 @pytest.mark.parametrize(

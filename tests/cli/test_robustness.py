@@ -16,11 +16,11 @@ from torch import nn
 import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_history, read_json, refused
 from flatfed.core.errors import ConfigError
-from flatfed.experiments import robustness as measuring
-from flatfed.experiments.catalogue import _pool
-from flatfed.experiments.loading import load_run
-from flatfed.experiments.robustness import robustness
-from flatfed.reports.robustness import Cell, Robustness, draw, headline
+from flatfed.experiments.measuring.metrics import robustness as measuring
+from flatfed.experiments.measuring.robustness import robustness
+from flatfed.experiments.running.loading import load_run
+from flatfed.experiments.tasks.recipe import _pool
+from flatfed.reports.robustness.one_run import Cell, Robustness, draw, headline
 
 pytest.importorskip("scipy")
 pytest.importorskip("PIL")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.algorithms.spelling import parse_method, spelling_of
-from flatfed.core.config import parameters
+from flatfed.core.configuration.config import parameters
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.methods import parse_methods, parse_setting, parse_value, settable
+from flatfed.experiments.spelling.methods import parse_methods, parse_setting, parse_value, settable
 
 OPTIMISERS = [id for id in ClientOptimiser.registry if id != "sgd"]
 AVERAGES = list(Average.registry)

@@ -18,7 +18,7 @@ import torch
 import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, read_history, read_json, refused, without_time
 from flatfed import models
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 TINY = ("--rounds", "1", "--clients", "5", "--per-round", "2", "--workers", "0", "--every", "1", "--model", "logreg")
 TWICE = ("--rounds", "2", *TINY[2:])

@@ -12,8 +12,8 @@ import flatfed as ff
 from cli.command import fingerprint, flatfed, refused
 from data.scenes import write_scene
 from flatfed.core.errors import ConfigError
-from flatfed.experiments import trial
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.of_runs import trial
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 QUICK = ("--rounds", "1", "--workers", "0", "--out", "out")
 INTERNAL = ("zip()", "unpack", "mat1", "cross_entropy", "Traceback", "saved", "ScaleCrop", "must be Tensor")

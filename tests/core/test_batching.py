@@ -15,9 +15,9 @@ from torch.nn import functional
 
 import flatfed as ff
 from core.bench import CLASSES, INPUTS, net, pairs, seeded, task
-from flatfed.core.batching import MOST_PARAMETERS, check_batched, step_work, why_not_batched, wins_batched
-from flatfed.core.settings import Settings
-from flatfed.core.stacked import CannotStack, StackedModel
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.model.stacked import CannotStack, StackedModel
+from flatfed.core.round.vectorising import MOST_PARAMETERS, check_batched, step_work, why_not_batched, wins_batched
 
 PLAIN = Settings(rounds=1, lr=0.1, batch_size=4)
 

@@ -12,7 +12,7 @@ import torch
 
 import flatfed as ff
 from core.bench import normed, pairs, task, train
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 from flatfed.runs.summary import summarise
 
 FIGURES = ("loss", "accuracy", "class_accuracy")

@@ -15,9 +15,9 @@ from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from core.bench import CLASSES, INPUTS, SIZES, net, normed, pairs, same_run, seeded, task, train
-from flatfed.core.client import Client
-from flatfed.core.loop import TIMES
-from flatfed.core.trainer import Trainer
+from flatfed.core.method.client import Client
+from flatfed.core.round.federation import TIMES
+from flatfed.core.round.trainer import Trainer
 
 COHORTS = [[0, 1], [1, 2], [0, 1, 2]]  # client 3 is never asked
 UNSEEN = pairs((13,), 6)[0]

@@ -13,14 +13,14 @@ import torch
 
 import flatfed as ff
 from core.bench import net, pairs, task, train
-from flatfed.core.engine import Jobs, Reply
-from flatfed.core.exchange import ENVELOPE_UP
-from flatfed.core.loop import TIMES
-from flatfed.core.messages import Message
-from flatfed.core.settings import Settings
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.messages import Message
+from flatfed.core.round.engine import Jobs, Reply
+from flatfed.core.round.exchange import ENVELOPE_UP
+from flatfed.core.round.federation import TIMES
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 from flatfed.runs.summary import summarise
 
 COHORTS = [[0, 1, 2], [1, 3]]

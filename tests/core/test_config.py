@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from flatfed.algorithms import make
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import (
+from flatfed.core.configuration.config import (
     Alias,
     Config,
     Count,
@@ -27,8 +26,9 @@ from flatfed.core.config import (
     build,
     parameters,
 )
-from flatfed.core.sampling import Sampler
-from flatfed.core.settings import Settings, dtype_name
+from flatfed.core.configuration.settings import Settings, dtype_name
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.core.round.sampling import Sampler
 
 FAMILIES = (Algorithm, ClientOptimiser, Average, Sampler)
 MEMBERS = [(family, id) for family in FAMILIES for id in sorted(family.registry)]

@@ -26,12 +26,12 @@ from core.bench import (
     task,
     train,
 )
-from flatfed.core.algorithm import Ask
-from flatfed.core.client import Client
-from flatfed.core.config import Fraction
-from flatfed.core.messages import Message
-from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, scalar, vector, window
+from flatfed.core.configuration.config import Fraction
+from flatfed.core.method.algorithm import Ask
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import Slots, scalar, vector, window
 
 
 class PerClient(ff.Algorithm):

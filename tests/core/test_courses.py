@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from core.bench import net, same_run, task, train
-from flatfed.core.algorithm import Algorithm, ClientOptimiser
-from flatfed.core.config import Course, Fraction, build
+from flatfed.core.configuration.config import Course, Fraction, build
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
-from flatfed.core.sampling import Bernoulli
-from flatfed.core.settings import Settings
+from flatfed.core.method.algorithm import Algorithm, ClientOptimiser
+from flatfed.core.round.sampling import Bernoulli
 
 unhurried = settings(deadline=None)
 numbers = st.floats(-1e6, 1e6)

@@ -9,9 +9,9 @@ import torch
 
 import flatfed as ff
 from core.bench import task, train
-from flatfed.core.devices import CPU, find_device, place, share
-from flatfed.core.messages import Message
-from flatfed.core.state import State
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.model.devices import CPU, find_device, place, share
 
 META = torch.device("meta")
 

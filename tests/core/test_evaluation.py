@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.bench import task, train
-from flatfed.core.settings import Settings
+from flatfed.core.configuration.settings import Settings
 from flatfed.runs.summary import summarise
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from core.bench import CLASSES, SIZES, net, normed, pairs, same_run, task, train
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 from runs.bench import in_new_process
 
 ALL = list(range(len(SIZES)))
@@ -279,7 +279,7 @@ HOW = {"cohorts": [ALL] * 3, "batch_size": 3, "every": 1, "eval_stats": "batch-s
 RESUME = """
 import json, sys
 import flatfed as ff
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 run = ff.resume(sys.argv[1], 3)
 print(json.dumps([{n: v for n, v in row.items() if n not in TIMES} for row in run.history]))
 """

@@ -9,11 +9,11 @@ from torch.utils.data import Dataset
 
 import flatfed as ff
 from core.bench import net, pairs, task, train
-from flatfed.core.algorithm import Ask
-from flatfed.core.client import Client
-from flatfed.core.messages import Message
-from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, scalar, vector
+from flatfed.core.method.algorithm import Ask
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import Slots, scalar, vector
 
 ALL = [0, 1, 2, 3]
 

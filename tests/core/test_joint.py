@@ -31,7 +31,7 @@ from core.bench import (
     task,
     train,
 )
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 from flatfed.data.augment.mixing import Mixup
 
 ALL = list(range(len(SIZES)))

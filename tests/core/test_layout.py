@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from core.bench import CLASSES, INPUTS, flat, net, normed, pairs, seeded, task, train
-from flatfed.core.layout import Layout, Local
-from flatfed.core.oracle import Oracle
+from flatfed.core.model.layout import Layout, Local
+from flatfed.core.model.oracle import Oracle
 
 
 class Language(nn.Module):

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 import flatfed as ff
 from core.bench import CLASSES, INPUTS, flat, net, normed, pairs, same_run, seeded, task, train
 from flatfed.algorithms import Algorithm
-from flatfed.core.trainer import Trainer
+from flatfed.core.round.trainer import Trainer
 
 KINDS = ("bn", "bn-stats")
 METHODS = sorted(  # where nobody holds data apart, nothing stays with anybody

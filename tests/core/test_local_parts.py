@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import flatfed as ff
 from core.bench import conv_net, flat, images, net, normed, pairs, same_run, task, train
 from flatfed.algorithms import Algorithm
-from flatfed.core.client import Client
-from flatfed.core.examples import epoch_batches
+from flatfed.core.method.client import Client
+from flatfed.core.task.examples import epoch_batches
 
 FEDBN = ff.Local(types=(nn.BatchNorm1d,))
 SILOBN = ff.Local(types=(nn.BatchNorm1d,), buffers_only=True)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from core.bench import INPUTS, flat, net, pairs, task, train
-from flatfed.core.client import Client
-from flatfed.core.examples import epoch_batches
-from flatfed.core.messages import Message
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
 from flatfed.core.randomness import numpy_generator, torch_generator
+from flatfed.core.task.examples import epoch_batches
 
 ONE = pairs((11,))
 

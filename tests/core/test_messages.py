@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import flatfed as ff
-from flatfed.core.messages import SCALAR_BYTES, Message
+from flatfed.core.method.messages import SCALAR_BYTES, Message
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 names = st.text("abcdefgh_wzAZ0Ωé", min_size=1, max_size=8).filter(

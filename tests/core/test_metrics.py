@@ -12,7 +12,7 @@ import torch
 
 import flatfed as ff
 from core.bench import task, train
-from flatfed.core.metrics import figures
+from flatfed.core.evaluation.metrics import figures
 
 
 class Fixed:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 import flatfed as ff
 from core.bench import COHORTS, LR, STEPS, WHERE, close, descend, flat, net, same_run, task, train
-from flatfed.core.client import Client
-from flatfed.core.config import Fraction
-from flatfed.core.loop import TIMES
-from flatfed.core.messages import Message
-from flatfed.core.server import Replies, Server
-from flatfed.core.state import Slots, vector
+from flatfed.core.configuration.config import Fraction
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import Slots, vector
+from flatfed.core.round.federation import TIMES
 
 
 @pytest.fixture

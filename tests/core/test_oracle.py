@@ -25,9 +25,9 @@ from core.bench import (
     task,
     train,
 )
-from flatfed.core.client import Client
-from flatfed.core.messages import Message
-from flatfed.core.oracle import Oracle
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.model.oracle import Oracle
 from flatfed.core.randomness import key
 
 

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Engine, Job, Jobs, Reply
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
-from flatfed.core.exchange import TooFewReplies
-from flatfed.core.loop import Federation
-from flatfed.core.messages import Message
-from flatfed.core.probe import Probe, last_round, probe
-from flatfed.core.settings import Settings
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.messages import Message
+from flatfed.core.round.engine import Engine, Job, Jobs, Reply
+from flatfed.core.round.exchange import TooFewReplies
+from flatfed.core.round.federation import Federation
+from flatfed.core.round.probe import Probe, last_round, probe
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 from methods.wire import COHORTS, METHODS, POPULATION, average, everything, make_task, rich, takes_optimiser
 
 ROUNDS = 4

@@ -17,11 +17,11 @@ import torch
 
 import flatfed as ff
 from core.bench import flat, net, normed, pairs, same_run, task, train
-from flatfed.core.checks import Expectation
-from flatfed.core.client import Client
-from flatfed.core.engine import Reply
-from flatfed.core.messages import Message
-from flatfed.core.server import Replies, Server
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.round.engine import Reply
+from flatfed.core.round.reply_checks import Expectation
 
 Spoil = Callable[[Message], Message]
 SIZE = len(flat(normed()))

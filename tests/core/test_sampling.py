@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from core.bench import INPUTS, pairs, same_run, task, train
-from flatfed.core.sampling import as_sampler
+from flatfed.core.round.sampling import as_sampler
 
 EMPTY = (torch.zeros(0, INPUTS, dtype=torch.float64), torch.zeros(0, dtype=torch.int64))
 

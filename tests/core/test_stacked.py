@@ -19,10 +19,10 @@ from torch.nn import functional
 
 import flatfed as ff
 from core.bench import CLASSES, INPUTS, net, seeded
-from flatfed.core.lockstep import LARGEST_GROUP, group_sizes
-from flatfed.core.oracle import Oracle
-from flatfed.core.settings import Settings
-from flatfed.core.stacked import StackedModel, stacked_view, write_gradients
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.model.oracle import Oracle
+from flatfed.core.model.stacked import StackedModel, stacked_view, write_gradients
+from flatfed.core.round.vectorised import LARGEST_GROUP, group_sizes
 
 TIGHT = 1e-12
 PLAIN = Settings(rounds=1, lr=0.1, batch_size=4)

@@ -14,10 +14,10 @@ import torch
 import flatfed as ff
 from core.bench import SIZES, descend, flat, mean, net, normed, pairs, task, train
 from flatfed.algorithms import Algorithm
-from flatfed.core.client import Client
-from flatfed.core.exchange import ENVELOPE_UP
-from flatfed.core.messages import Message
-from flatfed.core.server import Replies, Server
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.round.exchange import ENVELOPE_UP
 
 METHODS = sorted(id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed."))
 COHORTS = [[0, 2], [1, 2, 3], [1]]

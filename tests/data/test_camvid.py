@@ -13,11 +13,11 @@ import torch
 import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, tiny, write_mask, write_scene
 from flatfed.core.errors import ConfigError
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 from flatfed.data import load
-from flatfed.data.directory import DataDirectory
-from flatfed.data.sources.camvid import MEAN, STD
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.sources.published.camvid import MEAN, STD
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 SEQUENCES = {"0001TP": 3, "0006R0": 5, "0016E5": 4}
 REAL = DataDirectory().path / "CamVid" / "train.txt"

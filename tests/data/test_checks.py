@@ -17,11 +17,11 @@ from data.test_dbpedia14 import write_dbpedia
 from data.web import idx, md5, mnist_files, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import Pool, catalogue, load
-from flatfed.data.checks import NOTE, OK, WRONG, Finding, _known, check, moments
-from flatfed.data.directory import DataDirectory
-from flatfed.data.known import KNOWN, Known, Moments
-from flatfed.data.official import OFFICIAL, Official
-from flatfed.data.places import place
+from flatfed.data.acquiring.checks import NOTE, OK, WRONG, Finding, _known, check, moments
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.acquiring.known import KNOWN, Known, Moments
+from flatfed.data.acquiring.official import OFFICIAL, Official
+from flatfed.data.acquiring.places import place
 
 FOLDER = "MNIST/raw"
 

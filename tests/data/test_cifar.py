@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import TensorExamples
+from flatfed.core.task.examples import TensorExamples
 from flatfed.data import Pool, load
+from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.augment import Chain, Crop, Flip
-from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.cifar import Labels, read_pickled
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.transforms import Normalise
 
 Bytes = npt.NDArray[np.uint8]
 FOLDERS = {"cifar10": "cifar-10-batches-", "cifar100": "cifar-100-"}

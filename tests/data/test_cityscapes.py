@@ -14,7 +14,7 @@ import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, write_mask, write_scene
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 CITIES = {"train": {"aachen": 4, "bochum": 3}, "val": {"frankfurt": 2, "munster": 2}}
 OPTIONS: dict[str, Any] = {"crop": "4x6"}

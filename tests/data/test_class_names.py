@@ -13,8 +13,8 @@ import flatfed as ff
 from data.test_cifar import write_binary
 from flatfed.core.errors import ConfigError
 from flatfed.data import class_names, load
-from flatfed.experiments.catalogue import TaskRecipe
-from flatfed.runs.recipe import describe_task, rebuild_task, save_tensors
+from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from data.pictures import write_picture
 from data.training import same_bits
 from flatfed.core.errors import ConfigError
 from flatfed.data import Pool, load
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 LABELS = ("cat", "dog", "owl")
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import TensorExamples
+from flatfed.core.task.examples import TensorExamples
+from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.corruptions import (
     SEVERITIES,
     STANDARD,
@@ -33,8 +34,7 @@ from flatfed.data.corruptions import (
     white_of,
 )
 from flatfed.data.corruptions.draws import Draws
-from flatfed.data.directory import DataDirectory
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.transforms import Normalise
 
 scipy = pytest.importorskip("scipy.ndimage")
 pytest.importorskip("PIL")

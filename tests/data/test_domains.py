@@ -12,9 +12,9 @@ from data.pictures import write_classes
 from data.training import same_bits
 from flatfed.core.errors import ConfigError
 from flatfed.data import catalogue, load
-from flatfed.data.directory import DataDirectory
-from flatfed.data.lazy import LazyImages
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.storage.lazy import LazyImages
+from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models import models
 
 SMALL: dict[str, Any] = {"size": 16, "crop": 12}

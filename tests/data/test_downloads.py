@@ -21,12 +21,12 @@ from data.test_mnist_writers import WRITERS, traced
 from data.web import Site, digits, idx, md5, mnist_files, official_mnist, packed, serve, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.data import datasets, downloads, load
-from flatfed.data.archives import unpack
-from flatfed.data.directory import DataDirectory
-from flatfed.data.downloads import CHUNK, TRIES, DownloadError, get
-from flatfed.data.official import OFFICIAL, Download, Official
-from flatfed.data.sources.mnist_writers import FILE, assemble
-from flatfed.data.wholeness import whole_writers
+from flatfed.data.acquiring.archives import unpack
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.acquiring.downloads import CHUNK, TRIES, DownloadError, get
+from flatfed.data.acquiring.official import OFFICIAL, Download, Official
+from flatfed.data.acquiring.wholeness import whole_writers
+from flatfed.data.sources.published.mnist_writers import FILE, assemble
 
 CONTENT = np.random.default_rng(0).bytes(3 * CHUNK + 17)
 NAME = "numbers.bin"

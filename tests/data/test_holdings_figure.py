@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports import holdings
-from flatfed.reports.holdings import draw_holdings
+from flatfed.reports import class_distribution as holdings
+from flatfed.reports.class_distribution import draw_holdings
 
 SHAPES = [(100, 10), (100, 100), (500, 100), (4, 3), (1, 1), (3500, 62)]
 

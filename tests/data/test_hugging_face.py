@@ -16,8 +16,8 @@ from flatfed.core.errors import ConfigError
 from flatfed.data import load
 from flatfed.data.formats import hub_tables
 from flatfed.data.formats.images import Decoding, decode
-from flatfed.data.lazy import LazyImages
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.storage.lazy import LazyImages
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 NAME = "hugging-face"
 

@@ -14,7 +14,7 @@ import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, write_mask, write_scene
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 OPTIONS: dict[str, Any] = {"size": f"{HEIGHT}x{WIDTH}", "test_size": "4x6", "crop": "4x6"}
 DOMAINS = ("T01_CN_A", "T02_CS_B", "T07_HRN_V")

@@ -16,11 +16,11 @@ import torch
 
 from data.web import digits, idx, write_mnist
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import TensorExamples
+from flatfed.core.task.examples import TensorExamples
 from flatfed.data import Pool, load
-from flatfed.data.directory import DataDirectory
+from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.transforms import Normalise
 
 FOLDERS = {"mnist": "MNIST/raw", "fashion-mnist": "FashionMNIST/raw"}
 
@@ -122,7 +122,7 @@ def test_a_data_set_is_read(name: str, zipped: bool, tmp_path: Path) -> None:
 
 
 def test_the_constants() -> None:
-    from flatfed.data.sources import mnist
+    from flatfed.data.sources.published import mnist
 
     assert Normalise((0.1307,), (0.3081,)) == mnist.MNIST
     assert Normalise((0.2860,), (0.3530,)) == mnist.FASHION_MNIST

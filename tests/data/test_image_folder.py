@@ -16,9 +16,9 @@ from data.pictures import write_classes, write_picture
 from data.training import same_bits
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
-from flatfed.data.held_out import file_keys
-from flatfed.data.lazy import LazyImages
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.storage.held_out import file_keys
+from flatfed.data.storage.lazy import LazyImages
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 CLASSES = {"ant": 12, "bee": 20, "cat": 3}
 

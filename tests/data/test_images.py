@@ -15,11 +15,11 @@ import torch
 
 from data.pictures import Image, encoded, picture, write_picture
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import TensorExamples
-from flatfed.data.budget import DecodedImages, open_examples, read_all, verify
+from flatfed.core.task.examples import TensorExamples
 from flatfed.data.formats.images import CropNormalise, Decoding, ImageFiles, decode
-from flatfed.data.lazy import LazyImages
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.budget import DecodedImages, open_examples, read_all, verify
+from flatfed.data.storage.lazy import LazyImages
+from flatfed.data.storage.transforms import Normalise
 
 SMALL = Decoding(size=8, crop=0)
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import flatfed as ff
-from flatfed.data import mapped
-from flatfed.data.budget import read_all
-from flatfed.data.mapped import room_for
+from flatfed.data.storage import mapped
+from flatfed.data.storage.budget import read_all
+from flatfed.data.storage.mapped import room_for
 
 
 class Squares:

@@ -11,12 +11,12 @@ import torch
 
 from data.web import digits, idx, write_mnist
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import TensorExamples
+from flatfed.core.task.examples import TensorExamples
 from flatfed.data import load
+from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.catalogue import find
-from flatfed.data.directory import DataDirectory
-from flatfed.data.sources.mnist_writers import FILE, assemble
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.sources.published.mnist_writers import FILE, assemble
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 WRITERS = {"train": np.arange(40) // 8 * 3 + 100, "test": np.arange(20) // 5 + 2000}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flatfed.core.config import parameters
+from flatfed.core.configuration.config import parameters
 from flatfed.core.errors import ConfigError
 from flatfed.data import (
     IID,

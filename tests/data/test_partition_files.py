@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from flatfed.core.errors import ConfigError
 from flatfed.data import FromFile
-from flatfed.data.directory import DataDirectory
+from flatfed.data.acquiring.directory import DataDirectory
 
 LABELS = np.array([0, 1, 0, 1, 0, 1])
 OWNERS = np.array([1, 0, 0, -1, 1, 2], dtype=np.int16)

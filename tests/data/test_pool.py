@@ -11,15 +11,15 @@ from typing import Any, get_type_hints
 
 import pytest
 import torch
+from flatfed.data.modules import import_all
 
 from cli.command import flatfed, refused
-from flatfed.core.config import checked
+from flatfed.core.configuration.config import checked
 from flatfed.core.errors import ConfigError
 from flatfed.data import Normalise, Pool, catalogue, datasets, load, sources
 from flatfed.data.augment import Crop
-from flatfed.data.modules import import_all
-from flatfed.data.pool import image_pool
-from flatfed.data.sources.digits import MEAN, STD
+from flatfed.data.sources.published.digits import MEAN, STD
+from flatfed.data.storage.pool import image_pool
 from flatfed.models import models
 
 
@@ -51,7 +51,7 @@ def test_an_id_is_taken_once() -> None:
         raise AssertionError("never loaded")
 
     datasets()
-    with pytest.raises(ConfigError, match=r"'digits' is taken by flatfed.data.sources.digits"):
+    with pytest.raises(ConfigError, match=r"'digits' is taken by flatfed.data.sources.published.digits"):
         catalogue.source("digits")(digits)
 
 
@@ -88,7 +88,10 @@ BROKEN = {
     "syntax": ("def toy(:\n", "SyntaxError: invalid syntax"),
     "import": ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
     "bare": ("raise RuntimeError\n", "(RuntimeError)"),
-    "taken": (TOY.replace("'toy'", "'digits'", 1), "the data set id 'digits' is taken by flatfed.data.sources.digits"),
+    "taken": (
+        TOY.replace("'toy'", "'digits'", 1),
+        "the data set id 'digits' is taken by flatfed.data.sources.published.digits",
+    ),
 }
 
 

@@ -22,12 +22,12 @@ from torch import Tensor
 import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, Image, tiny, write_mask, write_scene
 from flatfed.core.errors import ConfigError, EngineError
-from flatfed.core.loop import TIMES
-from flatfed.core.metrics import add_up
+from flatfed.core.evaluation.metrics import add_up
+from flatfed.core.round.federation import TIMES
 from flatfed.data.formats.segmentation import Labels, Pairs, parse_size, read_client_lists, read_image, read_pair_list
-from flatfed.data.lazy import LazyImages
-from flatfed.data.masks import MaskExamples
-from flatfed.data.segmentation import Segmentation, SegmentationLoss
+from flatfed.data.storage.lazy import LazyImages
+from flatfed.data.storage.masks import MaskExamples
+from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
 
 CLASSES = 4
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
-from flatfed.data.checks import check
+from flatfed.data.acquiring.checks import check
 from flatfed.data.formats.texts import read_rows
-from flatfed.data.text import Corpus, keyed_choice, text_pool, words
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.data.storage.texts import Corpus, keyed_choice, text_pool, words
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 # --- reading --------------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ def test_many_texts_are_encoded_chunk_by_chunk(monkeypatch: pytest.MonkeyPatch) 
     corpus = Corpus.read([" ".join("abcdefg"[: number % 7]) for number in range(50)])
     known = corpus.vocabulary(7)
     expected = corpus.encode(known, 4)
-    monkeypatch.setattr("flatfed.data.text.CHUNK", 8)
+    monkeypatch.setattr("flatfed.data.storage.texts.CHUNK", 8)
     assert torch.equal(corpus.encode(known, 4), expected)
 
 

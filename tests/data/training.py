@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 import flatfed as ff
-from flatfed.core.loop import TIMES
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.core.round.federation import TIMES
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 
 def same_bits(recipe: TaskRecipe, sampling: int = 2, **settings: Any) -> ff.Run:

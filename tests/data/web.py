@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.data.official import Download, Official
-from flatfed.data.wholeness import whole_idx
+from flatfed.data.acquiring.official import Download, Official
+from flatfed.data.acquiring.wholeness import whole_idx
 
 
 class Site:

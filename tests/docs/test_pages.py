@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatfed.algorithms import Algorithm, Average
-from flatfed.core.config import parameters
+from flatfed.core.configuration.config import parameters
 from methods.table import TABLE
 
 ROOT = Path(__file__).parents[2]

@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import flatfed as ff
-from flatfed.algorithms.fedsmoo import FedSMOO
-from flatfed.core.algorithm import Algorithm, Average
-from flatfed.core.client import Client
-from flatfed.core.engine import Engine
-from flatfed.core.loop import TIMES
-from flatfed.core.sampling import Uniform
-from flatfed.core.settings import Settings
-from flatfed.experiments.catalogue import TaskRecipe
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.run import Run
+from flatfed.algorithms.sharpness_aware.fedsmoo import FedSMOO
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.algorithm import Algorithm, Average
+from flatfed.core.method.client import Client
+from flatfed.core.round.engine import Engine
+from flatfed.core.round.federation import TIMES
+from flatfed.core.round.sampling import Uniform
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.run import Run
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 PATIENCE = 300.0
 """Seconds after which a poll gives up: a bound for a broken program, never a pace."""

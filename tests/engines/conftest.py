@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flatfed.core.lockstep import Lockstep
+from flatfed.core.round.vectorised import Lockstep
 
 
 @pytest.fixture

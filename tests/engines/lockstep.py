@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import flatfed as ff
 from cli.command import read_json
 from engines.bench import assert_same, bits
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 
 T = TypeVar("T")
 INPUTS, CLASSES = 4, 3

@@ -17,8 +17,8 @@ from torch.nn import functional
 import flatfed as ff
 from cli.command import read_json
 from engines.lockstep import CLASSES, INPUTS, SIZES, TOLERANCE, Noisy, agree, both, examples, network, play, same, small
-from flatfed.core import batching
-from flatfed.core.lockstep import LARGEST_GROUP, group_sizes
+from flatfed.core.round import vectorising as batching
+from flatfed.core.round.vectorised import LARGEST_GROUP, group_sizes
 from flatfed.data.augment.mixing import Mixup
 
 

@@ -15,11 +15,11 @@ from torch import nn
 import flatfed as ff
 from cli.command import flatfed, refused
 from engines.lockstep import examples, network, normed, play, recorded, same, small
-from flatfed.core import batching
-from flatfed.core.loop import TIMES
-from flatfed.core.sampling import Uniform
-from flatfed.core.settings import Settings
-from flatfed.experiments.plan import Plan
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.round import vectorising as batching
+from flatfed.core.round.federation import TIMES
+from flatfed.core.round.sampling import Uniform
+from flatfed.experiments.running.plan import Plan
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,12 @@ from torch.nn import functional
 import flatfed as ff
 from engines.bench import Deadly, alive, eventually, is_worker
 from engines.lockstep import COHORTS, Noisy, examples, network, play, recorded, same, small
-from flatfed.core import batching
-from flatfed.core.client import Client
-from flatfed.core.messages import Message
-from flatfed.core.settings import Settings
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.round import vectorising as batching
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 from flatfed.runs.directory import RunDirectory
 
 

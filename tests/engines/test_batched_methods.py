@@ -12,10 +12,10 @@ from torch import Tensor
 
 import flatfed as ff
 from engines.lockstep import SIZES, T, agree, play, same
-from flatfed.core import batching
-from flatfed.core.client import Client
-from flatfed.core.messages import Message
-from flatfed.core.state import Slots, scalar, vector
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import Slots, scalar, vector
+from flatfed.core.round import vectorising as batching
 
 
 @pytest.fixture(autouse=True)

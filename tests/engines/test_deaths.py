@@ -24,12 +24,12 @@ from engines.bench import (
     raising_loss,
     tensors_task,
 )
-from flatfed.core.engine import Job
-from flatfed.core.loop import Federation
+from flatfed.core.round.engine import Job
+from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.run import Run
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory
 
 COHORTS = [[0, 1], [0, 3], [1, 2, 3], [0, 2], [1, 3]]  # the victim is first asked in round 2

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import CASES, CLIENTS, assert_same, bits, digits
-from flatfed.core.engine import Engine, Job, Reply
-from flatfed.core.messages import Message
+from flatfed.core.method.messages import Message
+from flatfed.core.round.engine import Engine, Job, Reply
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 
 Order = Callable[[list[Any]], list[Any]]
 

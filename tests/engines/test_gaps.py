@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import flatfed as ff
-from flatfed.core.engine import Job
-from flatfed.core.loop import TIMES
-from flatfed.core.messages import Message
-from flatfed.core.settings import Settings
-from flatfed.core.state import State
-from flatfed.core.trainer import Trainer
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.round.engine import Job
+from flatfed.core.round.federation import TIMES
+from flatfed.core.round.trainer import Trainer
 from flatfed.engines.processes import ProcessEngine
 from flatfed.runs.directory import RunDirectory
 

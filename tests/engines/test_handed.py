@@ -15,18 +15,18 @@ from torch import Tensor
 
 import flatfed as ff
 from engines.bench import assert_same, is_worker
-from flatfed.core.algorithm import Algorithm, Ask
-from flatfed.core.client import Client
-from flatfed.core.engine import Engine, Held, Job, Jobs, Reply, together
-from flatfed.core.exchange import ENVELOPE_DOWN, ENVELOPE_UP, Courier, Tally
-from flatfed.core.loop import Federation
-from flatfed.core.messages import SCALAR_BYTES, Message
-from flatfed.core.server import Server
-from flatfed.core.state import State
-from flatfed.core.vectors import norm
+from flatfed.core.method.algorithm import Algorithm, Ask
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import SCALAR_BYTES, Message
+from flatfed.core.method.server import Server
+from flatfed.core.method.state import State
+from flatfed.core.method.vectors import norm
+from flatfed.core.round.engine import Engine, Held, Job, Jobs, Reply, together
+from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP, Courier, Tally
+from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 from methods.wire import COHORTS, METHODS, everything, plan, rich
 
 TWICE = ["mime", "naivefedgloss"]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import torch
 
 import flatfed as ff
-from flatfed.core.engine import Job, Jobs, Reply
-from flatfed.core.messages import Message
-from flatfed.core.sampling import Schedule
-from flatfed.core.settings import Settings
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.messages import Message
+from flatfed.core.round.engine import Job, Jobs, Reply
+from flatfed.core.round.sampling import Schedule
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.plan import Plan
+from flatfed.experiments.running.plan import Plan
 
 SIZES = (3, 9, 1, 9, 5)
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import flatfed as ff
-from flatfed.core.server import Replies, Server
+from flatfed.core.method.server import Replies, Server
 
 
 class LongSum(ff.Algorithm, id="test-long-sum"):

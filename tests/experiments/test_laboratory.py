@@ -15,11 +15,11 @@ from torch.nn.functional import cross_entropy, interpolate
 
 import flatfed as ff
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.data.segmentation import Segmentation, SegmentationLoss
-from flatfed.experiments.laboratory import Laboratory
+from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
+from flatfed.experiments.measuring.laboratory import Laboratory
 from flatfed.flatness.measurement import Measurement, Reading
 from flatfed.flatness.measurements.rises import LossOf
-from flatfed.models.textcnn import textcnn
+from flatfed.models.networks.textcnn import textcnn
 from flatness.federations import (
     CLASSES,
     INPUTS,

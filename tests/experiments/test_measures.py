@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatfed.core.config import parameters
+from flatfed.core.configuration.config import parameters
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.measures import parse_measurement, parse_measurements, written
+from flatfed.experiments.spelling.measurements import parse_measurement, parse_measurements, written
 from flatfed.flatness.measurement import Measurement
 from flatfed.flatness.measurements.curvature import LambdaMax, SpectrumOf
 from flatfed.flatness.measurements.rises import LowPass, SharpnessOf

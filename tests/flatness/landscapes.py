@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import flatfed as ff
-from flatfed.experiments.landscapes import Landscape, View, landscape
+from flatfed.experiments.measuring.landscapes import Landscape, View, landscape
 from flatfed.flatness.results import Grid, Line
 from flatfed.flatness.surface import Surface
 from flatness.federations import (

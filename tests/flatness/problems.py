@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import flatfed as ff
-from flatfed.experiments.laboratory import Laboratory
+from flatfed.experiments.measuring.laboratory import Laboratory
 from flatfed.flatness.surface import Surface
 
 KINDS = ("tanh", "conv", "batch norm", "group norm")

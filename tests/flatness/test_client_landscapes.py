@@ -11,7 +11,7 @@ import torch
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.views import View
+from flatfed.experiments.measuring.views import View
 from flatness.federations import (
     CLIENTS,
     ROUNDS,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError, FlatfedError
-from flatfed.core.probe import probe
+from flatfed.core.round.probe import probe
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.landscape.directions import raw_direction
 from flatfed.flatness.landscape.planes import plane_through
@@ -83,7 +83,7 @@ def test_both_models_are_on_the_line_whatever_the_points(points: int, monkeypatc
         return Line("", np.array(shares), {}, "")
 
     monkeypatch.setattr(scenes, "between", note)
-    monkeypatch.setattr("flatfed.experiments.landscapes.laboratory", lambda *_, **__: ff.laboratory(task()))
+    monkeypatch.setattr("flatfed.experiments.measuring.landscapes.laboratory", lambda *_, **__: ff.laboratory(task()))
     look([Path("a"), Path("b")], "line", points=points)
     assert asked[0] == -1.0 and asked[-1] == 2.0
     assert 0.0 in asked and 1.0 in asked

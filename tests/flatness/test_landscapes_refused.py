@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.data.segmentation import Segmentation, SegmentationLoss
-from flatfed.experiments.landscapes import View
-from flatfed.models.textcnn import textcnn
+from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
+from flatfed.experiments.measuring.landscapes import View
+from flatfed.models.networks.textcnn import textcnn
 from flatness.federations import (
     CLIENTS,
     COHORT,

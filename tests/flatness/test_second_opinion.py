@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from flatfed.flatness.power import power_iteration
-from flatfed.flatness.spectrum import eigenvalues
+from flatfed.flatness.spectra.power import power_iteration
+from flatfed.flatness.spectra.spectrum import eigenvalues
 from flatness.problems import CLASSES, COUNT, UNEQUAL, data, directions, network, opened
 
 library: Any = pytest.importorskip("hessian_eigenthings", reason="a development dependency")

@@ -13,12 +13,12 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.measures import parse_measurement
-from flatfed.flatness.lanczos import largest_eigenvalues
+from flatfed.experiments.spelling.measurements import parse_measurement
 from flatfed.flatness.measurement import Reading
-from flatfed.flatness.power import power_iteration
-from flatfed.flatness.spectrum import eigenvalues
-from flatfed.flatness.stochastic import density, trace
+from flatfed.flatness.spectra.lanczos import largest_eigenvalues
+from flatfed.flatness.spectra.power import power_iteration
+from flatfed.flatness.spectra.spectrum import eigenvalues
+from flatfed.flatness.spectra.stochastic import density, trace
 from flatness.problems import KINDS, UNEQUAL, direct, opened, quadratic, surface, with_spectrum
 
 F64 = {"dtype": torch.float64}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import flatfed as ff
-from flatfed.core.algorithm import Algorithm
+from flatfed.core.method.algorithm import Algorithm
 from methods.wire import METHODS, SIZES, jittered, variants
 
 COHORTS = ((0, 1, 2, 3, 4), (1, 3), (0, 2, 3), (4,), (0, 1, 2, 4))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import flatfed as ff
-from flatfed.core.loop import TIMES
+from flatfed.core.round.federation import TIMES
 from methods.bench import (
     COHORTS,
     NEVER_SAMPLED,

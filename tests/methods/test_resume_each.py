@@ -10,7 +10,7 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same
-from flatfed.core.algorithm import Algorithm
+from flatfed.core.method.algorithm import Algorithm
 from methods.wire import (
     AVERAGES,
     COHORTS,

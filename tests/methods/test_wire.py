@@ -12,9 +12,9 @@ import torch
 
 import flatfed as ff
 from engines.bench import assert_same, exact
-from flatfed.core.algorithm import Algorithm, client_slots
-from flatfed.core.layout import Layout
-from flatfed.core.messages import Message
+from flatfed.core.method.algorithm import Algorithm, client_slots
+from flatfed.core.method.messages import Message
+from flatfed.core.model.layout import Layout
 from methods.wire import (
     AVERAGES,
     CHEATS,

@@ -21,21 +21,21 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import bits, exact
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser, client_slots
-from flatfed.core.client import Client
-from flatfed.core.config import build, parameters
-from flatfed.core.engine import Engine, Held, Job, Reply, together
-from flatfed.core.layout import Local
-from flatfed.core.messages import Message, pack, unpack
+from flatfed.core.configuration.config import build, parameters
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser, client_slots
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message, pack, unpack
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import State
+from flatfed.core.model.layout import Local
 from flatfed.core.randomness import preserved_global_state
-from flatfed.core.server import Replies, Server
-from flatfed.core.settings import Settings
-from flatfed.core.state import State
+from flatfed.core.round.engine import Engine, Held, Job, Reply, together
+from flatfed.core.round.trainer import Trainer, fresh_client_state
 from flatfed.core.threads import single_thread
-from flatfed.core.trainer import Trainer, fresh_client_state
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.run import Run
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.run import Run
 
 # Small tasks, made anew at each call: two sides never hold the same tensors.
 

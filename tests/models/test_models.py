@@ -114,7 +114,7 @@ def test_a_new_model_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_an_id_is_taken_once() -> None:
     models()
-    with pytest.raises(ConfigError, match=r"'cnn' is taken by flatfed.models.cnn.cnn"):
+    with pytest.raises(ConfigError, match=r"'cnn' is taken by flatfed.models.networks.cnn.cnn"):
         catalogue.model("cnn")(lambda classes, in_channels, image_size: nn.Identity())
 
 

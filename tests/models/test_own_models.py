@@ -13,7 +13,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models import build
 
 NETS = """

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.algorithms.spelling import parse_method, spelling_of
-from flatfed.core.sampling import Uniform
-from flatfed.core.settings import Settings
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.round.sampling import Uniform
 from flatfed.runs.directory import RunDirectory
 
 BYTES, BACKPROPS, SECONDS = 1_000_000, 40, 0.5

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from flatfed.reports.curves import COLOURS, draw_curves
-from flatfed.reports.results import collect
+from flatfed.reports.results.results import collect
 from reports.disk import write_run
 
 METHODS = ["fedavg", "fedsam", "feddyn+sam", "fedasam+swa"]

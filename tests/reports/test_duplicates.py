@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import caption
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables.table import caption
 from reports.disk import write_run
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.columns import columns
-from flatfed.reports.extras import Extras, Target
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import aggregates, as_csv, caption, cells, headings, notes, records
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables.columns import columns
+from flatfed.reports.tables.extras import Extras, Target
+from flatfed.reports.tables.table import aggregates, as_csv, caption, cells, headings, notes, records
 from reports.disk import write_run
 
 

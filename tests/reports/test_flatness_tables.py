@@ -13,7 +13,7 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import Reading
 from flatfed.reports.flatness import Held, Measured, by_client, by_number
-from flatfed.reports.sheets import Sheet
+from flatfed.reports.tables.sheets import Sheet
 
 
 def measured(label: str, readings: dict[str, Reading], classes: dict[int, Held] | None = None) -> Measured:

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from flatfed.core.sampling import Sampler
-from flatfed.reports.identity import UNKNOWN, agree, identity
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import aggregates, notes
+from flatfed.core.round.sampling import Sampler
+from flatfed.reports.results.identity import UNKNOWN, agree, identity
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables.table import aggregates, notes
 from reports.disk import write_run
 from runs.bench import Tied, halved, in_new_process, small_run, small_task
 

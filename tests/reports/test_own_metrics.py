@@ -14,13 +14,13 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import flatfed as ff
-from flatfed.core.metrics import Declared
-from flatfed.data.segmentation import Segmentation, SegmentationLoss
-from flatfed.reports.columns import columns
+from flatfed.core.evaluation.metrics import Declared
+from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
 from flatfed.reports.curves import default_names, draw_curves
-from flatfed.reports.extras import Extras, Target
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import aggregates, caption, cells, headings, markdown, records, terminal_tables
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables.columns import columns
+from flatfed.reports.tables.extras import Extras, Target
+from flatfed.reports.tables.table import aggregates, caption, cells, headings, markdown, records, terminal_tables
 from reports.disk import write_run
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results import ACCURACIES, OneRun, Result, collect
+from flatfed.reports.results.results import ACCURACIES, OneRun, Result, collect
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 accuracies = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)

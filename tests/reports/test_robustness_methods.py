@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.robustness import Cell, Robustness
-from flatfed.reports.robustness_methods import (
+from flatfed.reports.robustness.methods import (
     MeasuredRun,
     MethodRobustness,
     as_csv,
@@ -22,6 +21,7 @@ from flatfed.reports.robustness_methods import (
     spread,
     tables,
 )
+from flatfed.reports.robustness.one_run import Cell, Robustness
 
 NOISE = {"gaussian_noise": 0.5, "speckle_noise": 0.3, "fog": 0.4}
 

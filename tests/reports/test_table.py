@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from flatfed.flatness.measurements import Measurement
-from flatfed.reports.columns import columns, measured
-from flatfed.reports.numbers import megabytes, percent
-from flatfed.reports.numbers import number as plain
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import (
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables.columns import columns, measured
+from flatfed.reports.tables.numbers import megabytes, percent
+from flatfed.reports.tables.numbers import number as plain
+from flatfed.reports.tables.table import (
     aggregates,
     as_csv,
     caption,
@@ -27,7 +27,7 @@ from flatfed.reports.table import (
     terminal_table,
     terminal_tables,
 )
-from flatfed.runs.readings import Readings
+from flatfed.runs.results import Readings
 from reports.disk import write_run
 
 

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports import targets
-from flatfed.reports.extras import Extras, Target
-from flatfed.reports.results import Result, collect
-from flatfed.reports.table import as_csv, as_json, markdown, records, terminal_tables
-from flatfed.reports.targets import Reaching
+from flatfed.reports.results.results import Result, collect
+from flatfed.reports.tables import targets
+from flatfed.reports.tables.extras import Extras, Target
+from flatfed.reports.tables.table import as_csv, as_json, markdown, records, terminal_tables
+from flatfed.reports.tables.targets import Reaching
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 SLOW, FAST = (0.1, 0.2, None, 0.4, 0.5), (0.1, 0.5, 0.6, 0.7, 0.6)

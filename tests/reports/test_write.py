@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flatfed.reports.results import collect
-from flatfed.reports.table import aggregates, as_csv, markdown, records
+from flatfed.reports.results.results import collect
+from flatfed.reports.tables.table import aggregates, as_csv, markdown, records
 from flatfed.reports.write import write_report
 from reports.disk import write_run
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy.random  # noqa: F401  (imported here, once, and not in each fork)
 
 import flatfed as ff
-import flatfed.experiments.resume
-import flatfed.experiments.train
+import flatfed.experiments.running.resume
+import flatfed.experiments.running.train
 from runs import bench
 
 CALLS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir")

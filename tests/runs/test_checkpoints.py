@@ -18,9 +18,9 @@ from torch import Tensor
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.core.state import State
-from flatfed.core.store import MemoryStore
-from flatfed.runs.checkpoint import Checkpoints, Loaded
+from flatfed.core.method.state import State
+from flatfed.core.round.store import MemoryStore
+from flatfed.runs.checkpoints import Checkpoints, Loaded
 from runs.bench import referenced_states
 
 RUN = "0123456789abcdef"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import PATIENCE, bits, eventually, is_worker
-from flatfed.experiments.catalogue import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import read_rows
 from runs.bench import POPULATION, ROUNDS, digest, environment, small_model, small_run, small_task
@@ -89,7 +89,7 @@ def test_without_a_directory_it_says_that_nothing_was_written() -> None:
 def test_a_second_interrupt_stops_at_once_and_the_run_can_still_be_resumed(
     tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flatfed.experiments.interruption.PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("flatfed.experiments.running.interruption.PATIENCE_SECONDS", -1.0)
     with pytest.raises(KeyboardInterrupt) as caught:
         small_run(tmp_path / "run", on_round=interrupt_after(1, times=2))
     assert not isinstance(caught.value, ff.RunInterrupted)
@@ -97,7 +97,7 @@ def test_a_second_interrupt_stops_at_once_and_the_run_can_still_be_resumed(
 
 
 def test_an_impatient_double_press_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flatfed.experiments.interruption.PATIENCE_SECONDS", math.inf)
+    monkeypatch.setattr("flatfed.experiments.running.interruption.PATIENCE_SECONDS", math.inf)
     with pytest.raises(ff.RunInterrupted):
         small_run(tmp_path / "run", on_round=interrupt_after(1, times=3))
 

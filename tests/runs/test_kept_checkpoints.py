@@ -11,9 +11,9 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same, bits
-from flatfed.experiments.loading import restored
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.run import Run
+from flatfed.experiments.running.loading import restored
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory
 from runs.bench import POPULATION, litter, small_run, small_task
 

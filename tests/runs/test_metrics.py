@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flatfed.core.metrics import SEGMENTATION, Shown
+from flatfed.core.evaluation.metrics import SEGMENTATION, Shown
 from flatfed.runs.metrics import metrics_of, primary_of
 from flatfed.runs.summary import summarise
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.readings import FOLDER, Points, Readings
+from flatfed.runs.results import FOLDER, Points, Readings
 
 KEY = {"run": "abc", "round": 3, "weights": "evaluated", "sample": {"of": "train", "most": None, "seed": 0}}
 READING = {"numbers": {"loss": 0.5}, "clients": {"loss": {"3": 0.1}}, "series": {"x": [1.0, 2.0]}, "verdict": "good"}

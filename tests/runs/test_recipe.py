@@ -16,8 +16,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.experiments.catalogue import TaskRecipe
-from flatfed.runs.recipe import (
+from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.runs.described.tasks import (
     CannotDescribe,
     _rebuild_callable,
     describe_task,

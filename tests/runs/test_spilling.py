@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from engines.bench import assert_same, bits, exact
-from flatfed.core.state import State
-from flatfed.core.store import MemoryStore
-from flatfed.experiments import plan
+from flatfed.core.method.state import State
+from flatfed.core.round.store import MemoryStore
+from flatfed.experiments.running import plan
 from flatfed.runs.spilling import SpillingStore
 from runs.bench import POPULATION, small_run, small_task
 

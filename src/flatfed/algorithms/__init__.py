@@ -1,22 +1,20 @@
-"""One file per method (or tight family), client optimisers and averages.
+"""The methods, one file each (or tight family), their client optimisers and weight averaging.
 
-Every module of this package is imported here, so that a new file registers itself.
+Every module of this package, and of those in it, is imported here, so that a new file registers itself.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 from flatfed.algorithms.spelling import parse_algorithm
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import Config
+from flatfed.core.configuration.config import Config
+from flatfed.core.discovery import import_all
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 
 __all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__, "method")
 
 
 def make(id: str, **parameters: Any) -> Algorithm:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flatfed.core.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.core.config import parameters
+from flatfed.core.configuration.config import parameters
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 
 OWNERS = ("client_opt", "average")
 """What a setting may belong to besides the algorithm: `client_opt.rho`, `average.cycle`."""

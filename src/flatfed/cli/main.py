@@ -15,17 +15,17 @@ from flatfed import __version__
 from flatfed.core.errors import EngineError, FlatfedError, nearest
 
 COMMANDS = {
-    "run": "flatfed.cli.run:run",
-    "compare": "flatfed.cli.compare:compare",
-    "resume": "flatfed.cli.resume:resume",
-    "branch": "flatfed.cli.branch:branch",
-    "show": "flatfed.cli.show:show",
-    "flatness": "flatfed.cli.flatness:flatness",
-    "landscape": "flatfed.cli.landscape:landscape",
-    "robustness": "flatfed.cli.robustness:robustness",
-    "evaluate": "flatfed.cli.evaluate:evaluate",
-    "list": "flatfed.cli.listing:listing",
-    "data": "flatfed.cli.data:data",
+    "run": "flatfed.cli.commands.run:run",
+    "compare": "flatfed.cli.commands.compare:compare",
+    "resume": "flatfed.cli.commands.resume:resume",
+    "branch": "flatfed.cli.commands.branch:branch",
+    "show": "flatfed.cli.commands.show:show",
+    "flatness": "flatfed.cli.commands.flatness:flatness",
+    "landscape": "flatfed.cli.commands.landscape:landscape",
+    "robustness": "flatfed.cli.commands.robustness:robustness",
+    "evaluate": "flatfed.cli.commands.evaluate:evaluate",
+    "list": "flatfed.cli.commands.listing:listing",
+    "data": "flatfed.cli.data.commands:data",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130

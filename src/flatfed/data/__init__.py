@@ -20,8 +20,8 @@ from flatfed.data.partition import (
     describe,
     partitions,
 )
-from flatfed.data.pool import Pool
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.pool import Pool
+from flatfed.data.storage.transforms import Normalise
 
 __all__ = [
     "IID",

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from flatfed.core.config import PLAIN, checked
+from flatfed.core.configuration.config import PLAIN, checked
+from flatfed.core.discovery import import_all
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data import sources
-from flatfed.data.directory import DataDirectory
-from flatfed.data.modules import import_all
-from flatfed.data.pool import Pool
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.storage.pool import Pool
 
 Load = Callable[..., Pool]
 

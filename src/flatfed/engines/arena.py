@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import EngineError
-from flatfed.core.room import reserve
+from flatfed.machine.disk_space import reserve
 
 ALIGN = 64
 SPARE = 64 * 2**20

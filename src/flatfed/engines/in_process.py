@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Held, Item, Job, Jobs, Piece, Reply, together
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
-from flatfed.core.lockstep import group_sizes
-from flatfed.core.messages import Message
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.messages import Message
 from flatfed.core.randomness import preserved_global_state
-from flatfed.core.settings import Settings
-from flatfed.core.task import Task
+from flatfed.core.round.engine import Held, Item, Job, Jobs, Piece, Reply, together
+from flatfed.core.round.trainer import Trainer
+from flatfed.core.round.vectorised import group_sizes
+from flatfed.core.task.task import Task
 from flatfed.core.threads import single_thread
-from flatfed.core.trainer import Trainer
-from flatfed.engines.allocator import keep_freed_memory
+from flatfed.machine.allocator import keep_freed_memory
 
 
 class InProcessEngine:

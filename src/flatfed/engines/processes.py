@@ -25,13 +25,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.devices import share
-from flatfed.core.engine import Held, Item, Job, Jobs, Piece, Reply
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
-from flatfed.core.messages import Message
-from flatfed.core.settings import Settings
-from flatfed.core.task import Task
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.messages import Message
+from flatfed.core.model.devices import share
+from flatfed.core.round.engine import Held, Item, Job, Jobs, Piece, Reply
+from flatfed.core.task.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
 from flatfed.engines.in_process import grouped
 from flatfed.engines.work import Computation, ComputeWork, TrainWork, Work, done_or_error

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from flatfed.core.engine import Item, Job, Piece, Reply
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError
-from flatfed.core.messages import Message
-from flatfed.core.state import State
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.round.engine import Item, Job, Piece, Reply
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 from flatfed.engines.in_process import label
 from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Sent, Train

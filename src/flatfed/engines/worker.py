@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.engine import Item, Job, Piece, together
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError, EngineError
-from flatfed.core.messages import Message
-from flatfed.core.settings import Settings
-from flatfed.core.state import State
-from flatfed.core.task import Task
-from flatfed.core.trainer import Trainer
-from flatfed.engines.allocator import keep_freed_memory
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.round.engine import Item, Job, Piece, together
+from flatfed.core.round.trainer import Trainer
+from flatfed.core.task.task import Task
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
+from flatfed.machine.allocator import keep_freed_memory
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0

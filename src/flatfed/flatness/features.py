@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flatfed.core.devices import CPU
 from flatfed.core.errors import ConfigError
-from flatfed.core.trainer import Trainer
+from flatfed.core.model.devices import CPU
+from flatfed.core.round.trainer import Trainer
 from flatfed.flatness import pieces
 from flatfed.flatness.results import Embedding, Floats
 from flatfed.flatness.sample import Sample

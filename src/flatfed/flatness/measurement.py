@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.config import Config, Registry
+from flatfed.core.configuration.config import Config, Registry
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation import has_batch_norm
-from flatfed.core.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
-from flatfed.core.loop import Federation
-from flatfed.core.testing import calibrated
+from flatfed.core.evaluation.evaluations import calibrated
+from flatfed.core.evaluation.statistics import has_batch_norm
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.round.federation import Federation
 from flatfed.flatness.sample import Sample, own
 from flatfed.flatness.surface import Surface
-from flatfed.runs.readings import finite
+from flatfed.runs.results import finite
 
 LOCAL = (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS)
 OnStep = Callable[[str, int, int | None], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.loop import Federation
+from flatfed.core.round.federation import Federation
 from flatfed.flatness.measurement import Measurement, Reading, Subject, surface_at
 from flatfed.flatness.sample import Sample
 

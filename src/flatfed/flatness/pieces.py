@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from flatfed.core.devices import CPU
-from flatfed.core.evaluation import Statistics, even_chunks
-from flatfed.core.examples import Examples
-from flatfed.core.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
-from flatfed.core.metrics import add_up
+from flatfed.core.evaluation.metrics import add_up
+from flatfed.core.evaluation.statistics import Statistics, even_chunks
+from flatfed.core.method.state import State
+from flatfed.core.model.devices import CPU
+from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.randomness import key, torch_generator
-from flatfed.core.state import State
-from flatfed.core.trainer import Trainer
+from flatfed.core.round.trainer import Trainer
+from flatfed.core.task.examples import Examples
 from flatfed.flatness.sample import Sample
 
 Given = Mapping[str, Tensor]

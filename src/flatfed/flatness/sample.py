@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.core.examples import Examples, PartExamples, joined
 from flatfed.core.randomness import torch_generator
-from flatfed.core.task import Task
+from flatfed.core.task.examples import Examples, PartExamples, joined
+from flatfed.core.task.task import Task
 
 TRAIN, CLIENT = "train", "client"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flatfed.core.vectors import GUARD, norm, unit
+from flatfed.core.method.vectors import GUARD, norm, unit
 from flatfed.flatness.surface import Surface
 
 ASCENT = 5.0

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from flatfed.core.engine import Engine
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation import even_chunks
-from flatfed.core.layout import Layout
-from flatfed.core.metrics import Figure, Totals, add_up, figures
-from flatfed.core.task import Task
-from flatfed.core.vectors import is_finite
+from flatfed.core.evaluation.metrics import Figure, Totals, add_up, figures
+from flatfed.core.evaluation.statistics import even_chunks
+from flatfed.core.method.vectors import is_finite
+from flatfed.core.model.layout import Layout
+from flatfed.core.round.engine import Engine
+from flatfed.core.task.task import Task
 from flatfed.flatness import pieces
 from flatfed.flatness.sample import Sample
 

@@ -1,11 +1,10 @@
-"""The models by id. A new one is one module in `flatfed.models` with a function under `@model(id)`."""
+"""The models by id. A new one is one module in `models/networks` with a function under `@model(id)`."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import inspect
-import pkgutil
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,9 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from flatfed.core.config import PLAIN
+from flatfed.core.configuration.config import PLAIN
+from flatfed.core.discovery import import_all
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.randomness import key, preserved_global_state
+from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
 
@@ -174,6 +175,4 @@ def _arguments(id: str, builder: Builder, facts: dict[str, int], options: dict[s
 
 @functools.cache
 def _discover() -> None:
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__, f"{__package__}."):
-        importlib.import_module(module.name)
+    import_all(networks.__name__, networks.__path__, "model")

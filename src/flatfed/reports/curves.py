@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.columns import primary
-from flatfed.reports.results import Result
+from flatfed.reports.results.results import Result
+from flatfed.reports.tables.columns import primary
 from flatfed.runs.history import Row
 
 # Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.

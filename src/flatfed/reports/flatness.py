@@ -15,9 +15,9 @@ from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import Reading
 from flatfed.flatness.measurements.radius import RADIUS
 from flatfed.flatness.results import Spectrum
-from flatfed.reports.sheets import EMPTY, NOTHING, Cell, Sheet
+from flatfed.reports.tables.sheets import EMPTY, NOTHING, Cell, Sheet
 from flatfed.runs.history import Row
-from flatfed.runs.readings import finite
+from flatfed.runs.results import finite
 
 BOUNDS = {"lambda_max": "lambda_max_residual", "trace": "trace_error", "lpf": "lpf_error"}
 """Numbers that come with how well they are known; shown as ±."""

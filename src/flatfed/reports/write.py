@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flatfed.reports.columns import PLAIN
 from flatfed.reports.curves import available, draw_curves
-from flatfed.reports.extras import Extras
-from flatfed.reports.results import Result
-from flatfed.reports.setting import recorded_settings, setting_section
-from flatfed.reports.table import as_csv, as_json, markdown
+from flatfed.reports.results.results import Result
+from flatfed.reports.results.setting import recorded_settings, setting_section
+from flatfed.reports.tables.columns import PLAIN
+from flatfed.reports.tables.extras import Extras
+from flatfed.reports.tables.table import as_csv, as_json, markdown
 
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:

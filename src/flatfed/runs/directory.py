@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.runs.checkpoint import Checkpoints
+from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.environment import describe
 from flatfed.runs.files import read_json, remove_temporary_files, write_json
 from flatfed.runs.history import History, read_rows

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flatfed.core.metrics import ACCURACY, LOSS, SEGMENTATION, Declared, Shown, declared
-from flatfed.core.task import TEST, Task
+from flatfed.core.evaluation.metrics import ACCURACY, LOSS, SEGMENTATION, Declared, Shown, declared
+from flatfed.core.task.task import TEST, Task
 
 Row = dict[str, Any]
 

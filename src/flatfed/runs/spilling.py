@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flatfed.core.room import reserve
-from flatfed.core.state import State
-from flatfed.core.store import MemoryStore
+from flatfed.core.method.state import State
+from flatfed.core.round.store import MemoryStore
+from flatfed.machine.disk_space import reserve
 
 SEGMENT_BYTES = 64 * 2**20
 ALIGN = 64

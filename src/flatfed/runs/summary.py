@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatfed.core.metrics import ACCURACY, LOSS
-from flatfed.core.settings import averaged_rounds
-from flatfed.core.task import TEST
+from flatfed.core.configuration.settings import averaged_rounds
+from flatfed.core.evaluation.metrics import ACCURACY, LOSS
+from flatfed.core.task.task import TEST
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
 
 Row = dict[str, Any]

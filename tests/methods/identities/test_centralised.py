@@ -14,11 +14,11 @@ from torch.utils.data import Dataset
 
 import flatfed as ff
 from engines.bench import assert_same, bits, normed_digits
-from flatfed.core.examples import PartExamples, Partition, Pooled, joined
-from flatfed.core.settings import Settings
-from flatfed.experiments.catalogue import TaskRecipe, fingerprint
-from flatfed.experiments.plan import Plan
-from flatfed.experiments.play import play
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.task.examples import PartExamples, Partition, Pooled, joined
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.play import play
+from flatfed.experiments.tasks.recipe import TaskRecipe, fingerprint
 from flatfed.runs.directory import RunDirectory
 from methods.bench import assert_close, network_setup, train_network
 from methods.identities.shared import each_opt, opt_named, vector

@@ -11,9 +11,9 @@ from hypothesis import given
 from torch import Tensor, nn
 
 import flatfed as ff
-from flatfed.core.algorithm import ClientOptimiser
-from flatfed.core.client import Client
-from flatfed.core.state import Slots, vector
+from flatfed.core.method.algorithm import ClientOptimiser
+from flatfed.core.method.client import Client
+from flatfed.core.method.state import Slots, vector
 from methods.bench import COHORTS, Point, array, assert_close, network_setup, train_network, train_point
 from methods.identities.shared import TAKE_A_CLIENT_OPT, bowl, few, plain_setup, radius, train_id
 from methods.naive import Vector, unit

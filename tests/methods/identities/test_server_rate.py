@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import flatfed as ff
-from flatfed.algorithms.server_rate import ServerRate
-from flatfed.core.algorithm import Algorithm
+from flatfed.algorithms.bases.server_rate import ServerRate
+from flatfed.core.method.algorithm import Algorithm
 from methods.bench import array, assert_close, network_setup, same_state, train_network
 from methods.identities.shared import METHODS, prefixes, train_id, vector
 from methods.table import TABLE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import flatfed.reports.figures.style as style
+import flatfed.reports.figures.drawing.style as style
 
 MODULES = ("surfaces", "contours", "lines", "spectra", "scatter", "embedding", "trends", "corruptions")
 

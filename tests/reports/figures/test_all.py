@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.text import Text
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.figures.style import COLUMN, PAGE
+from flatfed.reports.figures.drawing.style import COLUMN, PAGE
 from reports.figures.cases import CASES, NAMES
 from reports.figures.inputs import NOTE, size, words
 

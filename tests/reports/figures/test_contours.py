@@ -12,7 +12,7 @@ import pytest
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.contours import draw_contours
-from flatfed.reports.figures.scales import round_levels
+from flatfed.reports.figures.drawing.scales import round_levels
 from reports.figures.inputs import LONG, bowl, plane, size, words
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatfed.reports.figures.placing import Tag, place_tags
-from flatfed.reports.figures.style import new_figure
+from flatfed.reports.figures.drawing.placing import Tag, place_tags
+from flatfed.reports.figures.drawing.style import new_figure
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ of a step sees the same batch.
 >>> task = ff.Task(net, clients, test, prepare=prepare, augment=augment, joint=joint)
 """
 
-from flatfed.data.augment.catalogue import augmentations, named
 from flatfed.data.augment.chains import Chain, JointChain
 from flatfed.data.augment.crops import BatchCrop, Crop, LineageCrop, RandomResizedCrop
 from flatfed.data.augment.flips import BatchFlip, Flip, HorizontalFlipPair
 from flatfed.data.augment.mixing import Cutout, Mixup
 from flatfed.data.augment.segmentation import ScaleCrop
+from flatfed.data.augment.spelling import augmentations, named
 
 __all__ = [
     "BatchCrop",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from flatfed.core.task import Augment, Joint
+from flatfed.core.task.task import Augment, Joint
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ severities. A corrupted image depends on the seed, the corruption, the severity 
 """
 
 from flatfed.data.corruptions import blur, digital, noise, weather
-from flatfed.data.corruptions.catalogue import (
+from flatfed.data.corruptions.corruption_types import (
     SEVERITIES,
     STANDARD,
     Corruption,

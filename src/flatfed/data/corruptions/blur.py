@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from flatfed.data.corruptions.catalogue import Levels, Pixels, corruption, truncated
+from flatfed.data.corruptions.corruption_types import Levels, Pixels, corruption, truncated
 from flatfed.data.corruptions.draws import Draws
 from flatfed.data.corruptions.libraries import ndimage
 from flatfed.data.corruptions.sampling import zoom_matrix

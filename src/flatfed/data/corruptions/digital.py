@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatfed.data.corruptions.blur import smooth
-from flatfed.data.corruptions.catalogue import Levels, Pixels, corruption
+from flatfed.data.corruptions.corruption_types import Levels, Pixels, corruption
 from flatfed.data.corruptions.draws import Draws
 from flatfed.data.corruptions.libraries import pillow
 from flatfed.data.corruptions.sampling import bilinear

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from flatfed.data.corruptions.catalogue import Levels
+from flatfed.data.corruptions.corruption_types import Levels
 from flatfed.data.corruptions.libraries import ndimage
 
 Grid = NDArray[np.float64]

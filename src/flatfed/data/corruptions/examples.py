@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.examples import Examples
-from flatfed.data.corruptions.catalogue import corrupt
+from flatfed.core.task.examples import Examples
+from flatfed.data.corruptions.corruption_types import corrupt
 from flatfed.data.corruptions.draws import Draws
 
 

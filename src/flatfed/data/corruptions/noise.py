@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flatfed.data.corruptions.catalogue import Pixels, corruption
+from flatfed.data.corruptions.corruption_types import Pixels, corruption
 from flatfed.data.corruptions.draws import Draws
 
 

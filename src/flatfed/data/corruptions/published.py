@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.corruptions.catalogue import SEVERITIES, find
-from flatfed.data.directory import DataDirectory
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.corruptions.corruption_types import SEVERITIES, find
 from flatfed.data.formats.numpy_files import opened
 
 SETS = {"cifar10": ("CIFAR-10-C", 10), "cifar100": ("CIFAR-100-C", 100)}

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import grid_sample
 
-from flatfed.data.corruptions.catalogue import Pixels
+from flatfed.data.corruptions.corruption_types import Pixels
 
 Matrix = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatfed.data.corruptions.blur import rounded, smooth, streaked
-from flatfed.data.corruptions.catalogue import Pixels, corruption, truncated
+from flatfed.data.corruptions.corruption_types import Pixels, corruption, truncated
 from flatfed.data.corruptions.draws import Draws
 from flatfed.data.corruptions.droplets import droplets
 from flatfed.data.corruptions.sampling import zoom_matrix

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flatfed.core.config import Config, Count, Index, NonNegative
+from flatfed.core.configuration.config import Config, Count, Index, NonNegative
 from flatfed.core.errors import ConfigError
-from flatfed.data.transforms import Normalise
+from flatfed.data.storage.transforms import Normalise
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -5,7 +5,7 @@ Every module of this package is imported here, so that a new file registers itse
 
 from __future__ import annotations
 
-from flatfed.data.modules import import_all
+from flatfed.core.discovery import import_all
 from flatfed.data.partition.base import CLIENTS, Ints, Partitioner, check_partition
 from flatfed.data.partition.describe import class_counts, describe, partitions, summary
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass

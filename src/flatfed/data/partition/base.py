@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.config import Config, Registry
+from flatfed.core.configuration.config import Config, Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import numpy_generator
-from flatfed.data.directory import DataDirectory
+from flatfed.data.acquiring.directory import DataDirectory
 
 Ints = npt.NDArray[np.int64]
 Groups = Mapping[str, npt.NDArray[Any]]

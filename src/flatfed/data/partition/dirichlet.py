@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from flatfed.core.config import Range
-from flatfed.data.holdings import deal_by_size, deal_classes, share
-from flatfed.data.mixtures import Mixtures, apportion, fill_by_draws, fill_by_quota, random_turns
+from flatfed.core.configuration.config import Range
 from flatfed.data.partition.base import Ints, Partitioner
+from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
+from flatfed.data.partition.mixtures import Mixtures, apportion, fill_by_draws, fill_by_quota, random_turns
 
 Spread = Annotated[float, Range(low=0.0, high=10.0)]
 

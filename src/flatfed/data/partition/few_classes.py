@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from flatfed.core.config import Count
+from flatfed.core.configuration.config import Count
 from flatfed.core.errors import ConfigError
-from flatfed.data.holdings import deal_classes, share
 from flatfed.data.partition.base import Ints, Partitioner
+from flatfed.data.partition.class_shares import deal_classes, share
 
 
 class Pathological(Partitioner, id="pathological"):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.directory import DataDirectory
+from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.partition.base import Groups, Ints, Partitioner, check_partition
 from flatfed.data.partition.owner_files import read_parts
 

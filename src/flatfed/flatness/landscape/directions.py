@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flatfed.core.layout import Layout
+from flatfed.core.model.layout import Layout
 from flatfed.core.randomness import torch_generator
 
 SMALL = 1e-10

@@ -13,7 +13,7 @@ from torch import Tensor
 from flatfed.flatness.pieces import Coefficients
 from flatfed.flatness.results import Floats
 from flatfed.flatness.surface import Surface
-from flatfed.runs.readings import Points
+from flatfed.runs.results import Points
 
 OnPoint = Callable[[int, int], None]
 """Called with how many points are done, of how many."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.vectors import unit
+from flatfed.core.method.vectors import unit
 
 MARGIN = 0.2
 """A plane through three models reaches so far beyond them, as a share of their distances."""

@@ -13,14 +13,14 @@ import numpy as np
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.layout import BUFFERS
-from flatfed.core.vectors import unit
+from flatfed.core.method.vectors import unit
+from flatfed.core.model.layout import BUFFERS
 from flatfed.flatness.landscape.directions import random_directions
 from flatfed.flatness.landscape.evaluate import Frame, OnPoint, column, evaluate
 from flatfed.flatness.landscape.planes import barrier, grid_around, plane_through
 from flatfed.flatness.results import Floats, Grid, Line
 from flatfed.flatness.surface import Surface
-from flatfed.runs.readings import Points
+from flatfed.runs.results import Points
 
 MOST = 1001
 """Points an axis, at most: a million in a plane."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
+from flatfed.core.discovery import import_all
 from flatfed.flatness.measurement import Measurement, Reading, Subject
 
 __all__ = ["Measurement", "Reading", "Subject"]
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__, "measurement")

@@ -1,7 +1,7 @@
 """Measurements of the clients' own models and of the global model on each client's examples.
 
 Local models are those of the last round, as they were trained and before they were averaged, or with `round="next"`
-those that the next round would train from the model as it is now (`core/probe.py`).
+those that the next round would train from the model as it is now (`core/round/probe.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import statistics
 from collections.abc import Iterable
 from typing import Literal
 
-from flatfed.core.config import Count, Index, Positive
-from flatfed.core.loop import Federation
-from flatfed.core.probe import ClientModel, Probe, last_round, probe
+from flatfed.core.configuration.config import Count, Index, Positive
 from flatfed.core.randomness import numpy_generator
+from flatfed.core.round.federation import Federation
+from flatfed.core.round.probe import ClientModel, Probe, last_round, probe
 from flatfed.flatness import pieces
 from flatfed.flatness.measurement import Measurement, Reading, Subject
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.sample import own
 from flatfed.flatness.sharpness import sharpness
-from flatfed.flatness.spectrum import eigenvalues
+from flatfed.flatness.spectra.spectrum import eigenvalues
 from flatfed.flatness.surface import Surface
 
 Moment = Literal["last", "next"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from flatfed.core.config import Count, Index, Positive, Range
+from flatfed.core.configuration.config import Count, Index, Positive, Range
 from flatfed.flatness.measurement import Measurement, Reading, Subject
-from flatfed.flatness.spectrum import Mode, density, eigenvalues, trace
-from flatfed.flatness.stochastic import Density
+from flatfed.flatness.spectra.spectrum import Mode, density, eigenvalues, trace
+from flatfed.flatness.spectra.stochastic import Density
 
 Several = Annotated[int, Range(low=5)]
 

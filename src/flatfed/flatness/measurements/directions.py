@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from flatfed.algorithms.fedgloss import FedGloSS, NaiveFedGloSS
-from flatfed.core.algorithm import Algorithm
-from flatfed.core.config import Count, Index, Positive, Range
+from flatfed.algorithms.sharpness_aware.fedgloss import FedGloSS, NaiveFedGloSS
+from flatfed.core.configuration.config import Count, Index, Positive, Range
 from flatfed.core.errors import ConfigError
-from flatfed.core.loop import Federation
-from flatfed.core.probe import probe
-from flatfed.core.vectors import norm, unit
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.vectors import norm, unit
+from flatfed.core.round.federation import Federation
+from flatfed.core.round.probe import probe
 from flatfed.flatness.measurement import Measurement, Reading, Subject
 from flatfed.flatness.measurements.clients import fixed_clients
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from flatfed.algorithms.client_optimisers import ASAM
-from flatfed.algorithms.fedsam import FedASAM
+from flatfed.algorithms.sharpness_aware.fedsam import FedASAM
 from flatfed.core.errors import ConfigError
-from flatfed.core.loop import Federation
+from flatfed.core.round.federation import Federation
 
 RHO = 0.05
 """The radius where nothing else is said."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flatfed.core.config import Count, Index, NonNegative, Positive
-from flatfed.core.vectors import norm
+from flatfed.core.configuration.config import Count, Index, NonNegative, Positive
+from flatfed.core.method.vectors import norm
 from flatfed.flatness.measurement import Measurement, Reading, Subject
 from flatfed.flatness.sharpness import lpf, sharpness
 

@@ -10,10 +10,20 @@ import numpy as np
 
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.results import Floats, Grid
-from flatfed.reports.figures.placing import CLEAR, Box, Tag, place_tags
-from flatfed.reports.figures.scales import finite, is_wide, round_levels
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, SMALL, finish, in_style, new_figure, require_some
-from flatfed.reports.figures.words import fold, named, one_note, plain
+from flatfed.reports.figures.drawing.placing import CLEAR, Box, Tag, place_tags
+from flatfed.reports.figures.drawing.scales import finite, is_wide, round_levels
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    INK,
+    MEDIUM,
+    PAGE,
+    SMALL,
+    finish,
+    in_style,
+    new_figure,
+    require_some,
+)
+from flatfed.reports.figures.drawing.words import fold, named, one_note, plain
 
 MAP = "cividis"
 LOG_LEVELS_FROM = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.style import COLUMN, INK, PAGE, finish, in_style, look, new_figure, require_some
+from flatfed.reports.figures.drawing.style import COLUMN, INK, PAGE, finish, in_style, look, new_figure, require_some
 
 Bars = list[dict[str, list[float]]]
 """Sections of names, each with a value for every seed; none where there is no value."""

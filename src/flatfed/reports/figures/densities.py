@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.results import Floats, Spectrum
-from flatfed.reports.figures.style import look
-from flatfed.reports.figures.words import plain
+from flatfed.reports.figures.drawing.style import look
+from flatfed.reports.figures.drawing.words import plain
 
 SHARE = 0.005
 SMOOTHED = f"density: Gaussians, their standard deviation {SHARE:.1%} of each range"

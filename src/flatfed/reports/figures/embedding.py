@@ -10,7 +10,7 @@ import numpy as np
 
 from flatfed.flatness.results import Embedding
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.style import (
+from flatfed.reports.figures.drawing.style import (
     COLUMN,
     GREY,
     INK,
@@ -22,7 +22,7 @@ from flatfed.reports.figures.style import (
     new_figure,
     require_some,
 )
-from flatfed.reports.figures.words import fold, one_note
+from flatfed.reports.figures.drawing.words import fold, one_note
 
 CLASS_COLOURS = (*COLOURS, "#882255", "#A6A6A6")
 MAP = "viridis"

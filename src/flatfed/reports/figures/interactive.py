@@ -14,10 +14,10 @@ import numpy as np
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.pieces import mesh_lines
-from flatfed.reports.figures.scales import finite, is_wide
-from flatfed.reports.figures.style import GREY, INK, require_some
-from flatfed.reports.figures.words import named, one_note, short
+from flatfed.reports.figures.drawing.pieces import mesh_lines
+from flatfed.reports.figures.drawing.scales import finite, is_wide
+from flatfed.reports.figures.drawing.style import GREY, INK, require_some
+from flatfed.reports.figures.drawing.words import named, one_note, short
 
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.results import Floats, Line
-from flatfed.reports.figures.placing import Tag, place_tags
-from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, MEDIUM, PAGE, finish, in_style, look, new_figure, require_some
-from flatfed.reports.figures.words import fold, named, one_note, short
+from flatfed.reports.figures.drawing.placing import Tag, place_tags
+from flatfed.reports.figures.drawing.scales import finite, is_wide, make_log
+from flatfed.reports.figures.drawing.style import COLUMN, MEDIUM, PAGE, finish, in_style, look, new_figure, require_some
+from flatfed.reports.figures.drawing.words import fold, named, one_note, short
 
 HEIGHT = 2.3
 VISIBLE = 0.03

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.results import Floats
-from flatfed.reports.figures.placing import Tag, place_tags
-from flatfed.reports.figures.scales import is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, look, new_figure
-from flatfed.reports.figures.words import fold, named
+from flatfed.reports.figures.drawing.placing import Tag, place_tags
+from flatfed.reports.figures.drawing.scales import is_wide, make_log
+from flatfed.reports.figures.drawing.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, look, new_figure
+from flatfed.reports.figures.drawing.words import fold, named
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 NAMED = 12

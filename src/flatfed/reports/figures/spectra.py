@@ -10,9 +10,19 @@ import numpy as np
 
 from flatfed.flatness.results import Spectrum
 from flatfed.reports.figures.densities import SMOOTHED, draw_densities
-from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, INK, MEDIUM, PAGE, finish, in_style, look, new_figure, require_some
-from flatfed.reports.figures.words import fold, named, one_note
+from flatfed.reports.figures.drawing.scales import finite, is_wide, make_log
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    INK,
+    MEDIUM,
+    PAGE,
+    finish,
+    in_style,
+    look,
+    new_figure,
+    require_some,
+)
+from flatfed.reports.figures.drawing.words import fold, named, one_note
 
 MOST = 50
 """Eigenvalues of each, at most."""

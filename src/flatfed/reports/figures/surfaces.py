@@ -11,10 +11,20 @@ import numpy as np
 
 from flatfed.flatness.results import Floats, Grid
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.pieces import ROUND, UP, pieces_of
-from flatfed.reports.figures.scales import LOG_FROM, finite, is_wide, span
-from flatfed.reports.figures.style import COLUMN, GREY, MEDIUM, PAGE, PALE, finish, in_style, new_figure, require_some
-from flatfed.reports.figures.words import fold, named, one_note, plain, short, together
+from flatfed.reports.figures.drawing.pieces import ROUND, UP, pieces_of
+from flatfed.reports.figures.drawing.scales import LOG_FROM, finite, is_wide, span
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    GREY,
+    MEDIUM,
+    PAGE,
+    PALE,
+    finish,
+    in_style,
+    new_figure,
+    require_some,
+)
+from flatfed.reports.figures.drawing.words import fold, named, one_note, plain, short, together
 
 
 @in_style

@@ -11,9 +11,9 @@ import numpy as np
 
 from flatfed.flatness.results import Floats
 from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.scales import finite, is_wide, make_log
-from flatfed.reports.figures.style import COLUMN, GREY, finish, in_style, new_figure
-from flatfed.reports.figures.words import named
+from flatfed.reports.figures.drawing.scales import finite, is_wide, make_log
+from flatfed.reports.figures.drawing.style import COLUMN, GREY, finish, in_style, new_figure
+from flatfed.reports.figures.drawing.words import named
 
 BAND = "middle half of the clients"
 

@@ -1,0 +1,1 @@
+"""The methods that sharpness-aware ones are compared with."""

@@ -1,0 +1,1 @@
+"""The methods that seek flat minima."""

@@ -1,0 +1,1 @@
+"""The subcommands that train, show and measure."""

@@ -1,0 +1,1 @@
+"""`flatfed data`: get, check, list and show data sets."""

@@ -1,0 +1,68 @@
+"""How `flatfed data get` shows a download: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+import click
+
+MEGABYTE = 1e6
+
+
+class Fetching:
+    """Follows downloads; a `flatfed.data.acquiring.downloads.Report`."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Fetching:
+        if sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, name: str, done: int, total: int | None) -> None:
+        """Begin a file, or begin it anew."""
+        if self._bar is None:
+            size = f", {total / MEGABYTE:.1f} MB" if total is not None else ""
+            since = f", going on from {done / MEGABYTE:.1f} MB" if done else ""
+            click.echo(f"fetching {name}{size}{since}", err=True)
+            return
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(name, total=total, completed=done)
+
+    def advance(self, count: int) -> None:
+        """Note bytes that have come."""
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+
+    def say(self, text: str) -> None:
+        """Tell what happens."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            click.echo(text, err=True)
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        expand=True,
+    )

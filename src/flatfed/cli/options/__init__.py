@@ -1,0 +1,1 @@
+"""Options: their kinds of values, the configuration file, and what they make."""

@@ -1,0 +1,1 @@
+"""What commands show: progress, the start-up summary, and results at the end."""

@@ -1,0 +1,1 @@
+"""Configurations that check themselves, schedules, and the training settings."""

@@ -1,0 +1,1 @@
+"""Evaluation: metrics on the test sets, and where BatchNorm's statistics come from."""

@@ -1,0 +1,174 @@
+"""What a method sees of one client while the client works: `w`, `start`, `received`, `kept` and the oracle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.algorithm import Direction, Gradient
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.method.vectors import norm
+from flatfed.core.model.devices import CPU, seed_device
+from flatfed.core.model.oracle import Oracle
+from flatfed.core.randomness import key, torch_generator
+from flatfed.core.round.vectorised import Seat
+from flatfed.core.task.examples import Examples, epoch_batches
+
+
+class Client:
+    """One client during one exchange.
+
+    Attributes:
+        id, round, exchange: who and when (all from 0).
+        lr, momentum: the learning rate of this round, and the client momentum of the settings.
+        epochs: passes over the client's examples in this exchange.
+        samples: number of examples, `n_k`.
+        steps: number of local steps, `K_k = local_epochs * ceil(n_k / batch_size)`.
+        step: index of the current step.
+        w: the live local model, a flat vector.
+        start: where the local steps began (the model received).
+        received: the server's message, to read: `received.c` or `received.scalars["rho"]`.
+        kept: what this client keeps between rounds, e.g. `kept.sigma`.
+        memo: a place for values that live for this exchange only.
+        watch: numbers that a method wants to see in the history, as the mean over the round's clients.
+        keeps_local_parts: set it to False in an exchange that is only a probe: local parts stay as they were before.
+        is_weight: True on entries of tensors named `*weight*`.
+    """
+
+    def __init__(
+        self,
+        id: int,
+        round: int,
+        exchange: int,
+        lr: float,
+        received: Message,
+        kept: State,
+        examples: Examples,
+        oracle: Oracle | Seat,
+        settings: Settings,
+        pulse: Callable[[], None],
+    ) -> None:
+        self.id, self.round, self.exchange = id, round, exchange
+        self.lr, self.momentum = lr, settings.momentum
+        self.received, self.kept, self.memo = received, kept, SimpleNamespace()
+        self.watch: dict[str, float] = {}
+        self.keeps_local_parts = True
+        self.samples, self.epochs = len(examples), settings.local_epochs
+        batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
+        self.steps, self.step = settings.local_epochs * batches, 0
+        self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight
+        self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
+        self._key = (settings.seed, "shuffle", round, exchange, id)
+        self._seeds = {
+            p: key(settings.seed, p, round, exchange, id) for p in ("data", "model", "full data", "full model")
+        }
+        self._batch: tuple[Tensor, Tensor] | None = None
+        self._step_loss: float | None = None
+        self._loss_sum, self._loss_count = 0.0, 0
+
+    # The oracle.
+
+    def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
+        """Return the gradient of the loss on the current batch, here or `at` another point; one backprop.
+
+        `plus(outputs)` is added to the loss. The result is valid until the call after the next. Only the first pass of
+        a step moves BatchNorm statistics.
+        """
+        inputs, targets = self._current()
+        self._draw_from("model", self.step)
+        first = self._step_loss is None
+        gradient, loss = self._oracle.gradient(inputs, targets, at, plus, still=not first)
+        if first:
+            self._step_loss = loss
+        return gradient
+
+    def outputs(self, at: Tensor | None = None) -> Any:
+        """Return the model's outputs on the current batch, without a gradient: a frozen teacher, say."""
+        self._draw_from("model", self.step)
+        return self._oracle.outputs(self._current()[0], at)
+
+    def full_gradient(self, at: Tensor | None = None) -> Tensor:
+        """Return the gradient over all of the client's examples, without augmentation; a backprop a batch."""
+        size = self._settings.batch_size or self.samples
+        total = torch.zeros_like(self.w)
+        for number, indices in enumerate(torch.split(torch.arange(self.samples), size)):
+            self._draw_from("full data", number)
+            inputs, targets = self._oracle.batch(*self._examples.batch(indices))
+            self._draw_from("full model", number)
+            gradient, _ = self._oracle.gradient(inputs, targets, at, still=True)
+            total.add_(gradient, alpha=len(indices) / self.samples)
+        return total
+
+    def complete(self, model: Tensor) -> Tensor:
+        """Return a received model with this client's own local parts, where there are any; else as it is."""
+        shared = self._oracle.layout.shared
+        return model if shared == len(self.w) else torch.cat([model[:shared], self.start[shared:]])
+
+    # The local steps.
+
+    def descend(self, gradient: Gradient, direction: Direction) -> None:
+        """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
+        buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
+        shared = self._oracle.layout.shared
+        for epoch in range(self._settings.local_epochs):
+            for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
+                self._pulse()
+                self._take(indices)
+                g = gradient(self)
+                own = g[shared:].clone() if shared < self._oracle.layout.size else None
+                self._move(self._with_own_parts(direction(self, g), own), buffer)
+                self._loss_sum += (self._step_loss or 0.0) * indices.shape[0]
+                self._loss_count += indices.shape[0]
+                self.step += 1
+
+    @property
+    def train_loss(self) -> float | None:
+        """Mean loss over the examples seen, each at its step's first pass; None if no step was taken."""
+        return self._loss_sum / self._loss_count if self._loss_count else None
+
+    def _move(self, q: Tensor, buffer: Tensor | None) -> None:
+        """Apply `w <- w - lr * b` with `b = momentum * b + (clipped q + wd * w)`, in place."""
+        clip, decay = self._settings.clip, self._settings.weight_decay
+        length = norm(q) if clip is not None else 0.0
+        scale = clip / length if clip is not None and length > clip else 1.0
+        if buffer is not None:
+            buffer.mul_(self.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
+            self.w.add_(buffer, alpha=-self.lr)
+        else:
+            if decay:
+                self.w.mul_(1.0 - self.lr * decay)
+            self.w.add_(q, alpha=-self.lr * scale)
+
+    def _with_own_parts(self, q: Tensor, own: Tensor | None) -> Tensor:
+        """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
+        return q if own is None else torch.cat([q[: self._oracle.layout.shared], own])
+
+    def _draw_from(self, purpose: str, number: int) -> None:
+        """Key the global generator, from which dropout and data sets' transforms draw."""
+        torch.default_generator.manual_seed(self._seeds[purpose] + number)
+        if self._oracle.device is not CPU:
+            seed_device(self._oracle.device, self._seeds[purpose] + number)
+
+    def _take(self, indices: Tensor) -> None:
+        """Make this the current batch, augmented once for all passes of the step."""
+        self._draw_from("data", self.step)
+        inputs, targets = self._oracle.placed(*self._examples.batch(indices))
+        if self._oracle.task.augment is not None:
+            generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
+            inputs = self._oracle.task.augment(inputs, generator)
+        self._batch, self._step_loss = self._oracle.batch(inputs, targets), None
+        if self._oracle.task.joint is not None:
+            generator = torch_generator(self._settings.seed, "joint", *self._key[2:], self.step)
+            self._batch = self._oracle.typed(*self._oracle.task.joint(*self._batch, generator))
+
+    def _current(self) -> tuple[Tensor, Tensor]:
+        if self._batch is None:
+            raise RuntimeError("there is no current batch outside the local steps; use full_gradient()")
+        return self._batch

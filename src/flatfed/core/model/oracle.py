@@ -1,0 +1,134 @@
+"""The gradient oracle: one forward and backward at any point, counted where it really runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from flatfed.core.model.devices import CPU, place
+from flatfed.core.task.task import Task
+
+T = TypeVar("T")
+BufferCopy = tuple[dict[str, Tensor | None], str, Tensor | None]
+
+
+class Oracle:
+    """One model, its flat parameters `w`, and gradients of the task's loss.
+
+    Gradients live in two alternating buffers: a returned gradient stays valid during the next call and is
+    overwritten by the one after it. That is what a two-pass step (SAM) needs, without a copy.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device = CPU) -> None:
+        self.task, self.dtype, self.device = task, dtype, device
+        self.layout = task.layout()
+        self.model = task.fresh_model(dtype).to(device)
+        self.w = self.layout.bind(self.model)
+        self.initial_buffers = self.layout.read_buffers(self.model, dtype)
+        self._initial = self._copied_buffers()
+        self.is_weight = self.layout.weight_mask().to(device)
+        self.backprops = 0
+        self._here = self.w
+        self._flat = [torch.zeros_like(self.w) for _ in range(2)]
+        trainable = dict(self.model.named_parameters())
+        self._parameters = [trainable[piece.name] for piece in self.layout.parameters]
+        self._views = [[piece.view(flat) for piece in self.layout.parameters] for flat in self._flat]
+        self._turn = 0
+        self._channels_last = any(piece.channels_last for piece in self.layout.parameters)
+
+    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
+        inputs, targets = self.placed(inputs, targets)
+        return self.typed(self.task.prepare(inputs) if self.task.prepare is not None else inputs, targets)
+
+    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples on the device: they are smallest before they are prepared."""
+        if self.device is CPU:
+            return inputs, targets
+        return place(inputs, self.device), place(targets, self.device)
+
+    def prepared(self, inputs: Tensor) -> Tensor:
+        """Return raw inputs as the model takes them."""
+        return self.batch(inputs, inputs.new_empty(0))[0]
+
+    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prepared examples in the training type, images channels-last."""
+        x = inputs.to(self.dtype) if inputs.dtype is not self.dtype and inputs.is_floating_point() else inputs
+        if self._channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x, targets.to(self.dtype) if targets.is_floating_point() else targets
+
+    def gradient(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        at: Tensor | None = None,
+        plus: Callable[[Any], Tensor] | None = None,
+        still: bool = False,
+    ) -> tuple[Tensor, float]:
+        """Return the gradient of `loss + plus(outputs)` and the value of `loss`.
+
+        `at` evaluates at another point and puts `w` back exactly. When `still`, buffers such as BatchNorm statistics
+        are not moved.
+        """
+        if at is None and not still:
+            return self._backward(inputs, targets, plus)
+        return self._elsewhere(at, lambda: self._backward(inputs, targets, plus), still)
+
+    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+        """Return the model's outputs (at another point), without a gradient and without moving buffers."""
+
+        def forward() -> Any:
+            with torch.no_grad():
+                return self.model(inputs)
+
+        return self._elsewhere(at, forward, still=True)
+
+    def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
+        self._turn ^= 1
+        flat = self._flat[self._turn].zero_()
+        for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
+            parameter.grad = view
+        outputs = self.model(inputs)
+        loss = self.task.loss(outputs, targets)
+        (loss if plus is None else loss + plus(outputs)).backward()  # type: ignore[no-untyped-call]
+        self.backprops += 1
+        return flat, float(loss.detach())
+
+    def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
+        """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""
+        buffers, here = self._copied_buffers() if still else [], self._here
+        if at is not None:
+            self._go(at)
+        try:
+            return work()
+        finally:
+            if at is not None:
+                self._go(here)
+            self._put_buffers(buffers)
+
+    def _go(self, point: Tensor) -> None:
+        """Let the model's parameters be views of another vector: nothing is copied."""
+        self._here = point.contiguous()
+        for parameter, piece in zip(self._parameters, self.layout.parameters, strict=True):
+            parameter.data = piece.view(self._here)
+
+    def reset_buffers(self) -> None:
+        """Put every buffer back to its first value: nothing may pass from one client to the next through the model."""
+        self._put_buffers(self._initial)
+
+    def _copied_buffers(self) -> list[BufferCopy]:
+        """Return a copy of every buffer, with the place it belongs to; a module may make some on the way."""
+        homes = [module._buffers for module in self.model.modules()]
+        return [(home, name, None if b is None else b.clone()) for home in homes for name, b in home.items()]
+
+    def _put_buffers(self, copies: list[BufferCopy]) -> None:
+        for home, name, value in copies:
+            now = home[name]
+            if value is not None and now is not None and now.shape == value.shape:
+                now.copy_(value)
+            else:
+                home[name] = None if value is None else value.clone()

@@ -1,0 +1,181 @@
+"""One model for several clients at once: each layer computes all clients' outputs with all clients' weights.
+
+The clients' batches lie one behind the other in one long batch, which is all that activations, pooling and reshaping
+see; only layers with parameters must know which rows belong to whom. These are replaced by stacked ones here:
+
+    Linear      y_k = x_k W_k^T + b_k                 one batched matrix product
+    Conv2d      one convolution with the clients as groups
+    GroupNorm, LayerNorm: a norm per example, then each client's own scale and shift
+
+A model with anything else that holds parameters or buffers, or that mixes examples of a batch, cannot be stacked.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.model.devices import CPU
+from flatfed.core.model.layout import Layout, Piece
+from flatfed.core.task.task import Task
+
+Plus = Callable[[Any], Tensor]
+
+
+class CannotStack(ConfigError):
+    """A model that cannot compute for several clients at once; the message says why."""
+
+
+class StackedModel:
+    """The model of a task, computing for `m` clients at a time with parameters from an `m x d` matrix."""
+
+    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device = CPU) -> None:
+        self.task, self.layout, self.model = task, task.layout(), task.fresh_model(dtype).to(device).train()
+        self._weights: dict[str, Tensor] = {}
+        self._clients = 1
+        if next(self.model.buffers(), None) is not None:
+            raise CannotStack("the model has buffers, such as BatchNorm's statistics")
+        held = [name for name, _ in self.model.named_parameters(remove_duplicate=False)]
+        if sorted(held) != sorted(piece.name for piece in self.layout.parameters):
+            raise CannotStack("the model has frozen or shared parameters")
+        for prefix, module in self.model.named_modules():
+            self._replace(f"{prefix}." if prefix else "", module)
+
+    def _replace(self, prefix: str, module: nn.Module) -> None:
+        """Let a layer with parameters of its own take them from the matrix."""
+        if all(parameter is None for parameter in module._parameters.values()):
+            return
+        forward = LAYERS.get(type(module))
+        if forward is None:
+            raise CannotStack(f"the model has a {type(module).__name__} with parameters of its own")
+        # Weakly, so that neither model nor task outlives its last user.
+        module.forward = functools.partial(forward, weakref.proxy(self), prefix, weakref.proxy(module))
+
+    def gradients(
+        self, points: Tensor, inputs: Tensor, targets: Tensor, plus: Sequence[Plus | None]
+    ) -> tuple[list[Tensor], list[float]]:
+        """Return each parameter's gradients of all clients, stacked, and the clients' losses.
+
+        Row k of `points` holds client k's parameters; its examples are the k-th part of the equally long parts of the
+        batch. `plus[k](outputs)` is added to client k's loss.
+        """
+        leaves = self._load(points)
+        outputs = self.model(inputs)
+        losses = self._losses(outputs, targets)
+        total = losses.sum()
+        for client, extra in enumerate(plus):
+            if extra is not None:
+                total = total + extra(self._part(outputs, client))
+        found = torch.autograd.grad(total, leaves, allow_unused=True)
+        filled = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found, strict=True)]
+        return filled, losses.tolist()
+
+    def outputs(self, points: Tensor, inputs: Tensor) -> list[Any]:
+        """Return each client's outputs on its part of the batch, without gradients."""
+        with torch.no_grad():
+            self._load(points)
+            outputs = self.model(inputs)
+            return [self._part(outputs, client) for client in range(self._clients)]
+
+    def _load(self, points: Tensor) -> list[Tensor]:
+        self._clients = len(points)
+        leaves = [stacked_view(piece, points).detach().requires_grad_() for piece in self.layout.parameters]
+        self._weights = {piece.name: leaf for piece, leaf in zip(self.layout.parameters, leaves, strict=True)}
+        return leaves
+
+    def _losses(self, outputs: Any, targets: Tensor) -> Tensor:
+        """Return each client's mean loss."""
+        plain = self.task.loss is F.cross_entropy and outputs.ndim == 2 and targets.ndim == 1
+        if plain and int(targets.min()) >= 0:
+            return F.cross_entropy(outputs, targets, reduction="none").view(self._clients, -1).mean(dim=1)
+        parts = targets.chunk(self._clients)
+        return torch.stack([self.task.loss(self._part(outputs, k), part) for k, part in enumerate(parts)])
+
+    def _part(self, outputs: Any, client: int) -> Any:
+        if isinstance(outputs, tuple | list):
+            return type(outputs)(self._part(entry, client) for entry in outputs)
+        count = len(outputs) // self._clients
+        return outputs[client * count : (client + 1) * count]
+
+    # The layers: `x` holds the clients' examples one behind the other.
+
+    def weight(self, prefix: str, name: str) -> Tensor | None:
+        """Return a layer's parameter of all clients, m x its shape."""
+        return self._weights.get(prefix + name)
+
+    def divided(self, x: Tensor) -> Tensor:
+        """Return a long batch as clients x examples x rest."""
+        return x.reshape(self._clients, -1, *x.shape[1:])
+
+
+def stacked_view(piece: Piece, points: Tensor) -> Tensor:
+    """Return a parameter of all clients as a view of the matrix with a client's vector in each row."""
+    part = points[:, piece.offset : piece.offset + piece.size]
+    if not piece.channels_last:
+        return part.view(len(points), *piece.shape)
+    out, channels, height, width = piece.shape
+    return part.view(len(points), out, height, width, channels).permute(0, 1, 4, 2, 3)
+
+
+def write_gradients(layout: Layout, matrix: Tensor, found: Sequence[Tensor]) -> None:
+    """Copy stacked gradients of the parameters into a matrix with a client's vector in each row."""
+    for piece, gradient in zip(layout.parameters, found, strict=True):
+        stacked_view(piece, matrix).copy_(gradient)
+
+
+def _linear(stack: StackedModel, prefix: str, layer: nn.Linear, x: Tensor) -> Tensor:
+    weight, bias = stack.weight(prefix, "weight"), stack.weight(prefix, "bias")
+    assert weight is not None
+    columns = x.reshape(len(weight), -1, layer.in_features).transpose(1, 2)
+    # Weights first: their gradient then comes out in their own order, which is several times as fast.
+    y = torch.bmm(weight, columns) if bias is None else torch.baddbmm(bias.unsqueeze(2), weight, columns)
+    return y.transpose(1, 2).reshape(*x.shape[:-1], layer.out_features)
+
+
+def _conv2d(stack: StackedModel, prefix: str, layer: nn.Conv2d, x: Tensor) -> Tensor:
+    weight, bias = stack.weight(prefix, "weight"), stack.weight(prefix, "bias")
+    assert weight is not None
+    if layer.padding_mode != "zeros":
+        raise CannotStack("the model has a convolution that pads with other than zeros")
+    rows, m = stack.divided(x), len(weight)
+    kernels, shifts = weight.flatten(0, 1), None if bias is None else bias.flatten()
+    alone = m == 1  # then as it came: a reshaped single example has strides from which torch takes a wrong gradient
+    channels = x if alone else rows.transpose(0, 1).reshape(rows.shape[1], m * x.shape[1], *x.shape[2:])
+    y = F.conv2d(channels, kernels, shifts, layer.stride, layer.padding, layer.dilation, m * layer.groups)
+    if alone:
+        return y
+    return y.view(rows.shape[1], m, -1, *y.shape[2:]).transpose(0, 1).reshape(len(x), -1, *y.shape[2:])
+
+
+def _group_norm(stack: StackedModel, prefix: str, layer: nn.GroupNorm, x: Tensor) -> Tensor:
+    y = stack.divided(F.group_norm(x, layer.num_groups, eps=layer.eps))
+    trailing = (1,) * (x.ndim - 2)
+    return _scaled(stack, prefix, y, lambda w: w.view(len(w), 1, -1, *trailing)).reshape(x.shape)
+
+
+def _layer_norm(stack: StackedModel, prefix: str, layer: nn.LayerNorm, x: Tensor) -> Tensor:
+    shape = layer.normalized_shape
+    y = stack.divided(F.layer_norm(x, shape, eps=layer.eps))
+    between = (1,) * (x.ndim - len(shape))
+    return _scaled(stack, prefix, y, lambda w: w.view(len(w), *between, *shape)).reshape(x.shape)
+
+
+def _scaled(stack: StackedModel, prefix: str, y: Tensor, shaped: Callable[[Tensor], Tensor]) -> Tensor:
+    weight, bias = stack.weight(prefix, "weight"), stack.weight(prefix, "bias")
+    y = y if weight is None else y * shaped(weight)
+    return y if bias is None else y + shaped(bias)
+
+
+LAYERS: dict[type[nn.Module], Callable[..., Tensor]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv2d,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}

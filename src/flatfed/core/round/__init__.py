@@ -1,0 +1,1 @@
+"""One round: who takes part, what crosses, local training, checks, the next state."""

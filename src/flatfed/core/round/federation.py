@@ -1,0 +1,282 @@
+"""The round loop: sample, exchange, check, update, evaluate, one history row.
+
+One direction, no back and forth: `Federation.rounds()` yields a row per round; whoever iterates writes history
+and checkpoints. Server state changes only between exchanges. Where the engine has gaps, a round is evaluated by workers
+that would be idle in the next one, and its row comes a round later: `settle()` catches up before state is saved.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation.evaluations import Evaluations
+from flatfed.core.method.algorithm import Algorithm, Average
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import State
+from flatfed.core.method.vectors import is_finite, norm
+from flatfed.core.model.layout import COUNTERS
+from flatfed.core.round.engine import Engine
+from flatfed.core.round.exchange import Courier, Tally, TooFewReplies
+from flatfed.core.round.reply_checks import NOT_FINITE
+from flatfed.core.round.sampling import Sampler
+from flatfed.core.round.store import ClientStore, Overlay
+from flatfed.core.task.task import Task
+
+Row = dict[str, Any]
+TIMES = ("seconds", "client_seconds")
+"""What in a row is a measurement of time: all else is the same whenever, and on however many workers, it is played."""
+Status = Literal["running", "finished", "diverged", "stopped", "interrupted", "failed"]
+
+
+class Monitor(Protocol):
+    """Something that is measured after some rounds; it must leave no trace."""
+
+    @property
+    def looks_back(self) -> bool:
+        """Say whether it asks for the local models of the round that was just played."""
+        ...
+
+    def due(self, round: int) -> bool:
+        """Say whether it is measured after this round."""
+        ...
+
+    def read(self, federation: Federation) -> Mapping[str, Any]:
+        """Return what goes into the round's row: names to numbers under `watch`, and more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Past:
+    """A federation as it was before its last round, and the clients that took part in that round."""
+
+    federation: Federation
+    clients: list[int]
+
+
+class Federation:
+    """One run of a method on a task: its state, and the loop that moves it.
+
+    What it was before its last round is known where somebody will ask for it: in a round after which a monitor looks
+    back, after the final round with `keeps_past`, or from what `recall` finds.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        algorithm: Algorithm,
+        settings: Settings,
+        sampler: Sampler,
+        engine: Engine,
+        server: Server,
+        clients: ClientStore,
+        records: ClientStore,
+        average: Average | None = None,
+        average_kept: State | None = None,
+        round: int = 0,
+    ) -> None:
+        self.task, self.algorithm, self.settings = task, algorithm, settings
+        self.sampler, self.engine = sampler, engine
+        self.server, self.clients, self.records = server, clients, records
+        self.average, self.average_kept = average, average_kept or State({})
+        self.round, self.method = round, algorithm
+        self.status: Status = "running"
+        self.reason = ""
+        self._waiting: tuple[Row, Evaluations] | None = None
+        self._unsound = ""
+        self.shows_models = False
+        self.monitors: Sequence[Monitor] = ()
+        self.keeps_past = False
+        self.recall: Callable[[Engine], Past] | None = None
+        self._past: Past | None = None
+        self.settles: Callable[[int], bool] = lambda round: False
+        """After how many rounds the last one is evaluated at once: its state is to be saved just then."""
+
+    def rounds(self) -> Iterator[Row]:
+        """Play the rounds that are left and yield their history rows, in order."""
+        while self.status == "running" and self.round < self.settings.rounds:
+            row = self._play()
+            late = self.settle()
+            if self.status == "running" and self._unsound:
+                self.status, self.reason = "diverged", self._unsound
+            if self.status == "running" and self.settings.evaluates(row["round"]):
+                self._waiting = row, self._evaluations()
+            else:
+                late.append(row)
+            waits = self.engine.gaps and not self.settles(self.round)
+            yield from late if waits else late + self.settle()
+        yield from self.settle()
+        if self.status == "running":
+            self.status, self.reason = ("diverged", self._unsound) if self._unsound else ("finished", "")
+
+    def settle(self) -> list[Row]:
+        """Return the row that waits for its evaluation, if one does, with its figures."""
+        if self._waiting is None:
+            return []
+        (row, evaluations), self._waiting = self._waiting, None  # if they cannot be had, not now and not later
+        figures = evaluations.figures()
+        row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
+        if row.get("test_loss", 0.0) is None:
+            self._unsound = f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
+        return [row]
+
+    def _evaluations(self) -> Evaluations:
+        models = self.evaluated, self.server.w
+        return Evaluations(self.engine, self.task, self.settings, *models, self.server.buffers)
+
+    @property
+    def sound(self) -> bool:
+        """Say whether the last test loss was finite; if not, the run ends with the round after it."""
+        return not self._unsound
+
+    @property
+    def evaluated(self) -> torch.Tensor:
+        """The model that is evaluated: the average's, if there is one."""
+        return self.average.evaluated(self.average_kept, self.server.w) if self.average else self.server.w
+
+    def _play(self) -> Row:
+        """Play one round and return its row."""
+        started, tally, before = time.perf_counter(), Tally(), self.server.w.clone()
+        self.begin_round()
+        past = self.shadow() if self._is_remembered() else None
+        try:
+            courier = self._attempt(tally, past)
+        except TooFewReplies as error:
+            self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
+            return self._row(tally, before, started)
+        for client in courier.cohort:
+            if client in courier.kept:
+                if past is not None:
+                    past.clients.write(client, self.clients.read(client))
+                self.clients.write(client, courier.kept[client])
+        self._past = None if past is None else Past(past, courier.cohort)
+        self._average_buffers(courier.replies)
+        if self.average:
+            self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
+        row = self._row(tally, before, started)
+        self.round += 1
+        if self.status == "running":
+            self._monitor(row)
+        return row
+
+    def _monitor(self, row: Row) -> None:
+        for monitor in self.monitors:
+            if monitor.due(row["round"]):
+                for name, found in monitor.read(self).items():
+                    row.setdefault(name, {}).update(_json(found))
+
+    def begin_round(self) -> None:
+        """Let server and method be those of the round that comes, also after the last that is planned."""
+        self.server.round, self.server.lr, self.server.watch = self.round, self._lr(self.round), {}
+        self.method = self.algorithm.at(self.round)
+
+    def shadow(self, algorithm: Algorithm | None = None) -> Federation:
+        """Return a federation that reads what this one keeps and writes to memory of its own.
+
+        With an `algorithm`, a variant of the method with the same states, that one is played.
+        """
+        server, records = self.server, Overlay(self.records)
+        kept, buffers = server.kept.copy(), dict(server.buffers)
+        own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records)
+        shadow = Federation(
+            self.task,
+            algorithm or self.algorithm,
+            self.settings,
+            self.sampler,
+            self.engine,
+            own,
+            Overlay(self.clients),
+            records,
+            self.average,
+            self.average_kept,
+            self.round,
+        )
+        shadow.begin_round()
+        return shadow
+
+    def past(self) -> Past:
+        """Return what was before the last round, ready to be tried again."""
+        if self.round == 0:
+            raise ConfigError("no round has been played yet, so there are no local models of a last round")
+        if self._past is None and self.recall is not None:
+            self._past = self.recall(self.engine)
+        if self._past is None:
+            raise ConfigError(f"what was before round {self.round} is not known any more; measure with round=next")
+        self._past.federation.engine = self.engine
+        return self._past
+
+    def _is_remembered(self) -> bool:
+        """Say whether somebody will ask what was before this round."""
+        is_final = self.round == self.settings.rounds - 1
+        return (self.keeps_past and is_final) or any(m.looks_back and m.due(self.round) for m in self.monitors)
+
+    def _attempt(self, tally: Tally, past: Federation | None) -> Courier:
+        """Play the round's exchanges, again with a new cohort where too few replies are good."""
+        while True:
+            cohort = self.sampler.draw(self.task.population, self.settings.seed, self.round, tally.attempts)
+            if past is not None:
+                for client in cohort:
+                    past.records.write(client, self.records.read(client))  # the update changes them in place
+            courier = Courier(self, [k for k in cohort if len(self.task.examples(k))], tally)
+            tally.attempts += 1
+            try:
+                self.method.advance(self.server, courier)
+                return courier
+            except TooFewReplies as error:
+                if tally.attempts > self.settings.retries or error.diverged:
+                    raise
+
+    def _lr(self, round: int) -> float:
+        lr = self.settings.decayed_lr(round)
+        return self.average.lr(lr, round, self.settings.rounds) if self.average else lr
+
+    def _average_buffers(self, replies: Replies | None) -> None:
+        """Average BatchNorm statistics with the clients' weights; counters are copied from the first client."""
+        if replies is not None:
+            first = replies[0].message.vectors
+            means = {
+                name: first[name].clone() if name == COUNTERS else replies.mean(name) for name in self.server.buffers
+            }
+            self.server.buffers = means
+
+    def _row(self, tally: Tally, before: torch.Tensor, started: float) -> Row:
+        if self.status == "running" and not is_finite(self.server.w):
+            self.status, self.reason = "diverged", f"round {self.round + 1}: the global model is {NOT_FINITE}"
+        row: Row = {
+            "round": self.round,
+            "clients": [reply.client for reply in tally.taken],
+            "lr": self.server.lr,
+            "train_loss": tally.train_loss(),
+            "update_norm": _number(norm(self.server.w - before)),
+            "model_norm": _number(norm(self.evaluated)),
+            "bytes_down": tally.bytes_down,
+            "bytes_up": tally.bytes_up,
+            "backprops": tally.backprops,
+            "seconds": time.perf_counter() - started,
+            "client_seconds": tally.client_seconds(),
+        }
+        watch = self.server.watch | tally.watch()
+        if watch:
+            row["watch"] = {name: _number(value) for name, value in watch.items()}
+        if tally.refused:
+            row["refused"] = tally.refused
+        if tally.attempts > 1:
+            row["attempts"] = tally.attempts
+        return row
+
+
+def _json(value: Any) -> Any:
+    """Return numbers by name, however deep, as JSON can hold them."""
+    return {name: _json(v) for name, v in value.items()} if isinstance(value, Mapping) else _number(value)
+
+
+def _number(value: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return value if math.isfinite(value) else None

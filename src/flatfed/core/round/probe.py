@@ -1,0 +1,82 @@
+"""A round that leaves no trace: what the clients would do next, or what they did last, for measurements.
+
+Every draw is keyed, so a probe of round t sees the very models that the clients of round t will have; nothing that the
+federation keeps is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.server import Replies, Server
+from flatfed.core.method.state import State
+from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.round.engine import Reply
+from flatfed.core.round.exchange import Courier, Tally
+from flatfed.core.round.federation import Federation
+
+
+@dataclass(frozen=True)
+class ClientModel:
+    """A client's model after its local steps, before anything is averaged.
+
+    `w` are the shared parameters, `buffers` the shared statistics and whatever the client keeps for itself.
+    """
+
+    client: int
+    samples: int
+    w: Tensor
+    buffers: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The last exchange of a round that was only tried: the replies, and each client's model."""
+
+    replies: Replies
+    models: list[ClientModel]
+
+    @property
+    def pseudo_gradient(self) -> Tensor:
+        """`sum_k p_k (w - w_k)`, `w` the model sent."""
+        return -self.replies.mean_update()
+
+
+def probe(federation: Federation, clients: Sequence[int] | None = None, algorithm: Algorithm | None = None) -> Probe:
+    """Try the federation's next round and return what came back; after the last planned round, the one behind it.
+
+    Args:
+        federation: left as it is.
+        clients: who takes part; by default those that the next round draws.
+        algorithm: a variant of the method, with the same states, to try instead.
+    """
+    shadow = federation.shadow(algorithm)
+    shadow.shows_models = True
+    if clients is None:
+        clients = federation.sampler.draw(federation.task.population, federation.settings.seed, federation.round, 0)
+    cohort = [client for client in clients if len(federation.task.examples(client))]
+    courier = Courier(shadow, cohort, Tally())
+    shadow.method.advance(shadow.server, courier)
+    assert courier.replies is not None
+    return Probe(courier.replies, [_model(reply, federation.server) for reply in courier.replies])
+
+
+def last_round(federation: Federation) -> Probe:
+    """Return the federation's last round as it was played: the local models before they were averaged.
+
+    It is tried again from the state before it, with the same draws, so that the models are the same to the bit.
+    """
+    past = federation.past()
+    return probe(past.federation, past.clients)
+
+
+def _model(reply: Reply, server: Server) -> ClientModel:
+    assert reply.model is not None
+    buffers = {name: reply.message.vectors[name] for name in server.buffers}
+    kept = reply.kept or State({})
+    buffers |= {name: getattr(kept, name) for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in kept}
+    return ClientModel(reply.client, reply.samples, reply.model, buffers)

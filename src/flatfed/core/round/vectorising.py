@@ -1,0 +1,104 @@
+"""Whether clients are trained in lockstep: a rule on what is trained, never on the machine or the workers.
+
+Lockstep wins where a step is so small that most of its time is spent around the arithmetic.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import ConfigError
+from flatfed.core.model.oracle import Oracle
+from flatfed.core.model.stacked import CannotStack, StackedModel, write_gradients
+from flatfed.core.randomness import preserved_global_state
+from flatfed.core.task.task import Task
+from flatfed.core.threads import single_thread
+
+FEWEST_CLIENTS = 8
+"""Clients a round below which there would be one group only, and all workers but one would be idle."""
+MOST_PARAMETERS = 250_000
+MOST_WORK = 40e6
+"""Floating-point operations of a step up to which lockstep wins with matrix products alone ..."""
+MOST_WORK_WITH_CONVOLUTIONS = 10e6
+"""... and with convolutions."""
+CLOSE = 1e-9
+LOOKED_AT = 100
+"""Clients of which the one with the most examples gives the batch of a trial."""
+
+
+def wins_batched(task: Task, settings: Settings, cohort: float) -> bool:
+    """Say whether clients in lockstep, about `cohort` a round, are possible and likely to be faster than by turns."""
+    if cohort < FEWEST_CLIENTS or task.layout().size > MOST_PARAMETERS:
+        return False
+    convolutions = any(isinstance(module, nn.Conv2d) for module in task.model.modules())
+    limit = MOST_WORK_WITH_CONVOLUTIONS if convolutions else MOST_WORK
+    return not why_not_batched(task, settings) and step_work(task, settings) <= limit
+
+
+def check_batched(task: Task, settings: Settings) -> None:
+    """Refuse to train clients in lockstep where the task does not allow it."""
+    why = why_not_batched(task, settings) if settings.batched else ""
+    if why:
+        raise ConfigError(f"batched: clients cannot be trained in lockstep, because {why}; leave it out")
+
+
+def step_work(task: Task, settings: Settings) -> int:
+    """Return the floating-point operations of a client's step: a forward and a backward pass of a batch."""
+    with single_thread(), preserved_global_state():
+        oracle = Oracle(task, torch.float32)
+        batch = oracle.batch(*_trial_batch(task, settings))
+        with FlopCounterMode(display=False) as counter:
+            oracle.gradient(*batch)
+    return int(counter.get_total_flops())
+
+
+def why_not_batched(task: Task, settings: Settings) -> str:
+    """Return why the clients of a task cannot be trained in lockstep; nothing where they can.
+
+    Two clients at once, in float64, must get the losses and gradients that each gets alone.
+    """
+    try:
+        with single_thread(), preserved_global_state():
+            oracle, stack = Oracle(task, torch.float64), StackedModel(task, torch.float64)
+            inputs, targets = oracle.batch(*_trial_batch(task, settings))
+            before = torch.get_rng_state()
+            oracle.gradient(inputs, targets)
+            if not torch.equal(before, torch.get_rng_state()):
+                return "the model or its loss draws random numbers"
+            same = _agree(oracle, stack, inputs, targets)
+    except CannotStack as error:
+        return str(error)
+    except Exception as error:
+        return f"the model fails there ({error})"
+    return "" if same else "the model mixes the examples of a batch"
+
+
+def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor) -> bool:
+    """Say whether two clients with other parameters and other inputs get the same together as alone."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(2, len(oracle.w), generator=generator, dtype=oracle.w.dtype)
+    points = oracle.w + 0.1 * noise
+    both = [inputs, 0.5 * inputs if inputs.is_floating_point() else inputs.flip(0)]
+    found, losses = stack.gradients(points, torch.cat(both), torch.cat([targets, targets]), [None, None])
+    matrix = torch.zeros_like(points)
+    write_gradients(stack.layout, matrix, found)
+    for point, mine, row, loss in zip(points, both, matrix, losses, strict=True):
+        gradient, alone = oracle.gradient(mine, targets, at=point)
+        largest = float(gradient.abs().max())
+        if not torch.allclose(gradient, row, rtol=CLOSE, atol=CLOSE * largest):
+            return False
+        if abs(loss - alone) > CLOSE * max(1.0, abs(alone)):
+            return False
+    return True
+
+
+def _trial_batch(task: Task, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return raw examples of one client: a batch as a step would take it."""
+    client = max(range(min(LOOKED_AT, task.population)), key=lambda k: len(task.examples(k)))
+    if len(task.examples(client)) == 0:
+        client = next(k for k in range(task.population) if len(task.examples(k)))
+    examples = task.examples(client)
+    return examples.batch(torch.arange(min(settings.batch_size or len(examples), len(examples))))

@@ -1,0 +1,1 @@
+"""The task: a model, the clients' examples, test sets and a loss."""

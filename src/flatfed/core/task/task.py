@@ -1,0 +1,137 @@
+"""The task: a model, the clients' examples, a test set and a loss."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation.metrics import Classification, Metrics, declared
+from flatfed.core.model.layout import Layout, Local
+from flatfed.core.task.examples import Examples, Partition, Pooled, as_examples
+
+Loss = Callable[[Any, Tensor], Tensor]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+Joint = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+
+TEST = "test"
+
+
+@dataclass
+class Task:
+    """What is learnt: any `nn.Module` (its weights are the starting point) over the clients' data.
+
+    Args:
+        model: any module; it is copied, never changed.
+        clients: per client a pair of tensors, a torch Dataset, or `Examples`; or a `Partition` of one pool.
+        test: the same for the test set, or None.
+        loss: `loss(outputs, targets)` to a mean scalar.
+        augment: `augment(inputs, generator)` to inputs, drawn once a step (both passes of SAM see the same pixels).
+        prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
+        joint: `joint(inputs, targets, generator)` to both, on the prepared training batch: what changes targets too, or
+            acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn once a step.
+        tests: further test sets by name (`{"unseen": (x, y)}`); their figures are called `unseen_loss` and so on.
+        metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`).
+        test_batch: examples that are evaluated at a time, at most.
+        local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
+        name: for people.
+        class_names: the name of each class, where they are known.
+    """
+
+    model: nn.Module
+    clients: Sequence[Any]
+    test: Any = None
+    loss: Loss = F.cross_entropy
+    augment: Augment | None = None
+    prepare: Callable[[Tensor], Tensor] | None = None
+    joint: Joint | None = None
+    tests: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=Classification)
+    local: Local | str = field(default_factory=Local)
+    name: str = "task"
+    test_batch: int = 512
+    class_names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, nn.Module):
+            raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
+        if isinstance(self.test_batch, bool) or not isinstance(self.test_batch, int) or self.test_batch < 1:
+            raise ConfigError(f"test_batch must be a whole number of at least 1, not {self.test_batch!r}")
+        if not isinstance(self.tests, Mapping):
+            raise ConfigError(f"tests must be test sets by name, {{'unseen': ...}}, not a {type(self.tests).__name__}")
+        declared(self.metrics)
+        if isinstance(self.local, str):
+            self.local = Local.named(self.local, self.model)
+        if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):
+            raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
+        if len(self.clients) == 0:
+            raise ConfigError("the task has no clients")
+        if not isinstance(self.clients, Partition | Pooled):
+            self.clients = [as_examples(c, f"client {k}") for k, c in enumerate(self.clients)]
+        self.test = self._as_test(self.test, TEST) if self.test is not None else None
+        self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
+        if not any(len(self.examples(k)) for k in range(self.population)):
+            raise ConfigError("no client has any data")
+
+    def _as_test(self, source: Any, name: str) -> Examples:
+        if (
+            not isinstance(name, str)
+            or not name.isidentifier()
+            or (name == TEST and name in self.tests)
+            or name in ("train", "model", "update", "global", "class")
+        ):
+            raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
+        for other in {TEST, "global", *self.tests} - {name}:
+            if name.startswith(f"{other}_"):
+                raise ConfigError(f"a test set called {name!r} would mix up with {other!r} in the history; rename it")
+        examples = as_examples(source, name)
+        if len(examples) == 0:
+            raise ConfigError(f"the {name} set is empty; leave it out, or pass test=None to go without")
+        return examples
+
+    @property
+    def test_sets(self) -> dict[str, Examples]:
+        """Every test set by name: `test`, where there is one, and the further ones."""
+        return ({TEST: self.test} if self.test is not None else {}) | dict(self.tests)
+
+    @property
+    def population(self) -> int:
+        """Number of clients, N."""
+        return len(self.clients)
+
+    def examples(self, client: int) -> Examples:
+        """Return one client's examples."""
+        examples: Examples = self.clients[client]
+        return examples
+
+    def pooled(self) -> Task:
+        """Return the task of one client that holds everyone's examples; no part of the model stays with anyone."""
+        return self if isinstance(self.clients, Pooled) else replace(self, clients=Pooled(self.clients), local=Local())
+
+    def apart(self) -> Task:
+        """Return the task with the clients that were pooled."""
+        return replace(self, clients=self.clients.apart) if isinstance(self.clients, Pooled) else self
+
+    def class_name(self, number: int) -> str:
+        """Return what people call a class: its name, or `class 3` where it has none."""
+        return self.class_names[number] if number < len(self.class_names) else f"class {number}"
+
+    def fresh_model(self, dtype: torch.dtype) -> nn.Module:
+        """Return a copy of the model in this type."""
+        return copy.deepcopy(self.model).to(dtype)
+
+    def layout(self) -> Layout:
+        """Return where the model's tensors lie in the flat vectors."""
+        return Layout(self.model, self.kept_local)
+
+    @property
+    def kept_local(self) -> Local:
+        """The parts of the model that stay on the clients."""
+        assert isinstance(self.local, Local)
+        return self.local

@@ -1,0 +1,1 @@
+"""Getting official files, checking them, and finding what is in place."""

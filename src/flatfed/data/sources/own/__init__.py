@@ -1,0 +1,1 @@
+"""Data of one's own: folders of images, tables, texts."""

@@ -1,0 +1,1 @@
+"""Examples in memory and on disk: pools, decoding, and from raw values to a model's input."""

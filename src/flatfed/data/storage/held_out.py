@@ -1,0 +1,56 @@
+"""Which examples are kept for a test where the data do not say it: the same in every run and on every machine."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from flatfed.core.configuration.config import Range
+from flatfed.core.randomness import key
+
+Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
+Portion = Annotated[float, Range(low=0.0, high=1.0, open_low=True)]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def held_out(keys: Ints, groups: Ints, share: float) -> Mask:
+    """Return which examples have the smallest keys: about a share of each group, at least one, never all."""
+    return _first(keys, groups, lambda size: min(max(round(share * size), 1), size - 1))
+
+
+def sampled(keys: Ints, groups: Ints, share: float) -> Mask:
+    """Return which examples have the smallest keys: about a share of each group, at least one."""
+    return _first(keys, groups, lambda size: max(round(share * size), 1))
+
+
+def _first(keys: Ints, groups: Ints, count: Callable[[int], int]) -> Mask:
+    """Return which examples have the smallest keys of their group, as many as `count` says for its size."""
+    chosen = np.zeros(len(keys), dtype=bool)
+    order = np.lexsort((keys, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for members in np.split(order, starts[1:]):
+        chosen[members[: count(len(members))]] = True
+    return chosen
+
+
+def keys_of(names: Iterable[str], purpose: str) -> Ints:
+    """Return a number for each name that depends on it and the purpose only."""
+    return np.array([key(0, purpose, name) for name in names], np.int64)
+
+
+def file_keys(files: Iterable[str], purpose: str, root: Path) -> Ints:
+    """Return a number for each file that depends on its name within `root` and the purpose only."""
+    return keys_of((_portable(os.path.relpath(file, root)) for file in files), purpose)
+
+
+def _portable(name: str) -> str:
+    """Return a file's name as every system would write it; accents are composed, bytes that are no text are spelled."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace").replace(os.sep, "/")
+    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,82 @@
+"""A pool of image files: what sources of photographs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flatfed.core.errors import ConfigError
+from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.augment import named
+from flatfed.data.formats.image_folders import Listing
+from flatfed.data.formats.images import Decoding, ImageFiles
+from flatfed.data.storage.budget import Reader, open_examples, verify
+from flatfed.data.storage.pool import Pool
+
+TRAIN, TEST = "train", "test"
+
+
+def file_pool(
+    name: str,
+    parts: Mapping[str, Listing],
+    classes: int,
+    decoding: Decoding,
+    default_model: str,
+    augment: str = "none",
+    groups: Mapping[str, npt.NDArray[np.int64]] | None = None,
+) -> Pool:
+    """Return the pool of `parts`: `train`, `test` and further test sets by name; `groups` divide the first.
+
+    `augment` names augmentations: `resized-crop,flip`.
+    """
+    files = {part: ImageFiles(each.files, torch.from_numpy(each.labels), decoding) for part, each in parts.items()}
+    return reader_pool(name, files, parts[TRAIN].labels, classes, decoding, default_model, augment, groups)
+
+
+def reader_pool(
+    name: str,
+    readers: Mapping[str, Reader],
+    labels: npt.NDArray[np.int64],
+    classes: int,
+    decoding: Decoding,
+    default_model: str,
+    augment: str = "none",
+    groups: Mapping[str, npt.NDArray[np.int64]] | None = None,
+) -> Pool:
+    """Return the pool of what several readers read, with the `labels` of the training part."""
+    for part, reader in readers.items():
+        if len(reader) == 0:
+            raise ConfigError(f"{name}: there are no images for {part}")
+    if decoding.verify:
+        verify(name, readers)
+    facts = {"in_channels": decoding.channels, "image_size": decoding.side}
+    augmented, joint = named(augment, {"classes": classes, **facts})
+    examples = open_examples(readers, decoding.memory, TRAIN)
+    return Pool(
+        name=name,
+        train=examples.pop(TRAIN),
+        labels=torch.from_numpy(labels),
+        test=examples.pop(TEST),
+        classes=classes,
+        facts=facts,
+        default_model=default_model,
+        prepare=decoding.prepare,
+        augment=augmented,
+        joint=joint,
+        tests=examples,
+        groups={group: torch.from_numpy(numbers) for group, numbers in (groups or {}).items()},
+    )
+
+
+def own_path(name: str, directory: DataDirectory, path: str, option: str = "path", example: str = "folder") -> Path:
+    """Return a path that a user gave as an option: as seen from here, or else in the data directory."""
+    if not path:
+        raise ConfigError(f"{name}: say where the data are, --set data.{option}={example}")
+    for place in directory.places(path):
+        if place.exists():
+            return directory.found(place)
+    raise ConfigError(f"{name}: {path} is missing (data.{option}: seen from here, or in {directory.path})")

@@ -1,0 +1,38 @@
+"""Room for many examples: in memory, or in a memory-mapped file where they are large.
+
+All processes on a machine share the pages of such a file, and the system may let them go under pressure and read them
+again. The file has no name once it is mapped, so that it cannot be left behind; it lies in the temporary directory.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import tempfile
+
+import torch
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.machine.disk_space import reserve
+
+LARGE = 256 * 2**20
+"""Bytes from which on examples lie in a mapped file."""
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return an uninitialised tensor of this shape."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return torch.empty(shape, dtype=dtype)
+    with tempfile.TemporaryFile() as file:
+        try:
+            reserve(file.fileno(), size)
+            mapping = mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            where = tempfile.gettempdir()
+            raise ConfigError(
+                f"there is no room for {size / 2**30:.1f} GB of decoded images in {where}: {error.strerror}; name a "
+                "place with room by the environment's TMPDIR, or take smaller images (data.size) or less (data.memory)"
+            ) from None
+    return torch.frombuffer(mapping, dtype=dtype).view(shape)

@@ -1,0 +1,112 @@
+"""A data set before it is divided among clients: its examples, their labels, and what a model must know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation.metrics import Classification, Metrics
+from flatfed.core.task.examples import Examples, TensorExamples
+from flatfed.core.task.task import Augment, Joint, Loss
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The examples of a data set; images lie as bytes, not floats, so that they are small in shared memory.
+
+    Args:
+        name: the id of the data set.
+        train: all training examples.
+        labels: one whole number per training example, 0 to `classes` - 1: partitions by class go by it.
+        test: the test examples.
+        classes: number of classes.
+        facts: what a model is built from besides the classes: `in_channels` and `image_size`, or `vocabulary` and
+            `length`.
+        default_model: id of the model that suits the data.
+        prepare: a raw batch to the batch that a model takes; picklable.
+        augment: `augment(inputs, generator)` on a raw training batch; picklable.
+        joint: `joint(inputs, targets, generator)` on a prepared training batch; picklable.
+        tests: further test sets by name, such as `unseen`.
+        groups: natural divisions of the training examples by name (`writer`, `user`, `domain`): a number per example;
+            the first is the one that a partition by nature uses. `coarse` holds coarse labels.
+        loss: the loss.
+        metrics: what a test measures besides it.
+        class_names: the name of each class, where they are known.
+    """
+
+    name: str
+    train: Examples = field(repr=False)
+    labels: Tensor = field(repr=False)
+    test: Examples = field(repr=False)
+    classes: int
+    facts: Mapping[str, int]
+    default_model: str
+    prepare: Callable[[Tensor], Tensor] | None = None
+    augment: Augment | None = None
+    joint: Joint | None = None
+    tests: Mapping[str, Examples] = field(default_factory=dict)
+    groups: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    loss: Loss = F.cross_entropy
+    metrics: Metrics = field(default_factory=Classification)
+    class_names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.train)
+        if count == 0 or len(self.test) == 0:
+            raise ConfigError(f"{self.name}: {count} training and {len(self.test)} test examples; neither may be none")
+        for name, numbers in {"labels": self.labels, **self.groups}.items():
+            if numbers.shape != (count,) or numbers.dtype != torch.int64:
+                raise ConfigError(f"{self.name}: {name} must be an int64 number for each of the {count} examples")
+        _check_range(self.name, "train", self.labels, self.classes)
+        if self.class_names and len(self.class_names) != self.classes:
+            raise ConfigError(f"{self.name}: {len(self.class_names)} names for {self.classes} classes")
+
+
+def image_pool(
+    name: str,
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    classes: int,
+    default_model: str,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+    augment: Augment | None = None,
+    groups: Mapping[str, Tensor] | None = None,
+    class_names: Sequence[str] = (),
+) -> Pool:
+    """Return the pool of an image classification that lies in memory: uint8 images N x C x H x W, int64 classes."""
+    for part, (inputs, targets) in {"train": train, "test": test}.items():
+        label = f"{name}: the {part} part"
+        if inputs.dtype != torch.uint8 or targets.dtype != torch.int64:
+            raise ConfigError(f"{label} must be uint8 inputs and int64 targets, not {inputs.dtype}, {targets.dtype}")
+        if len(inputs) != len(targets) or len(inputs) == 0:
+            raise ConfigError(f"{label} has {len(inputs)} inputs and {len(targets)} targets")
+        if inputs.shape[1:] != train[0].shape[1:] or inputs.ndim != 4 or not inputs.numel():
+            raise ConfigError(f"{label} has inputs of {_by(inputs)}, the train part of {_by(train[0])}")
+        _check_range(name, part, targets, classes)
+    return Pool(
+        name=name,
+        train=TensorExamples(*train),
+        labels=train[1],
+        test=TensorExamples(*test),
+        classes=classes,
+        facts={"in_channels": train[0].shape[1], "image_size": train[0].shape[2]},
+        default_model=default_model,
+        prepare=prepare,
+        augment=augment,
+        groups=groups or {},
+        class_names=class_names,
+    )
+
+
+def _by(inputs: Tensor) -> str:
+    return " x ".join(map(str, inputs.shape))
+
+
+def _check_range(name: str, part: str, targets: Tensor, classes: int) -> None:
+    if int(targets.min()) < 0 or int(targets.max()) >= classes:
+        raise ConfigError(f"{name}: the {part} part has targets outside 0..{classes - 1}")

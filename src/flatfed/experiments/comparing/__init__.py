@@ -1,0 +1,1 @@
+"""Comparisons of methods and seeds, and the methods' costs."""

@@ -1,0 +1,1 @@
+"""Measuring the models of runs: metrics, flatness, landscapes, robustness."""

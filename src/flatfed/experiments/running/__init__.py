@@ -1,0 +1,1 @@
+"""Running: a plan, its play, and what comes of it."""

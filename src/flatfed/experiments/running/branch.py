@@ -1,0 +1,134 @@
+"""`branch`: another run's state, an average from there on; the same bits as if it had been there from the start."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flatfed.algorithms.spelling import spelling_of
+from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.method.algorithm import Average
+from flatfed.core.task.task import Task
+from flatfed.experiments.running.loading import open_run, with_data
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.play import branch_play
+from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.setting import describe
+from flatfed.experiments.tasks.of_runs import TENSORS, remember, task_of
+from flatfed.runs.checkpoints import Loaded
+from flatfed.runs.directory import BRANCH, RunDirectory
+from flatfed.runs.files import write_json
+from flatfed.runs.history import Row
+
+Say = Callable[[str], None]
+
+
+def branch(
+    path: str | Path,
+    average: Average,
+    out: str | Path,
+    *,
+    round: int | None = None,
+    rounds: int | None = None,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | str | None = None,
+    on_round: Callable[[Row], None] | None = None,
+    say: Say = lambda text: None,
+    about: dict[str, str] | None = None,
+) -> Run:
+    """Train on from a checkpoint of the run in `path` with an average, in a new run directory; return the new run.
+
+    The result is that of the whole run with the average, to the bit: until the average begins the two are the same.
+    The run in `path` is only read.
+
+    Args:
+        path: the run directory to start from; its method has no average.
+        average: `ff.SWA(...)`, say.
+        out: the run directory to make.
+        round: branch after so many rounds; by default from the newest checkpoint before the average begins.
+        rounds: total number of rounds of the new run; None takes the old one's.
+        task: needed only where the run was made from objects that no file can describe.
+        data_dir: where the data sets lie, if no longer where they were.
+        workers: another number of worker processes; results do not depend on it.
+        on_round: called with each new history row.
+        say: called with remarks, such as a checkpoint that had to be passed over.
+        about: kept with the new run for reports.
+    """
+    source = with_data(open_run(Path(path)), data_dir)
+    plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
+    start = _start(source, plan, round, say)
+    rows = _taken_over(source, plan, start.round)
+    record = {"task": source.config["task"], "setting": describe(plan), "about": about or {}}
+    directory = RunDirectory.create(Path(out), plan.to_config() | record)
+    with directory.lock():
+        directory.begin()
+        if (source.path / TENSORS).is_file():
+            shutil.copyfile(source.path / TENSORS, directory.path / TENSORS)
+        origin = {"run": source.config["run"], "path": str(source.path.resolve()), "round": start.round}
+        write_json(directory.path / BRANCH, origin)
+        remember(directory.path, plan.task)
+        return branch_play(plan, directory, start, rows, on_round)
+
+
+def branched_plan(
+    source: RunDirectory, average: Average, rounds: int | None, task: Task | None = None, remembered: bool = True
+) -> Plan:
+    """Return the plan of a run with the average that it did not have, checked."""
+    if not isinstance(average, Average):
+        raise ConfigError(f"average must be ff.SWA(...) or another average, not {average!r:.60}")
+    there = source.config["average"]
+    if there is not None:
+        raise ConfigError(f"{source.path} has an average already, {there['id']}; branch from a run without one")
+    plan = Plan.from_config(source.config, task or task_of(source, remembered), rounds)
+    plan = replace(plan, average=average)
+    plan.check()
+    return plan
+
+
+def _start(source: RunDirectory, plan: Plan, round: int | None, say: Say) -> Loaded:
+    """Return the checkpoint to begin with: the one asked for, or the newest good one that is early enough."""
+    assert plan.average is not None
+    name, first = plan.average.id, plan.average.first(plan.settings.rounds)
+    there = source.checkpoints.rounds()
+    listed = ", ".join(map(str, sorted(there))) or "none"
+    if round is not None and round > first:
+        raise ConfigError(f"{name} begins after {first} rounds of {plan.settings.rounds}; round {round} is too late")
+    if round is not None and round not in there:
+        raise CheckpointError(f"{source.path} has no checkpoint of round {round}; there are those of {listed}")
+    for early in [known for known in there if (known <= first if round is None else known == round)]:
+        try:
+            return source.checkpoints.load(early)
+        except CheckpointError as error:
+            say(f"checkpoint of round {early} refused: {error}")
+    if first == 0:
+        whole = spelling_of(plan.algorithm, plan.average)
+        raise ConfigError(f"{name} begins in the first round, so a branch would save nothing; train {whole} instead")
+    raise CheckpointError(
+        f"{source.path}: {name} begins after {first} rounds of {plan.settings.rounds}, and there is no good checkpoint "
+        f"that early (there are those of the rounds {listed}); train with --keep-checkpoints {first}"
+    )
+
+
+def _taken_over(source: RunDirectory, plan: Plan, round: int) -> list[Row]:
+    """Return the history up to a round, with the evaluations that the new run would have made."""
+    rows = [row for row in source.history().rows if row["round"] < round]
+    if [row["round"] for row in rows] != list(range(round)):
+        raise CheckpointError(f"{source.path}/history.jsonl does not hold the {round} rounds before the checkpoint")
+    return [_as_evaluated(source, plan, row) for row in rows]
+
+
+def _as_evaluated(source: RunDirectory, plan: Plan, row: dict[str, Any]) -> Row:
+    """Return a row without figures of an evaluation that the new run would not have made; one too few is an error."""
+    figures = {name for test in plan.task.test_sets for name in row if name.startswith(f"{test}_")}
+    if not plan.settings.evaluates(row["round"]):
+        return {name: value for name, value in row.items() if name not in figures}
+    if plan.task.test_sets and not figures:
+        raise ConfigError(
+            f"{source.path} was not evaluated after round {row['round'] + 1}, as a run of {plan.settings.rounds} "
+            "rounds would be; branch from an earlier checkpoint (--from), or over more rounds (--rounds)"
+        )
+    return row

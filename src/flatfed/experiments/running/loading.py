@@ -1,0 +1,94 @@
+"""A run from its directory, to look at: nothing is trained and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from flatfed.core.errors import MANY, ConfigError
+from flatfed.core.round.federation import Federation, Status
+from flatfed.core.task.task import Task
+from flatfed.engines.in_process import InProcessEngine
+from flatfed.experiments.running.plan import Plan, restore
+from flatfed.experiments.running.run import Run
+from flatfed.experiments.tasks.of_runs import task_of
+from flatfed.runs.directory import RunDirectory, is_run
+
+Say = Callable[[str], None]
+
+
+def load_run(
+    path: str | Path,
+    *,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    say: Say = lambda text: None,
+) -> Run:
+    """Return the run in `path` as its newest good checkpoint has it: model, states, and the history up to there.
+
+    Args:
+        path: the run directory.
+        task: needed only where the run was made from objects that no file can describe.
+        data_dir: where the data sets lie, if no longer where they were.
+        say: called with remarks, such as a checkpoint that had to be passed over.
+    """
+    directory = open_run(Path(path))
+    _, federation = restored(directory, task, data_dir, say)
+    rows = [row for row in directory.history().rows if row["round"] < federation.round]
+    return Run(federation, rows, directory.path)
+
+
+def restored(
+    directory: RunDirectory,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    say: Say = lambda text: None,
+    round: int | None = None,
+) -> tuple[Plan, Federation]:
+    """Return a run's plan and its federation as a round's checkpoint has it, or the newest good one."""
+    plan = Plan.from_config(
+        directory.config, task or task_of(with_data(directory, data_dir), remembered=data_dir is None), rounds=None
+    )
+    loaded = directory.checkpoints.load_newest(say) if round is None else directory.checkpoints.load(round)
+    federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
+    restore(federation, loaded.round, loaded.tensors, loaded.states)
+    standing = directory.status()
+    federation.status, federation.reason = cast(Status, standing["status"]), standing["reason"]
+    return plan, federation
+
+
+def open_run(path: Path) -> RunDirectory:
+    """Open a run directory; where a folder is a comparison's instead, say which runs it holds."""
+    below = [] if is_run(path) else sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
+    if below:
+        listed = ", ".join(below[:MANY]) + (f", ... ({len(below)} in all)" if len(below) > MANY else "")
+        raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed}")
+    return RunDirectory.open(path)
+
+
+def with_data(directory: RunDirectory, data_dir: str | Path | None) -> RunDirectory:
+    """Return the run as if its data lay elsewhere."""
+    if data_dir is None:
+        return directory
+    recipe = directory.config["task"]
+    if recipe["kind"] != "catalogue":
+        raise ConfigError(f"--data-dir: the data of {directory.path} do not come from a data directory")
+    return RunDirectory(directory.path, directory.config | {"task": moved(recipe, data_dir)})
+
+
+def moved(recipe: dict[str, Any], data_dir: str | Path) -> dict[str, Any]:
+    """Return the recipe of a task whose data lie in another data directory.
+
+    Files and folders of one's own that are no longer where they were are looked for there under their names.
+    """
+    place = Path(data_dir).expanduser().absolute() if str(data_dir) else None
+    found = {name: _moved_paths(recipe.get(name, {}), place) for name in ("data_options", "partition") if place}
+    return recipe | {"data_dir": str(place) if place else None} | found
+
+
+def _moved_paths(options: dict[str, Any], place: Path | None) -> dict[str, Any]:
+    """Return options with the paths that are gone, but have a namesake in the data directory, leading there."""
+    paths = {name: Path(value) for name, value in options.items() if isinstance(value, str) and value.startswith("/")}
+    gone = {name: place / path.name for name, path in paths.items() if place is not None and not path.exists()}
+    return options | {name: str(path) for name, path in gone.items() if path.exists()}

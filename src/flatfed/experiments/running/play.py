@@ -1,0 +1,207 @@
+"""Play a plan to its end: engine, loop, history, checkpoints, and every way it can stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import EngineError, Interrupted
+from flatfed.core.round.engine import Engine
+from flatfed.core.round.federation import Federation
+from flatfed.core.threads import single_thread
+from flatfed.experiments.measuring.metrics import start_engine
+from flatfed.experiments.running.interruption import Interruption, RunInterrupted
+from flatfed.experiments.running.plan import Plan, restore, stores_of, tensors_of
+from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.setting import describe
+from flatfed.experiments.tasks.of_runs import remember, write_task
+from flatfed.runs.checkpoints import Loaded
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import History, Row
+
+CHECKPOINT_SECONDS = 30.0
+
+OnRound = Callable[[Row], None] | None
+Say = Callable[[str], None]
+
+
+def play(
+    plan: Plan,
+    out: Path | None,
+    on_round: OnRound = None,
+    about: dict[str, str] | None = None,
+    on_begin: Callable[[dict[str, Any]], None] = lambda config: None,
+) -> Run:
+    """Train from the beginning, in a new run directory where `out` is given; `about` is kept with it for reports.
+
+    `on_begin` is called with the record when nothing was refused.
+    """
+    if out is None:
+        return _Session(plan, None, on_round).run()
+    recipe, tensors = write_task(plan)
+    record = {"task": recipe, "setting": describe(plan), "about": about or {}}
+    directory = RunDirectory.create(out, plan.to_config() | record)
+    with directory.lock():
+        directory.begin()
+        on_begin(directory.config)
+        tensors(directory.path)
+        remember(directory.path, plan.task)
+        return _Session(plan, directory, on_round).run()
+
+
+def continue_play(plan: Plan, directory: RunDirectory, on_round: OnRound = None, say: Say = lambda text: None) -> Run:
+    """Go on from a directory's newest good checkpoint."""
+    with directory.lock():
+        return _Session(plan, directory, on_round, resume=True, say=say).run()
+
+
+def branch_play(plan: Plan, directory: RunDirectory, start: Loaded, rows: list[Row], on_round: OnRound = None) -> Run:
+    """Train in a new run directory, whose lock is held, from another run's state and the rows up to there."""
+    return _Session(plan, directory, on_round, start=(start, rows)).run()
+
+
+class _Session:
+    """One stretch of training, from a start or a checkpoint to wherever it stops."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: RunDirectory | None,
+        on_round: OnRound,
+        resume: bool = False,
+        say: Say = lambda text: None,
+        start: tuple[Loaded, list[Row]] | None = None,
+    ) -> None:
+        self.plan, self.directory, self.resume, self.start = plan, directory, resume, start
+        self.on_round, self.say = on_round, say
+        self.checkpoints = directory.checkpoints if directory else None
+        self.history = directory.history() if directory else History(None)
+        self.saved_round, self.saved_at = -1, time.monotonic()
+
+    def run(self) -> Run:
+        """Train; whatever happens, save what was reached and say how it stands."""
+        with ExitStack() as stack:
+            stack.enter_context(single_thread())
+            interruption = stack.enter_context(Interruption())
+            engine = make_engine(self.plan, interruption.pulse)
+            stack.callback(engine.close)
+            stack.callback(self.history.close)
+            federation = self.plan.federation(engine)
+            federation.keeps_past = self.directory is None  # a directory has it in its checkpoints
+            if self.directory:
+                federation.settles = self.plan.saves
+            self._begin(federation)
+            run = Run(federation, self.history.rows, self.directory.path if self.directory else None)
+            try:
+                for row in federation.rounds():
+                    self._note(federation, row)
+            except Interrupted:
+                federation.status = "interrupted"
+                self._catch_up(federation)
+                self._end(federation, run)
+                raise RunInterrupted(self._how_to_resume(federation), run) from None
+            except EngineError as error:
+                federation.status, federation.reason = "failed", str(error)
+                with suppress(EngineError):
+                    self._catch_up(federation)
+                self._end(federation, run)
+                raise self._with_hint(error) from error
+            except Exception as error:
+                # Where it struck is not known, so the last checkpoint is the one to trust.
+                if self.directory:
+                    self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
+                raise
+            self._end(federation, run)
+            if interruption.requested:
+                raise RunInterrupted("interrupted; this run had come to its end", run)
+            return run
+
+    def _begin(self, federation: Federation) -> None:
+        if self.resume and self.checkpoints and self.directory:
+            self.directory.sweep()
+            loaded = self.checkpoints.load_newest(self.say)
+            restore(federation, loaded.round, loaded.tensors, loaded.states)
+            if self.plan.settings.rounds != self.directory.config["settings"]["rounds"]:
+                self.directory.rewrite(self.directory.config | self.plan.to_config())
+            elif RunDirectory.open(self.directory.path).config != self.directory.config:  # the data lie elsewhere now
+                self.directory.publish()
+            self.history.cut(loaded.round)
+            self.saved_round = loaded.round
+        elif self.checkpoints and self.directory:
+            self.directory.sweep()
+            if self.start is not None:
+                self._take_over(federation, *self.start)
+            self._save(federation)
+            self.directory.publish()
+        if self.directory:
+            self.directory.set_status("running")
+
+    def _take_over(self, federation: Federation, start: Loaded, rows: list[Row]) -> None:
+        """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
+        restore(federation, start.round, tensors_of(federation) | start.tensors, start.states)
+        for store in stores_of(federation).values():
+            store.mark_changed(set(store.known()))  # none of them is in this directory yet
+        self.history.rows = rows
+        self.history.cut(start.round)
+
+    def _note(self, federation: Federation, row: Row) -> None:
+        rows = [row]
+        self.history.append(row)
+        if federation.status == "running" and self._due(federation):
+            rows += self._catch_up(federation)
+            self._save(federation)
+        if self.on_round is not None:
+            for told in rows:
+                self.on_round(told)
+
+    def _catch_up(self, federation: Federation) -> list[Row]:
+        """Have the last round evaluated now: rows and state then agree, and can be saved."""
+        rows = federation.settle()
+        for row in rows:
+            self.history.append(row)
+        return rows
+
+    def _due(self, federation: Federation) -> bool:
+        """Say whether to save now: a round that asks for it was reached since the last time, or time has passed."""
+        if self.checkpoints is None:
+            return False
+        first = max(self.saved_round + 1, federation.round - 1)  # a row may come a round late
+        if any(self.plan.saves(round) for round in range(first, federation.round + 1)):
+            return True
+        return self.plan.checkpoint_every is None and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+
+    def _save(self, federation: Federation) -> None:
+        recorded = self.history.rows[-1]["round"] + 1 if self.history.rows else 0
+        if self.checkpoints and federation.sound and recorded >= federation.round != self.saved_round:
+            self.history.sync()
+            self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
+            self.saved_round, self.saved_at = federation.round, time.monotonic()
+
+    def _end(self, federation: Federation, run: Run) -> None:
+        # A diverged model is not worth a checkpoint: the last good ones stay.
+        if federation.status != "diverged":
+            self._save(federation)
+        if self.directory:
+            self.directory.set_status(federation.status, federation.reason, run.summary)
+
+    def _how_to_resume(self, federation: Federation) -> str:
+        done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"
+        if self.directory is None:
+            return f"{done}; nothing was written because no run directory was given"
+        return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
+
+    def _with_hint(self, error: EngineError) -> EngineError:
+        done = "saved; resume with" if self.history.rows else "nothing was trained; when this is mended, start with"
+        hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
+        told = EngineError(f"{error}{hint}")
+        for note in getattr(error, "__notes__", []):
+            told.add_note(note)
+        return told
+
+
+def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:
+    """Return the engine that a plan's workers ask for."""
+    return start_engine(plan.task, plan.algorithm, plan.settings, plan.workers, pulse)

@@ -1,0 +1,64 @@
+"""`resume`: go on with a run from its directory, to the same bits as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from flatfed.core.errors import ConfigError
+from flatfed.core.task.task import Task
+from flatfed.experiments.running.loading import open_run, with_data
+from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.running.play import continue_play
+from flatfed.experiments.running.run import Run
+from flatfed.experiments.tasks.of_runs import remember, task_of
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import Row
+
+
+def resume(
+    path: str | Path,
+    rounds: int | None = None,
+    *,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | str | None = None,
+    on_round: Callable[[Row], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Continue the run in `path` and return it.
+
+    Args:
+        path: the run directory.
+        rounds: a new total number of rounds; None keeps the run's own.
+        task: needed only where the run was made from objects that no file can describe.
+        data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
+        workers: another number of worker processes; results do not depend on it.
+        on_round: called with each new history row.
+        say: called with remarks, such as a checkpoint that had to be passed over.
+    """
+    plan, directory = prepare(path, rounds, task=task, data_dir=data_dir, workers=workers)
+    return continue_play(plan, directory, on_round, say)
+
+
+def prepare(
+    path: str | Path,
+    rounds: int | None = None,
+    *,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    workers: int | str | None = None,
+) -> tuple[Plan, RunDirectory]:
+    """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
+    directory = with_data(open_run(Path(path)), data_dir)
+    done = len(directory.history().rows)
+    if rounds is not None and rounds < done:
+        raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")
+    if task is None:
+        task = task_of(directory, remembered=data_dir is None)
+    plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
+    if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
+        raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
+    plan.check()
+    remember(directory.path, task)
+    return plan, directory

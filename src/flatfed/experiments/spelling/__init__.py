@@ -1,0 +1,1 @@
+"""What people write: methods with their settings, and measurements."""

@@ -1,0 +1,1 @@
+"""Building tasks: by name from the catalogues, and again from a run directory."""

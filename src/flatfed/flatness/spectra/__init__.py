@@ -1,0 +1,1 @@
+"""Eigenvalues, trace and density of the Hessian."""

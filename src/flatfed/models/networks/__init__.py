@@ -1,0 +1,1 @@
+"""The networks, a module for each."""

@@ -1,0 +1,1 @@
+"""What figures share: style, scales, words and the placing of names."""

@@ -1,0 +1,1 @@
+"""Which runs belong together, and what was common to them."""

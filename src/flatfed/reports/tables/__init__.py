@@ -1,0 +1,1 @@
+"""Tables of results: their columns, numbers and files."""

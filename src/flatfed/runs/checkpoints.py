@@ -1,0 +1,214 @@
+"""Checkpoints: safetensors plus JSON, never pickle; complete or not there at all.
+
+A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
+file's SHA-256 is in its manifest. The state of a client is a file of its own, written when it changed and
+shared by the checkpoints that refer to it. The last two checkpoints are kept, and those of the rounds that were named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from flatfed.core.errors import CheckpointError
+from flatfed.core.method.messages import pack, unpack
+from flatfed.core.round.store import ClientStore
+from flatfed.runs.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
+
+FORMAT = 1
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a checkpoint holds: the next round to play, server tensors by name, and client states by store."""
+
+    round: int
+    tensors: dict[str, Tensor]
+    states: dict[str, SavedStates]
+
+
+class SavedStates:
+    """The clients' states of a checkpoint, each read when it is asked for: together they may not fit into memory."""
+
+    def __init__(self, files: Mapping[int, tuple[Path, str]]) -> None:
+        self._files = files
+
+    def items(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield each client with its state, checked against its digest."""
+        return ((client, _read(path, digest)) for client, (path, digest) in self._files.items())
+
+
+class Checkpoints:
+    """The checkpoints of one run; those of the rounds `kept` are never forgotten."""
+
+    def __init__(self, directory: Path, run: str, kept: Collection[int] = ()) -> None:
+        self._root, self._run, self._kept = directory, run, frozenset(kept)
+        self._manifests: dict[str, dict[str, str]] = {}
+
+    def save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
+        """Write the state before `round` is played; where that fails, the earlier checkpoints stay as they are."""
+        try:
+            self._save(round, tensors, stores)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self._root}: the checkpoint of round {round} cannot be written: {error}"
+            ) from error
+
+    def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        for name, store in stores.items():
+            changed = store.take_changed()
+            try:
+                self._save_states(name, store, changed, round)
+            except OSError:
+                store.mark_changed(changed)
+                raise
+        temporary = self._root / f".new-{round:06d}-{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        data = pack(tensors)
+        write_synced(temporary / "server.safetensors", data)
+        manifest = {
+            "format": FORMAT,
+            "run": self._run,
+            "round": round,
+            "server": _digest(data),
+            "states": {name: self._manifests.get(name, {}) for name in stores},
+        }
+        write_synced(
+            temporary / "checkpoint.json", json.dumps({"manifest": manifest, "sha256": _seal(manifest)}).encode()
+        )
+        sync_directory(temporary)
+        final = self._path(round)
+        _discard(final)
+        temporary.rename(final)
+        sync_directory(self._root)
+        self._forget_old()
+
+    def rounds(self) -> list[int]:
+        """Return the rounds of which there is a checkpoint, newest first."""
+        found = [p.name.removeprefix("round-") for p in self._root.glob("round-*")] if self._root.is_dir() else []
+        return sorted((int(name) for name in found if name.isdigit()), reverse=True)
+
+    def load_newest(self, say: Any = lambda text: None) -> Loaded:
+        """Return the newest good checkpoint; one that is damaged or foreign is passed over with its reason."""
+        reasons = []
+        for round in self.rounds():
+            try:
+                return self.load(round)
+            except CheckpointError as error:
+                reasons.append(str(error))
+                say(f"checkpoint of round {round} refused: {error}")
+        detail = "; ".join(reasons) or "there is none"
+        raise CheckpointError(f"{self._root} holds no usable checkpoint ({detail})")
+
+    def load(self, round: int) -> Loaded:
+        """Read one checkpoint, checking every file against its digest."""
+        manifest = self._manifest(round)
+        tensors = _read(self._path(round) / "server.safetensors", manifest["server"])
+        entries: dict[str, dict[str, str]] = manifest["states"]
+        states = {name: self._load_states(files) for name, files in entries.items()}
+        self._manifests = entries
+        return Loaded(round, tensors, states)
+
+    def _manifest(self, round: int) -> dict[str, Any]:
+        """Return a checkpoint's manifest, or say why it is damaged, foreign or of another format."""
+        path = self._path(round)
+        sealed = read_json(path / "checkpoint.json")
+        manifest = sealed.get("manifest")
+        if not isinstance(manifest, dict) or sealed.get("sha256") != _seal(manifest):
+            raise CheckpointError(f"{path} is damaged: its manifest does not match its own SHA-256")
+        if manifest.get("format") != FORMAT:
+            raise CheckpointError(f"{path} has format {manifest.get('format')!r}; this version reads {FORMAT}")
+        if manifest.get("run") != self._run:
+            raise CheckpointError(f"{path} belongs to another run ({manifest.get('run')}, not {self._run})")
+        if manifest.get("round") != round:
+            raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
+        return manifest
+
+    def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:
+        manifest = self._manifests.setdefault(name, {})
+        if changed:
+            self._states.mkdir(exist_ok=True)
+        for client in sorted(changed):
+            data = pack(store.read(client).tensors())
+            file = f"{name}-{client:06d}-{round:06d}.safetensors"
+            replace_file(self._states / file, data)
+            manifest[str(client)] = f"{file}:{_digest(data)}"
+
+    def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
+        files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
+        states = SavedStates(
+            {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
+        )
+        for _ in states.items():  # a damaged one must show before anything is restored
+            pass
+        return states
+
+    def _forget_old(self) -> None:
+        """Keep the run's last two checkpoints, the named ones, and the client states that they refer to."""
+        own: dict[int, dict[str, Any]] = {}
+        for round in self.rounds():
+            with contextlib.suppress(CheckpointError):
+                own[round] = self._manifest(round)
+        for round in [round for round in list(own)[KEPT:] if round not in self._kept]:
+            _discard(self._path(round))
+            del own[round]
+        states = [files for manifest in own.values() for files in manifest["states"].values()]
+        wanted = {entry.rsplit(":", 1)[0] for files in states for entry in files.values()}
+        for file in self._states.glob("*.safetensors"):
+            if file.name not in wanted:
+                file.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what a process that was killed in the middle of writing left behind."""
+        for leftover in self._root.glob(".new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        remove_temporary_files(self._states)
+
+    def _path(self, round: int) -> Path:
+        return self._root / f"round-{round:06d}"
+
+    @property
+    def _states(self) -> Path:
+        return self._root / "states"
+
+
+def _discard(path: Path) -> None:
+    """Remove a checkpoint at once: a half-removed one must not look like one."""
+    if path.exists():
+        trash = path.with_name(f".new-trash-{path.name}-{os.getpid()}")
+        shutil.rmtree(trash, ignore_errors=True)
+        path.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
+
+
+def _read(path: Path, digest: Any) -> dict[str, Tensor]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    if _digest(data) != digest:
+        raise CheckpointError(f"{path} is damaged: its SHA-256 does not match the manifest")
+    try:
+        return unpack(data)
+    except Exception as error:
+        raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    return _digest(json.dumps(manifest).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

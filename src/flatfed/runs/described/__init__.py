@@ -1,0 +1,1 @@
+"""Tasks on disk: modules, functions and tensors described without pickle."""
