@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
-unexport FLATFED_FUZZ
+unexport FLATFED_FUZZ FLATFED_BATTERY
 
-.PHONY: setup demo browser test fuzz coverage lint format bench bench-peers gallery index docs clean
+.PHONY: setup demo browser test battery fuzz coverage lint format bench bench-peers gallery index docs clean
 
 setup: $(READY)
 
@@ -33,7 +33,12 @@ browser:
 	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
 
 test: lint browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The methods with every setting that a test knows, where `make test` takes a design of them.
+battery: setup
+	FLATFED_BATTERY=1 $(BIN)/python -m pytest -n 2 tests/methods tests/core/test_probe.py tests/core/test_local_by_name.py \
+	  tests/flatness/test_ends.py tests/runs/test_kill.py
 
 # The tests that draw examples, with new ones: a failure prints how to have it again.
 fuzz: setup
@@ -41,7 +46,7 @@ fuzz: setup
 
 # The tests again with the lines they reach counted, which takes half as long again.
 coverage: setup browser
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term
 
 format: setup
 	$(BIN)/ruff check --fix .

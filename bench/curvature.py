@@ -119,7 +119,17 @@ def _trained() -> tuple[Any, Tensor]:
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
     task = TaskRecipe("digits", clients=20, partition={"id": "dirichlet", "alpha": 0.3}).build()
-    run = ff.train(task, ff.make("fedavg"), rounds=100, sampling=5, lr=0.1, batch_size=16, workers=0, every=100, last=0)
+    run = ff.train(
+        task,
+        ff.make("fedavg"),
+        rounds=100,
+        sampling=5,
+        lr=0.1,
+        batch_size=16,
+        workers=0,
+        evaluate_every=100,
+        evaluate_last=0,
+    )
     surface = ff.laboratory(run).surface
     found = largest_eigenvalues(surface.product, surface.size, 5, tolerance=1e-5, most=300, dtype=surface.w.dtype)
     return surface, found.values

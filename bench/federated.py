@@ -15,7 +15,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.sampling import Uniform
 from flatfed.core.task.examples import Partition
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import make_engine
 
 ENDLESS = 1_000_000
@@ -36,7 +36,7 @@ class Rounds:
         problem: Problem,
         method: str = "fedavg",
         workers: int = 0,
-        batched: bool | None = None,
+        vectorised: bool | None = None,
         task: ff.Task | None = None,
         per_round: int | None = None,
         every: int = ENDLESS,
@@ -47,9 +47,9 @@ class Rounds:
             lr=LR,
             weight_decay=WEIGHT_DECAY,
             batch_size=problem.batch_size,
-            every=every,
-            last=0,
-            batched=batched,
+            evaluate_every=every,
+            evaluate_last=0,
+            vectorised=vectorised,
         )
         chosen = parse_method(method)
         self.plan = Plan(

@@ -126,6 +126,6 @@ def table(name: str, about: str, found: dict[str, Any]) -> str:
     if found["targets"]:
         lines += ["", "| target | bound | measured | |", "|---|---|---:|---|"]
         for line in found["targets"]:
-            value, verdict = f"{line['value']:.3g} {line['unit']}".strip(), "met" if line["met"] else "**not met**"
-            lines.append(f"| {line['what']} | {line['bound']} {line['unit']} | {value} | {verdict} |")
+            value, remark = f"{line['value']:.3g} {line['unit']}".strip(), "met" if line["met"] else "**not met**"
+            lines.append(f"| {line['what']} | {line['bound']} {line['unit']} | {value} | {remark} |")
     return "\n".join(lines) + "\n"

@@ -24,8 +24,8 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.core.evaluation.evaluations import Evaluation as TestFigures
-from flatfed.experiments.running.plan import stores_of, tensors_of
 from flatfed.runs.checkpoints import Checkpoints
+from flatfed.runs.federation_state import stores_of, tensors_of
 
 Maker = Callable[[], Case]
 
@@ -57,10 +57,10 @@ def conv(repeats: int) -> dict[str, Result]:
 def tiny(repeats: int) -> dict[str, Result]:
     makers: list[Maker] = [
         partial(Bare, TINY),
-        partial(Rounds, "fedavg, client by client, in process", TINY, batched=False),
-        partial(Rounds, "fedavg, client by client, 2 workers", TINY, batched=False, workers=2),
-        partial(Rounds, "fedavg, batched, in process", TINY, batched=True),
-        partial(Rounds, "fedavg, batched, 2 workers", TINY, batched=True, workers=2),
+        partial(Rounds, "fedavg, client by client, in process", TINY, vectorised=False),
+        partial(Rounds, "fedavg, client by client, 2 workers", TINY, vectorised=False, workers=2),
+        partial(Rounds, "fedavg, vectorised, in process", TINY, vectorised=True),
+        partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
     ]
     return take_turns("tiny", makers, 4 * repeats)
 
@@ -123,7 +123,7 @@ def state(repeats: int) -> dict[str, Result]:
 
 
 def state_child(where: str) -> Any:
-    from flatfed.experiments.running import plan as plans
+    from flatfed.experiments.planning import plan as plans
 
     if where == "memory":
         plans.STATE_BUDGET = 2**40
@@ -188,7 +188,7 @@ class Evaluation:
     def round(self) -> float:
         federation, started = self._rounds.federation, time.perf_counter()
         rounds, model, buffers = self._rounds, federation.evaluated, federation.server.buffers
-        TestFigures(rounds.engine, rounds.plan.task, rounds.plan.settings, model, buffers).figures()
+        TestFigures(rounds.engine, rounds.plan.task, rounds.plan.settings, model, buffers).metrics()
         return time.perf_counter() - started
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class EvaluatedRounds:
 
     def __init__(self, name: str, at_once: bool) -> None:
         test = torch.randn(10_000, 3, 32, 32), torch.randint(0, 10, (10_000,))
-        self.name, self._rounds = name, Rounds(name, CONV, workers=2, task=task_of(CONV, test), every=1)
+        self.name, self._rounds = name, Rounds(name, CONV, workers=2, task=task_of(CONV, test), evaluate_every=1)
         if at_once:
             self._rounds.engine.gaps = False  # the loop then waits for each evaluation
 
@@ -322,7 +322,7 @@ def start(repeats: int) -> dict[str, Result]:
 WORKLOADS = [
     Workload(
         "conv",
-        "100 clients x 500 CIFAR-shaped images, 5 a round, batch 64, cnn",
+        "100 clients x 500 CIFAR-shaped images, 5 per round, batch 64, cnn",
         conv,
         [
             Target(
@@ -338,26 +338,26 @@ WORKLOADS = [
     ),
     Workload(
         "tiny",
-        "1,000 clients x 50 vectors, 50 a round, batch 10, linear 3072 to 10",
+        "1,000 clients x 50 vectors, 50 per round, batch 10, linear 3072 to 10",
         tiny,
         [
             Target(
                 "client by client / bare loop", ratio("fedavg, client by client, in process", "bare loop"), most=1.3
             ),
-            Target("batched / bare loop", ratio("fedavg, batched, in process", "bare loop"), most=1.0),
-            Target("batched, 2 workers / bare loop", ratio("fedavg, batched, 2 workers", "bare loop"), most=1.0),
+            Target("vectorised / bare loop", ratio("fedavg, vectorised, in process", "bare loop"), most=1.0),
+            Target("vectorised, 2 workers / bare loop", ratio("fedavg, vectorised, 2 workers", "bare loop"), most=1.0),
         ],
     ),
     Workload(
         "sam",
-        "10 clients x 500 CIFAR-shaped images, 2 a round, batch 64, cnn, in process",
+        "10 clients x 500 CIFAR-shaped images, 2 per round, batch 64, cnn, in process",
         sam,
         [Target(f"{name} / fedavg", ratio(name, "fedavg"), most=2.05) for name in TWO_BACKPROPS]
         + [Target(f"{name} / fedavg", ratio(name, "fedavg"), most=1.08) for name in ONE_BACKPROP],
     ),
     Workload(
         "clients",
-        "scaffold, 50 a round, linear 64 to 10, by the number of registered clients",
+        "scaffold, 50 per round, linear 64 to 10, by the number of registered clients",
         clients,
         [
             Target("a million clients / a hundred", ratio("1,000,000 clients", "100 clients"), most=1.1),
@@ -366,7 +366,7 @@ WORKLOADS = [
     ),
     Workload(
         "state",
-        "scaffold, 1,000 clients that have all taken part, 1,001,000 parameters, 50 a round",
+        "scaffold, 1,000 clients that have all taken part, 1,001,000 parameters, 50 per round",
         state,
         [Target("budget / in memory", ratio("1 GB in memory, the rest on disk", "in memory"), most=1.15)],
     ),

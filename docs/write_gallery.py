@@ -111,9 +111,9 @@ PICTURES_SHOWN = [
         "t-SNE of what goes into the last layer, test examples coloured by class.",
     ),
     Picture(
-        "Who holds what",
-        "flatfed data show digits --clients 50 --alpha 0.3 --figure gallery/holdings.png",
-        "holdings.png",
+        "Class distribution",
+        "flatfed data show digits --clients 50 --alpha 0.3 --figure gallery/class-distribution.png",
+        "class-distribution.png",
         "The division among clients, before anything is trained.",
     ),
 ]
@@ -139,7 +139,7 @@ def _page() -> str:
     parts = [
         "# Gallery\n",
         "Every picture of this page comes from one command, `make gallery`, on the embedded digits: Dirichlet 1 over "
-        "50 clients, 10 a round, 200 rounds, seeds 0 and 1. The runs behind them:\n",
+        "50 clients, 10 per round, 200 rounds, seeds 0 and 1. The runs behind them:\n",
         f"    {TRAIN}\n",
         "What the measurements are, and how to take others: [flatness](flatness.md).\n",
     ]

@@ -27,5 +27,14 @@ clients = [Points([k % 3 - 1.0, k // 3 - 1.0], spread=0.6, count=40 + 5 * k, see
 task = ff.Task(model=net, clients=clients, test=Points([0.0, 0.0], spread=1.2, count=500, seed=99))
 
 if __name__ == "__main__":
-    run = ff.train(task, ff.make("fedsam", rho=0.02), rounds=40, sampling=4, lr=0.3, batch_size=10, every=20, last=1)
+    run = ff.train(
+        task,
+        ff.make("fedsam", rho=0.02),
+        rounds=40,
+        sampling=4,
+        lr=0.3,
+        batch_size=10,
+        evaluate_every=20,
+        evaluate_last=1,
+    )
     print(f"accuracy {run.summary['accuracy_final']:.3f}")

@@ -1,5 +1,6 @@
 """What no test leaves to luck: the draws, the global generators, and whether signals are heard."""
 
+import gc
 import os
 import random
 import signal
@@ -33,6 +34,12 @@ def seed_everything() -> None:
 def pytest_collectstart() -> None:
     """Seed before a module is imported."""
     seed_everything()
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of collected tests out of the garbage collector's sight: it would look through them all day."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

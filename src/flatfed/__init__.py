@@ -17,22 +17,15 @@ _HOME = {
     "Task": "flatfed.core.task.task",
     "Partition": "flatfed.core.task.examples",
     "Local": "flatfed.core.model.layout",
-    "Shown": "flatfed.core.evaluation.metrics",
+    "Shown": "flatfed.core.task.metrics",
     "Message": "flatfed.core.method.messages",
     "Algorithm": "flatfed.core.method.algorithm",
     "ClientOptimiser": "flatfed.core.method.algorithm",
     "Average": "flatfed.core.method.algorithm",
     "Bernoulli": "flatfed.core.round.sampling",
     "Replay": "flatfed.core.round.sampling",
-    "Schedule": "flatfed.core.round.sampling",
+    "Schedule": "flatfed.core.configuration.schedules",
     "Uniform": "flatfed.core.round.sampling",
-    "Ramp": "flatfed.core.configuration.schedules",
-    "Cosine": "flatfed.core.configuration.schedules",
-    "Poly": "flatfed.core.configuration.schedules",
-    "Decay": "flatfed.core.configuration.schedules",
-    "Cycle": "flatfed.core.configuration.schedules",
-    "CycleFrom": "flatfed.core.configuration.schedules",
-    "Steps": "flatfed.core.configuration.schedules",
     "FlatfedError": "flatfed.core.errors",
     "ConfigError": "flatfed.core.errors",
     "CheckpointError": "flatfed.core.errors",
@@ -55,12 +48,12 @@ if TYPE_CHECKING:
     from flatfed.core.configuration.schedules import Decay as Decay
     from flatfed.core.configuration.schedules import Poly as Poly
     from flatfed.core.configuration.schedules import Ramp as Ramp
+    from flatfed.core.configuration.schedules import Schedule as Schedule
     from flatfed.core.configuration.schedules import Steps as Steps
     from flatfed.core.errors import CheckpointError as CheckpointError
     from flatfed.core.errors import ConfigError as ConfigError
     from flatfed.core.errors import EngineError as EngineError
     from flatfed.core.errors import FlatfedError as FlatfedError
-    from flatfed.core.evaluation.metrics import Shown as Shown
     from flatfed.core.method.algorithm import Algorithm as Algorithm
     from flatfed.core.method.algorithm import Average as Average
     from flatfed.core.method.algorithm import ClientOptimiser as ClientOptimiser
@@ -68,9 +61,9 @@ if TYPE_CHECKING:
     from flatfed.core.model.layout import Local as Local
     from flatfed.core.round.sampling import Bernoulli as Bernoulli
     from flatfed.core.round.sampling import Replay as Replay
-    from flatfed.core.round.sampling import Schedule as Schedule
     from flatfed.core.round.sampling import Uniform as Uniform
     from flatfed.core.task.examples import Partition as Partition
+    from flatfed.core.task.metrics import Shown as Shown
     from flatfed.core.task.task import Task as Task
     from flatfed.experiments.measuring.laboratory import laboratory as laboratory
     from flatfed.experiments.running.branch import branch as branch
@@ -86,11 +79,18 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if not name.startswith("_"):
-        registered = importlib.import_module("flatfed.algorithms").classes()
+        registered = _registered()
         if name in registered:
             return registered[name]
     raise AttributeError(f"module 'flatfed' has no attribute {name!r}")
 
 
+def _registered() -> dict[str, Any]:
+    """Return methods, client optimisers, averages and schedules by class name, those of other packages included."""
+    methods: dict[str, Any] = importlib.import_module("flatfed.algorithms").classes()
+    schedules = importlib.import_module("flatfed.core.configuration.schedules").Schedule.registry
+    return methods | {cls.__name__: cls for cls in schedules.values()}
+
+
 def __dir__() -> list[str]:
-    return sorted([*_HOME, *importlib.import_module("flatfed.algorithms").classes(), "__version__"])
+    return sorted([*_HOME, *_registered(), "__version__"])

@@ -32,9 +32,9 @@ SMALL = (
     "0",
     "--model",
     "logreg",
-    "--every",
+    "--evaluate-every",
     "1",
-    "--last",
+    "--evaluate-last",
     "3",
 )
 COMPARED = ("fedavg", "feddyn+sam", "fedsam")

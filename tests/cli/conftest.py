@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cli.command import COMPARED, SMALL, flatfed
+from flatfed.reports.curves import draw_curves
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +23,36 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_curves() -> Iterator[None]:
+    """Leave the curves of reports empty: drawing them takes most of the time of a small command.
+
+    The runs of `run` and `comparison` below have theirs; `reports/` tests what is drawn.
+    """
+
+    def leave_empty(results: object, files: Sequence[Path], title: str) -> None:
+        for file in files:
+            file.touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flatfed.reports.write.draw_curves", leave_empty)
+        patch.setattr("flatfed.reports.figures.drawing.style.DPI", 40)  # small pictures are drawn sooner
+        yield
+
+
+@contextmanager
+def with_curves() -> Iterator[None]:
+    """Draw curves, whichever module is the first to ask for a shared run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flatfed.reports.write.draw_curves", draw_curves)
+        yield
+
+
 @pytest.fixture(scope="session")
 def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "fedsam"
-    outcome = flatfed("run", "digits", "fedsam", *SMALL, "--keep-checkpoints", "0", "--out", out)
+    with with_curves():
+        outcome = flatfed("run", "digits", "fedsam", *SMALL, "--keep-checkpoints", "0", "--out", out)
     assert outcome.code == 0, outcome.err
     return out
 
@@ -31,9 +60,10 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def _comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("comparison") / "three"
-    outcome = flatfed(
-        "compare", "digits", *COMPARED, "--seeds", "0,1,2", *SMALL, "--keep-checkpoints", "0", "--out", out
-    )
+    with with_curves():
+        outcome = flatfed(
+            "compare", "digits", *COMPARED, "--seeds", "0,1,2", *SMALL, "--keep-checkpoints", "0", "--out", out
+        )
     assert outcome.code == 0, outcome.err
     return out
 

@@ -46,14 +46,16 @@ VALUES = [
     ("--momentum -0.1", ["momentum", "at least 0"]),
     ("--clip 0", ["clip", "greater than 0"]),
     ("--clip nan", ["clip", "nan"]),
-    ("--every 0", ["--every", "0"]),
-    ("--last -1", ["--last", "-1"]),
+    ("--evaluate-every 0", ["--evaluate-every", "0"]),
+    ("--evaluate-last -1", ["--evaluate-last", "-1"]),
 ]
 SEEDS = [
     ("0,0", ["--seeds", "0,0", "twice"]),
     ("a,b", ["--seeds", "a,b", "0,1,2"]),
     ("0,", ["--seeds", "0,"]),
     ("0-2", ["--seeds", "0-2"]),
+    ("-1", ["--seeds", "-1", "at least 0"]),
+    ("0,-3,2", ["--seeds", "holds -3", "at least 0"]),
     ("", ["--seeds"]),
 ]
 

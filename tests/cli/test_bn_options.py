@@ -1,4 +1,4 @@
-"""Local parts, evaluation policies and courses on the command line and in a file."""
+"""Local parts, evaluation policies and schedules on the command line and in a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cli.command import Outcome, fingerprint, flatfed, read_history, read_json, refused, without_time
 
-FEW = ("--rounds", "2", "--clients", "20", "--per-round", "2", "--workers", "0", "--every", "1")
+FEW = ("--rounds", "2", "--clients", "20", "--per-round", "2", "--workers", "0", "--evaluate-every", "1")
 NORMED = (*FEW, "--model", "cnn-small-bn")
 PLAIN = (*FEW, "--model", "logreg")
 STATISTICS, COUNTERS = 2 * (16 + 32), 2
@@ -36,8 +36,8 @@ def rows(out: str = "out") -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("kind", "entries"), [("bn-stats", 0), ("bn", AFFINE)])
 def test_batchnorm_stays_on_the_clients(kind: str, entries: int) -> None:
-    config = trained("fedavg", *NORMED, "--local-parts", kind)
-    assert (config["task"]["local_parts"], config["settings"]["eval_stats"]) == (kind, "batch-stats")
+    config = trained("fedavg", *NORMED, "--local-layers", kind)
+    assert (config["task"]["local_layers"], config["settings"]["eval_stats"]) == (kind, "batch-stats")
     trained("fedavg", *NORMED, out="shared")
     less = 2 * (4 * (entries + STATISTICS) + 8 * COUNTERS)
     for ours, shared in zip(rows(), rows("shared"), strict=True):
@@ -46,14 +46,14 @@ def test_batchnorm_stays_on_the_clients(kind: str, entries: int) -> None:
 
 def test_without_the_option_all_is_shared() -> None:
     config = trained("fedavg", *NORMED)
-    assert (config["task"]["local_parts"], config["settings"]["eval_stats"]) == (None, "running")
+    assert (config["task"]["local_layers"], config["settings"]["eval_stats"]) == (None, "running")
 
 
 @pytest.mark.parametrize("kind", ["bn-stats", "bn"])
 @pytest.mark.filterwarnings("default")
 def test_a_model_without_batchnorm_is_a_warning_and_a_normal_result(kind: str) -> None:
     small = (*FEW, "--model", "cnn-small")
-    outcome = train("fedsam", *small, "--local-parts", kind)
+    outcome = train("fedsam", *small, "--local-layers", kind)
     assert outcome.code == 0, outcome.err
     said = [line for line in outcome.err.splitlines() if line.startswith("Warning")]
     assert len(said) == 1
@@ -65,20 +65,20 @@ def test_a_model_without_batchnorm_is_a_warning_and_a_normal_result(kind: str) -
 
 @pytest.mark.parametrize("kind", ["bn-stats", "bn"])
 def test_resuming_keeps_parts_and_policy(kind: str) -> None:
-    options = (*NORMED[2:], "--local-parts", kind, "--eval-stats", "recalibrate")
+    options = (*NORMED[2:], "--local-layers", kind, "--eval-stats", "recalibrate")
     trained("fedavg", "--rounds", "3", *options, out="whole")
     trained("fedavg", "--rounds", "2", *options)
     outcome = flatfed("resume", "out", "--rounds", "3")
     assert outcome.code == 0, outcome.err
     assert rows() == rows("whole")
-    assert read_json(Path("out/config.json"))["task"]["local_parts"] == kind
+    assert read_json(Path("out/config.json"))["task"]["local_layers"] == kind
 
 
 def test_runs_with_other_parts_are_told_apart() -> None:
     trained("fedavg", *NORMED, out="all")
-    trained("fedavg", *NORMED, "--local-parts", "bn")
+    trained("fedavg", *NORMED, "--local-layers", "bn")
     labels = [entry["method"] for entry in flatfed("show", "all", "out", "--json").json["methods"]]
-    assert "local_parts=None" in labels[0] and "local_parts=bn" in labels[1]
+    assert "local_layers=None" in labels[0] and "local_layers=bn" in labels[1]
 
 
 # --- evaluation -------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_policies_change_what_is_measured_and_nothing_else() -> None:
     assert len(measured) == 3
 
 
-# --- courses ----------------------------------------------------------------------------------------------
+# --- schedules ----------------------------------------------------------------------------------------------
 
 
 def test_a_rate_along_half_a_cosine_wave() -> None:
@@ -138,14 +138,14 @@ def test_everything_in_a_file() -> None:
         "momentum: ramp(0, 0.5, 2)\nset: {client_opt.rho: 'ramp(0.01, 0.1, 2)'}\n"
     )
     config = trained("fedavg+sam", *FEW, "--config", "file.yaml")
-    assert (config["task"]["model"], config["task"]["local_parts"]) == ("cnn-small-bn", "bn-stats")
+    assert (config["task"]["model"], config["task"]["local_layers"]) == ("cnn-small-bn", "bn-stats")
     settings = config["settings"]
     assert (settings["eval_stats"], settings["lr"]) == ("recalibrate", "cosine(0.1, 0.01, 4)")
     assert settings["momentum"] == "ramp(0.0, 0.5, 2)"
     assert config["algorithm"]["client_opt"] == {"id": "sam", "rho": "ramp(0.01, 0.1, 2)"}
 
 
-def test_a_comparison_and_its_resumption_with_courses() -> None:
+def test_a_comparison_and_its_resumption_with_schedules() -> None:
     methods = ("fedsam", "fedavg+sam")
     given = ("--lr", "decay(0.1,0.5)", "--set", "rho=ramp(0,0.1,2)", "--set", "client_opt.rho=ramp(0,0.1,2)")
     outcome = flatfed("compare", "digits", *methods, *PLAIN, *given, "--out", "two")
@@ -160,10 +160,10 @@ def test_a_comparison_and_its_resumption_with_courses() -> None:
 
 
 BAD = [
-    (["--local-parts", "nb"], ["--local-parts", "'nb'", "'bn'"]),
-    (["--local-parts", "bn_stats"], ["--local-parts", "'bn_stats'", "'bn-stats'"]),
+    (["--local-layers", "nb"], ["--local-layers", "'nb'", "'bn'"]),
+    (["--local-layers", "bn_stats"], ["--local-layers", "'bn_stats'", "'bn-stats'"]),
     (["--eval-stats", "batch"], ["--eval-stats", "'batch'", "'batch-stats'"]),
-    (["--local-parts", "bn", "--eval-stats", "running"], ["stay on the clients", "batch-stats", "recalibrate"]),
+    (["--local-layers", "bn", "--eval-stats", "running"], ["stay on the clients", "batch-stats", "recalibrate"]),
     (["--lr", "cosine(0.1,0.01)"], ["--lr", "cosine(start, end, rounds)"]),
     (["--lr", "cosin(0.1,0.01,5)"], ["--lr", "'cosin'", "'cosine'"]),
     (["--lr", "ramp(a,b,c)"], ["--lr", "ramp(a,b,c)"]),
@@ -198,7 +198,7 @@ def test_bad_values_are_refused_in_one_sentence(options: list[str], parts: list[
         ("lr: [0.1, 0.01]", ["lr", "not a number"]),
         ("local-parts: nb", ["local-parts", "'nb'"]),
         ("eval-stats: none", ["eval-stats", "'none'"]),
-        ("local-part: bn", ["local_part", "local_parts"]),
+        ("local-part: bn", ["local_part", "local_layers"]),
         ("set: {rho: 'ramp(1,2)'}", ["fedsam: rho", "ramp(start, end, rounds)"]),
         ("set: {rho: {start: 1}}", ["fedsam: rho", "number"]),
     ],
@@ -221,7 +221,7 @@ def test_bad_values_in_a_file_are_refused_in_one_sentence(text: str, parts: list
         ("scaffold", "server_lr=ramp(1,0,1)", ["scaffold: server_lr", "greater than 0"]),
     ],
 )
-def test_what_cannot_follow_a_course_says_so(method: str, setting: str, parts: list[str]) -> None:
+def test_what_cannot_follow_a_schedule_says_so(method: str, setting: str, parts: list[str]) -> None:
     refused(train(method, *PLAIN, "--set", setting), *parts)
 
 

@@ -51,7 +51,7 @@ def test_bad_values_are_told_in_a_sentence() -> None:
     for values, parts in {
         ("--keep-checkpoints", "4"): ("--keep-checkpoints", "4 is beyond the 3 rounds of the run"),
         ("--keep-checkpoints", "a"): ("--keep-checkpoints", "'a' is not a list of whole numbers"),
-        ("--keep-checkpoints", "-1"): ("--keep-checkpoints: a round must be at least 0",),
+        ("--keep-checkpoints", "-1"): ("--keep-checkpoints", "'-1' holds -1; each number must be at least 0"),
         ("--checkpoint-every", "0"): ("--checkpoint-every", "at least 1"),
         ("--min-replies", "0"): ("--min-replies", "at least 1"),
         ("--min-replies", "3"): ("min_replies=3 can never be met with 2",),

@@ -15,8 +15,8 @@ import pytest
 import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_json
 from flatfed.core.round.federation import TIMES
-from flatfed.experiments.comparing import compare as comparing
-from flatfed.experiments.measuring.metrics import laboratory as opening
+from flatfed.experiments.measuring import flatness as measuring
+from flatfed.experiments.measuring import laboratory as opening
 from flatfed.reports.tables.columns import COST_HEADINGS
 
 METHODS = ("fedavg", "fedsam", "fedavgm")
@@ -25,7 +25,7 @@ COMMAND = ("compare", "digits", *METHODS, *DIVERGES, "--seeds", "0,1", *SMALL, "
 COLUMNS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
 PLAIN = ["method", "final", "last-3 mean", "best", *COST_HEADINGS, "s/client", "status"]
 RECORD = ["method", "seed", "rounds", "accuracy_final", "accuracy_last_mean", "last_count", "accuracy_best"]
-RECORD += ["test_loss_final", "bytes_down", "bytes_up", "backprops", *TIMES, "refused", "status", "reason", "path"]
+RECORD += ["test_loss_final", "bytes_down", "bytes_up", "backprops", *TIMES, "rejected", "status", "reason", "path"]
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +46,11 @@ def never(*_: Any, **__: Any) -> Any:
     raise AssertionError("measured again")
 
 
-def readings(comparison: Path, method: str, seed: int) -> dict[str, float]:
+def results(comparison: Path, method: str, seed: int) -> dict[str, float]:
     """Return what a laboratory finds in a run over the same examples."""
     with ff.laboratory(comparison / method / f"seed-{seed}", samples=100, workers=0) as lab:
         found = lab.measure("lambda_ratio", "lpf")
-    return {name: value for reading in found.values() for name, value in reading.numbers.items() if name in COLUMNS}
+    return {name: value for result in found.values() for name, value in result.numbers.items() if name in COLUMNS}
 
 
 def markdown(comparison: Path) -> dict[str, dict[str, str]]:
@@ -70,7 +70,7 @@ def test_every_form_of_the_table_has_the_columns(flat: Path, _flat: tuple[Path, 
     methods = {record["method"]: record for record in read_json(flat / "results.json")["methods"]}
     runs = read_json(flat / "results.json")["runs"]
     for method in METHODS[:2]:
-        found = [readings(flat, method, seed) for seed in (0, 1)]
+        found = [results(flat, method, seed) for seed in (0, 1)]
         for name, heading in COLUMNS.items():
             values = [one[name] for one in found]
             mean, deviation = np.mean(values), np.std(values, ddof=1)
@@ -118,7 +118,7 @@ def test_show_has_the_columns(flat: Path) -> None:
     found, written = flatfed("show", flat, "--json").json, read_json(flat / "results.json")
     assert found["methods"] == written["methods"]
     [one] = flatfed("show", flat / "fedsam" / "seed-1", "--json").json["methods"]
-    assert one["lambda_max"] == readings(flat, "fedsam", 1)["lambda_max"]
+    assert one["lambda_max"] == results(flat, "fedsam", 1)["lambda_max"]
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120, 160])
@@ -163,7 +163,7 @@ def test_a_run_that_cannot_be_measured_is_told_of_and_the_others_are(flat: Path)
     outcome = flatfed("resume", flat)
     assert outcome.code == 0
     assert f"{flat}/fedavg/seed-0: its flatness could not be measured: " in outcome.err
-    assert (flat / "fedsam" / "seed-1" / "flatness" / "readings.json").is_file()
+    assert (flat / "fedsam" / "seed-1" / "flatness" / "results.json").is_file()
     assert "±" in markdown(flat)["fedsam"]["λmax"]
 
 
@@ -171,7 +171,7 @@ def test_an_interruption_while_it_measures(flat: Path, monkeypatch: pytest.Monke
     for method in METHODS[:2]:
         for seed in (0, 1):
             shutil.rmtree(flat / method / f"seed-{seed}" / "flatness")
-    plain, opened = comparing.laboratory, list[Any]()
+    plain, opened = measuring.laboratory, list[Any]()
 
     def stop(path: Path, **given: Any) -> Any:
         opened.append(path)
@@ -179,11 +179,11 @@ def test_an_interruption_while_it_measures(flat: Path, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
         return plain(path, **given)
 
-    monkeypatch.setattr(comparing, "laboratory", stop)
+    monkeypatch.setattr(measuring, "laboratory", stop)
     outcome = flatfed("resume", flat)
     assert outcome.code == 130
     assert "interrupted while measuring" in outcome.err
-    monkeypatch.setattr(comparing, "laboratory", plain)
+    monkeypatch.setattr(measuring, "laboratory", plain)
     table = markdown(flat)
     assert flatfed(*COMMAND, "--flatness", "--out", flat).code == 0
     assert {m: [row[h] for h in COLUMNS.values()] for m, row in markdown(flat).items()} == {
@@ -242,7 +242,7 @@ def test_a_column_does_not_mix_examples_without_a_word(options: tuple[str, ...],
     before = columns_of(flat)
     assert flatfed("flatness", flat / "fedavg" / "seed-0", "--measure", "lambda_ratio,lpf", *options).code == 0
     said = " ".join(flatfed("show", flat).out.split())
-    assert columns_of(flat) == before or "not to be compared" in said
+    assert columns_of(flat) == before or "which cannot be compared" in said
 
 
 def test_other_rounds_models_and_test_sets_are_no_part_of_the_table(comparison: Path) -> None:
@@ -258,8 +258,8 @@ def test_other_rounds_models_and_test_sets_are_no_part_of_the_table(comparison: 
 
 
 def test_damaged_readings_are_named(flat: Path) -> None:
-    file = flat / "fedavg" / "seed-0" / "flatness" / "readings.json"
-    file.write_text(json.dumps({"format": 1, "readings": [{"key": 3, "reading": {}}]}))
+    file = flat / "fedavg" / "seed-0" / "flatness" / "results.json"
+    file.write_text(json.dumps({"format": 1, "results": [{"key": 3, "result": {}}]}))
     outcome = flatfed("show", flat)
     assert outcome.code == 2
     assert str(file) in outcome.err and "Traceback" not in outcome.err

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cli.command import flatfed, on_terminal, refused
+from data.declared import declare
 from data.web import Site, idx, official_mnist, serve, write_mnist
 from flatfed.data import datasets
-from flatfed.data.acquiring.known import KNOWN, Known
-from flatfed.data.acquiring.official import OFFICIAL
+from flatfed.data.catalogue import Expected, find
 
 COMMANDS = {"get": "NAME", "check": "NAME", "list": ""}
 
@@ -24,8 +24,7 @@ COMMANDS = {"get": "NAME", "check": "NAME", "list": ""}
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server on this machine, from which MNIST is got: a small one, of which as much is known."""
     with serve() as made:
-        monkeypatch.setitem(OFFICIAL, "mnist", official_mnist(made))
-        monkeypatch.setitem(KNOWN, "mnist", Known(40, 20, 10, (4,) * 10))
+        declare(monkeypatch, "mnist", official=official_mnist(made), expected=Expected(40, 20, 10, (4,) * 10))
         yield made
 
 
@@ -74,9 +73,10 @@ def test_get_goes_by_the_environment(site: Site, tmp_path: Path, monkeypatch: py
 def test_get_without_a_network_tells_what_to_put_where(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    official = OFFICIAL["mnist"]
+    official = find("mnist").official
+    assert official is not None
     away = tuple(replace(d, urls=(d.urls[0].replace(site.address, site.nowhere),)) for d in official.downloads)
-    OFFICIAL["mnist"] = replace(official, downloads=away)  # undone by the fixture
+    declare(monkeypatch, "mnist", official=replace(official, downloads=away))
     outcome = flatfed("data", "get", "mnist", "--data-dir", tmp_path)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("Error: mnist: 127.0.0.1:")

@@ -11,7 +11,7 @@ import pytest
 
 import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
-from flatfed.experiments.measuring.metrics import metrics as measuring
+from flatfed.experiments.running import model_metrics as measuring
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
 FIGURES = ("test_loss", "test_accuracy", "test_class_accuracy")
@@ -42,7 +42,7 @@ def test_the_tests_are_those_of_the_last_row(run: Path) -> None:
 
 def test_every_client_is_there_with_its_own_examples(run: Path) -> None:
     clients = measured(run)["clients"]
-    assert clients == ff.load_run(run).client_figures()
+    assert clients == ff.load_run(run).client_metrics()
     assert [entry["client"] for entry in clients] == [0, 1, 2, 3, 4]
     parts = TaskRecipe.from_dict(read_json(run / "config.json")["task"]).build()
     assert [entry["samples"] for entry in clients] == [len(parts.examples(k)) for k in range(5)]
@@ -52,10 +52,10 @@ def test_every_client_is_there_with_its_own_examples(run: Path) -> None:
 
 
 def test_clients_with_parts_of_their_own_are_measured_with_them() -> None:
-    for name, parts in (("own", ("--local-parts", "bn")), ("shared", ())):
+    for name, parts in (("own", ("--local-layers", "bn")), ("shared", ())):
         assert flatfed("run", "digits", "fedavg", *NORMED, *parts, "--out", name).code == 0
     own, shared = measured(Path("own")), measured(Path("shared"))
-    assert own["clients"] == ff.load_run("own").client_figures()
+    assert own["clients"] == ff.load_run("own").client_metrics()
     asked = {k for row in read_history(Path("own")) for k in row["clients"]}
     assert 0 < len(asked) < 20
     assert len(own["clients"]) == len(shared["clients"])
@@ -86,7 +86,7 @@ def test_the_accuracy_is_written_as_the_table_writes_it(run: Path) -> None:
 
 def test_a_list_with_gaps_and_a_figure_that_is_no_share(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"test_loss": 1.0, "test_error": 0.25, "unseen_class_iou": [0.5, None], "test_miou": 0.5}
-    monkeypatch.setattr(ff.Run, "figures", lambda self, workers: found)
+    monkeypatch.setattr(ff.Run, "metrics", lambda self, workers: found)
     told = lines(flatfed("evaluate", run))
     assert told["test_error"] == "0.2500"
     assert told["unseen_class_iou (%)"] == "50.0 –"
@@ -103,7 +103,7 @@ def test_a_terminal_shows_the_same(run: Path) -> None:
 # --- workers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [(), ("--local-parts", "bn"), ("--eval-stats", "recalibrate")], ids=str)
+@pytest.mark.parametrize("parts", [(), ("--local-layers", "bn"), ("--eval-stats", "recalibrate")], ids=str)
 def test_workers_do_not_matter(parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     assert flatfed("run", "digits", "fedavg", *NORMED, *parts, "--out", "normed").code == 0
     alone = measured(Path("normed"), "--workers", "0")
@@ -117,8 +117,8 @@ def test_the_workers_are_those_of_the_run_unless_others_are_asked_for(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    real = ff.Run.figures
-    monkeypatch.setattr(ff.Run, "figures", lambda self, workers: asked.append(workers) or real(self))
+    real = ff.Run.metrics
+    monkeypatch.setattr(ff.Run, "metrics", lambda self, workers: asked.append(workers) or real(self))
     measured(run)
     measured(run, "--workers", "auto")
     assert asked == [0, "auto"]
@@ -128,8 +128,8 @@ def test_the_workers_are_those_of_the_run_unless_others_are_asked_for(
 def test_progress_is_told_group_by_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "GROUP", 300)
     told: list[tuple[int, int]] = []
-    found = ff.load_run(run).client_figures(on_clients=lambda done, total: told.append((done, total)))
-    assert found == ff.load_run(run).client_figures()
+    found = ff.load_run(run).client_metrics(on_clients=lambda done, total: told.append((done, total)))
+    assert found == ff.load_run(run).client_metrics()
     assert told[0] == (0, 5) and told[-1] == (5, 5) and len(told) > 2
 
 
@@ -194,13 +194,13 @@ def test_data_that_give_another_partition_are_refused(run: Path) -> None:
 
 
 def test_what_is_not_finite_is_null_in_json_and_said_in_words(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = ff.Run.client_figures
+    real = ff.Run.client_metrics
 
     def broken(self: ff.Run, *_: Any) -> list[dict[str, Any]]:
         first, second, *others = real(self)
         return [first | {"loss": float("nan")}, second | {"loss": float("inf")}, *others]
 
-    monkeypatch.setattr(ff.Run, "client_figures", broken)
+    monkeypatch.setattr(ff.Run, "client_metrics", broken)
     clients = measured(run)["clients"]
     assert [entry["loss"] is None for entry in clients] == [True, True, False, False, False]
     shown = lines(flatfed("evaluate", run))

@@ -18,11 +18,11 @@ from cli.command import COMPARED, SMALL, Outcome, fingerprint, flatfed, on_termi
 from flatfed.cli.commands import flatness as command
 from flatfed.core.configuration.config import parameters
 from flatfed.core.round.federation import TIMES
-from flatfed.experiments.measuring.metrics import laboratory as opening
+from flatfed.experiments.measuring import laboratory as opening
 from flatfed.flatness.measurements import Measurement
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.results import Readings
+from flatfed.runs.results import KeptResults
 
 pytest.importorskip("matplotlib")
 
@@ -63,8 +63,8 @@ def test_a_row_for_every_number(run: Path) -> None:
     assert "losses over: training data of all clients, all 1,435 examples" in outcome.out.splitlines()
     assert "lambda_ratio: converged after" in outcome.out
     with ff.laboratory(run, workers=0) as lab:
-        readings = lab.measure(*DEFAULT)
-    numbers = {name: value for reading in readings.values() for name, value in reading.numbers.items()}
+        results = lab.measure(*DEFAULT)
+    numbers = {name: value for result in results.values() for name, value in result.numbers.items()}
     assert table["loss"] == [f"{numbers['loss']:.5g}"]
     assert table["accuracy"] == [f"{100 * numbers['accuracy']:.2f}", "%"]
     assert table["lpf"] == [f"{numbers['lpf']:.5g}", "±", f"{numbers['lpf_error']:.2g}"]
@@ -76,17 +76,17 @@ def test_the_same_as_json(run: Path) -> None:
     assert (found["path"], found["round"]) == (str(run), 3)
     assert found["accuracy"] == read_history(run)[-1]["test_accuracy"]
     assert found["over"] == "training data of all clients, all 1,435 examples"
-    assert list(found["readings"]) == list(DEFAULT)
+    assert list(found["results"]) == list(DEFAULT)
     with ff.laboratory(run, workers=0) as lab:
         loss = lab.surface.loss()
-    assert found["readings"]["loss"]["numbers"]["loss"] == loss
+    assert found["results"]["loss"]["numbers"]["loss"] == loss
 
 
 def test_clients_are_in_the_json(run: Path) -> None:
     [found] = measured(run, "--measure", "client_accuracy,local_global")
-    assert sorted(found["readings"]["client_accuracy"]["clients"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
+    assert sorted(found["results"]["client_accuracy"]["clients"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
     last = read_history(run)[-1]["clients"]
-    assert sorted(found["readings"]["local_global"]["clients"]["lambda_local"]) == sorted(map(str, last))
+    assert sorted(found["results"]["local_global"]["clients"]["lambda_local"]) == sorted(map(str, last))
 
 
 def test_several_runs_and_a_comparison_side_by_side(run: Path, comparison: Path) -> None:
@@ -97,7 +97,7 @@ def test_several_runs_and_a_comparison_side_by_side(run: Path, comparison: Path)
     assert [one["method"] for one in found][:6] == names[:6]
     assert len({one["method"] for one in found}) == 10
     alone = measured(comparison / "feddyn+sam" / "seed-1", *QUICK)
-    assert alone[0]["readings"] == found[4]["readings"]
+    assert alone[0]["results"] == found[4]["results"]
     assert alone[0]["method"] == "feddyn+sam"
 
 
@@ -116,10 +116,10 @@ def test_a_checkpoint_is_measured_as_it_was(tmp_path: Path) -> None:
     [first] = measured(start, "--measure", "loss")
     assert first["round"] == 0
     with ff.laboratory(start) as lab:
-        assert first["readings"]["loss"]["numbers"]["loss"] == lab.surface.loss()
+        assert first["results"]["loss"]["numbers"]["loss"] == lab.surface.loss()
     both = measured(start, "run", "--measure", "loss")
     assert [one["method"] for one in both] == ["fedavg seed 0 round 0", "fedavg seed 0"]
-    assert both[0]["readings"] == first["readings"] != both[1]["readings"]
+    assert both[0]["results"] == first["results"] != both[1]["results"]
 
 
 def test_the_accuracy_beside_a_checkpoint_is_not_another_rounds(run: Path) -> None:
@@ -136,25 +136,25 @@ def test_one_measurement_in_several_ways(run: Path) -> None:
     asked = "lambda_max,lambda_max(mode=power)"
     [found] = measured(run, "--measure", asked)
     with ff.laboratory(run) as lab:
-        readings = lab.measure(asked)
-    assert len(readings) == 2
-    assert set(found["readings"]) == set(readings)
+        results = lab.measure(asked)
+    assert len(results) == 2
+    assert set(found["results"]) == set(results)
     table = flatfed("flatness", run, "--measure", asked).out
-    for reading in readings.values():
-        assert f"{reading.numbers['lambda_max']:.5g} ± {reading.numbers['lambda_max_residual']:.2g}" in table
+    for result in results.values():
+        assert f"{result.numbers['lambda_max']:.5g} ± {result.numbers['lambda_max_residual']:.2g}" in table
 
 
 @pytest.mark.parametrize(("data", "of"), [("test", "test"), ("client 2", "client 2"), ("train", "train")])
 def test_the_examples_are_chosen(data: str, of: str, run: Path) -> None:
     [found] = measured(run, "--measure", "loss", "--data", data)
     with ff.laboratory(run, data=of) as lab:
-        assert found["readings"]["loss"]["numbers"]["loss"] == lab.surface.loss()
+        assert found["results"]["loss"]["numbers"]["loss"] == lab.surface.loss()
         assert found["over"] == lab.surface.note
 
 
 def test_a_part_of_them(run: Path) -> None:
     few = [measured(run, "--measure", "loss", "--samples", 100, "--seed", seed)[0] for seed in (0, 0, 1)]
-    losses = [one["readings"]["loss"]["numbers"]["loss"] for one in few]
+    losses = [one["results"]["loss"]["numbers"]["loss"] for one in few]
     assert losses[0] == losses[1] != losses[2]
     assert few[2]["over"] == "training data of all clients, 100 of 1,435 examples (seed 1)"
     more = measured(run, "--measure", "loss", "--samples", 10_000)[0]
@@ -171,9 +171,9 @@ def test_the_averaged_or_the_last_global_model() -> None:
     )
     run = ff.load_run("run")
     for found, vector in ((averaged, run.eval_vector), (last, run.vector)):
-        norm = found["readings"]["parameter_norm"]["numbers"]["parameter_norm"]
+        norm = found["results"]["parameter_norm"]["numbers"]["parameter_norm"]
         assert norm == pytest.approx(float(vector.norm()), rel=1e-6)
-    assert averaged["readings"] != last["readings"]
+    assert averaged["results"] != last["results"]
 
 
 # --- what is known is not measured again --------------------------------------------------------------------
@@ -210,28 +210,28 @@ def test_only_what_is_missing_is_measured(run: Path, monkeypatch: pytest.MonkeyP
 
 def test_two_commands_at_once_lose_nothing(run: Path) -> None:
     """One that takes long must not write over what a shorter one found in the meantime."""
-    found = {"numbers": {}, "clients": {}, "series": {}, "verdict": ""}
-    first, second = Readings(run), Readings(run)
+    found = {"numbers": {}, "clients": {}, "series": {}, "remark": ""}
+    first, second = KeptResults(run), KeptResults(run)
     first.keep({"round": 1}, found)
     second.keep({"round": 2}, found)
-    assert Readings(run).find({"round": 1}) == found
-    assert Readings(run).find({"round": 2}) == found
+    assert KeptResults(run).find({"round": 1}) == found
+    assert KeptResults(run).find({"round": 2}) == found
 
 
 def test_readings_on_the_disk_are_json(run: Path) -> None:
     flatfed("flatness", run, *QUICK)
-    kept = read_json(run / "flatness" / "readings.json")
-    assert [entry["key"]["measurement"]["id"] for entry in kept["readings"]] == ["loss", "lambda_max", "lpf"]
-    assert {entry["key"]["round"] for entry in kept["readings"]} == {3}
+    kept = read_json(run / "flatness" / "results.json")
+    assert [entry["key"]["measurement"]["id"] for entry in kept["results"]] == ["loss", "lambda_max", "lpf"]
+    assert {entry["key"]["round"] for entry in kept["results"]} == {3}
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"format": 2, "readings": []}', '{"format": 1, "readings": 3}']
+    "content", ["", "{", "[]", "{}", '{"format": 2, "results": []}', '{"format": 1, "results": 3}']
 )
 def test_readings_that_cannot_be_used_are_named(run: Path, content: str) -> None:
     (run / "flatness").mkdir()
-    (run / "flatness" / "readings.json").write_text(content)
-    refused(flatfed("flatness", run, *QUICK), "readings.json")
+    (run / "flatness" / "results.json").write_text(content)
+    refused(flatfed("flatness", run, *QUICK), "results.json")
 
 
 def test_a_loss_that_is_not_a_number_is_no_json_number(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_loss_that_is_not_a_number_is_no_json_number(tmp_path: Path) -> None:
     ff.train(task, ff.make("fedavg"), rounds=1, sampling=1, lr=0.1, workers=0, out=tmp_path / "run")
     for _ in range(2):
         [found] = measured("run", "--data", "bad", "--measure", "loss,lpf(samples=2)")
-        assert found["readings"]["loss"]["numbers"]["loss"] is None
+        assert found["results"]["loss"]["numbers"]["loss"] is None
         assert flatfed("flatness", "run", "--data", "bad", "--measure", "loss").code == 0
 
 
@@ -281,7 +281,7 @@ def test_a_map_of_the_model_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("sklearn")
     seen: list[Any] = []
     monkeypatch.setattr("flatfed.reports.figures.embedding.draw_embeddings", lambda maps, files: seen.append(maps))
-    monkeypatch.setattr("flatfed.experiments.measuring.flatness.embedding", lambda surface, *_: surface.w)
+    monkeypatch.setattr("flatfed.experiments.measuring.feature_maps.embedding", lambda surface, *_: surface.w)
     swa = ("fedavg+swa", "--set", "average.start=0", "--set", "average.cycle=1")
     assert flatfed("run", "digits", *swa, *SMALL, "--out", "run").code == 0
     for weights in ("evaluated", "global"):
@@ -316,7 +316,7 @@ def test_a_folder_that_cannot_be_written(run: Path) -> None:
         ("lpf(samples=many)", ["samples", "whole number"]),
         ("lpf(sample=3)", ["unknown parameter 'sample'", "samples"]),
         ("lpf(1,2,3,4)", ["takes 3 values"]),
-        ("lpf(samples=3,samples=4)", ["gives samples twice"]),
+        ("lpf(samples=3,samples=4)", ["is given samples twice"]),
         ("lambda_max(mode=magic)", ["mode"]),
     ],
 )
@@ -422,7 +422,7 @@ def test_help_tells_what_there_is() -> None:
     options = "--measure", "--data", "--samples", "--seed", "--weights", "--figures", "--tsne", "--workers", "--json"
     assert all(f"  {option}" in outcome.out for option in options)
     assert all(name in Measurement.registry for name in command.DEFAULT.split(","))
-    assert "readings.json" in outcome.out
+    assert "results.json" in outcome.out
 
 
 # --- measurements listed ------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_monitors_stand_in_the_history_and_change_nothing_else(watched: Path, ru
     assert [row["round"] for row in history if "clients_watch" in row] == [2]
     assert sorted(history[2]["clients_watch"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
     [found] = measured(watched, "--measure", "lpf(samples=2)", "--samples", 60)
-    assert found["readings"]["lpf"]["numbers"]["lpf"] == history[2]["watch"]["lpf"]
+    assert found["results"]["lpf"]["numbers"]["lpf"] == history[2]["watch"]["lpf"]
     for row, bare in zip(history, plain, strict=True):
         assert {k: v for k, v in row.items() if k not in (*TIMES, "watch", "clients_watch")} == {
             k: v for k, v in bare.items() if k not in (*TIMES, "watch")

@@ -38,14 +38,14 @@ def test_local_and_global_lambda_by_client_and_class(pair: list[Path]) -> None:
     assert methods == ["fedavg", "fedavg", "fedsam", "fedsam"]
     assert heads == ["client", "holds", *["lambda_local", "lambda_global"] * 2]
     with ff.laboratory(pair[0]) as lab:
-        reading = lab.measure("local_global")["local_global"]
+        result = lab.measure("local_global")["local_global"]
         task = lab.surface.task
     took = sorted(read_history(pair[0])[-1]["clients"])
     for client, row in zip(took, rows, strict=False):
         [digit] = set(task.examples(client).batch(torch.arange(3))[1].tolist())
         assert row[:3] == [str(client), "digit", str(digit)]
-        assert row[3:5] == [f"{reading.clients[name][client]:.5g}" for name in ("lambda_local", "lambda_global")]
-    assert rows[-1][:3] == ["mean", *(f"{reading.numbers[n]:.5g}" for n in ("lambda_local", "lambda_global"))]
+        assert row[3:5] == [f"{result.clients[name][client]:.5g}" for name in ("lambda_local", "lambda_global")]
+    assert rows[-1][:3] == ["mean", *(f"{result.numbers[n]:.5g}" for n in ("lambda_local", "lambda_global"))]
     assert len(rows) == len(took) + 1
     assert "losses over: training data of all clients" in outcome.out
 
@@ -60,7 +60,7 @@ def test_the_same_as_markdown_csv_and_json(pair: list[Path]) -> None:
         held = found[0]["client_classes"][row["client"]]
         assert (held["name"], held["share"]) == (row["holds"], 1.0)
         assert held["name"] == f"digit {held['number']}"
-        local = found[1]["readings"]["local_global"]["clients"]["lambda_local"][row["client"]]
+        local = found[1]["results"]["local_global"]["clients"]["lambda_local"][row["client"]]
         assert float(row["fedsam lambda_local"]) == local
 
 
@@ -87,8 +87,11 @@ def test_json_has_classes_only_of_clients_that_were_measured(pair: list[Path]) -
     assert "client_classes" not in found
 
 
-def test_a_map_of_the_global_and_clients_models(pair: list[Path], tmp_path: Path) -> None:
+def test_a_map_of_the_global_and_clients_models(
+    pair: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("sklearn")
+    monkeypatch.setattr("flatfed.experiments.measuring.feature_maps.MAPPED", 150)
     outcome = flatfed("flatness", *pair, "--measure", "loss", "--figures", "figures", "--tsne-clients", 2)
     assert outcome.code == 0, outcome.err
     assert (tmp_path / "figures/client-features.png").read_bytes().startswith(b"\x89PNG")

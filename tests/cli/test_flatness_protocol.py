@@ -49,7 +49,7 @@ def test_power_iteration_on_the_test_set_with_the_others_constants(dataset: str,
     with ff.laboratory(path, data="test", task=task) as lab:
         assert torch.equal(lab.surface.w, run.eval_vector)
         expected = lab.measure(MEASURE)
-    numbers = found["readings"]["lambda_ratio"]["numbers"]
+    numbers = found["results"]["lambda_ratio"]["numbers"]
     assert found["over"].startswith("test set, all 12 examples")
     assert set(numbers) >= {"lambda_max", "lambda_5", "lambda_ratio"}
     assert numbers["lambda_products"] <= 5 * 20
@@ -58,12 +58,12 @@ def test_power_iteration_on_the_test_set_with_the_others_constants(dataset: str,
 
 def test_it_is_not_mixed_up_with_the_plain_measurement(runs: Path) -> None:
     path = runs / "cifar10" / "fedavg+wima"
-    with_protocol = flatfed("flatness", path, "--protocol", "fedgloss", "--json").json[0]["readings"]
-    plain = flatfed("flatness", path, "--measure", MEASURE, "--data", "test", "--json").json[0]["readings"]
+    with_protocol = flatfed("flatness", path, "--protocol", "fedgloss", "--json").json[0]["results"]
+    plain = flatfed("flatness", path, "--measure", MEASURE, "--data", "test", "--json").json[0]["results"]
     assert with_protocol != plain
-    again = flatfed("flatness", path, "--protocol", "fedgloss", "--json").json[0]["readings"]
+    again = flatfed("flatness", path, "--protocol", "fedgloss", "--json").json[0]["results"]
     assert again == with_protocol
-    keys = [entry["key"] for entry in read_json(path / "flatness" / "readings.json")["readings"]]
+    keys = [entry["key"] for entry in read_json(path / "flatness" / "results.json")["results"]]
     assert [key.get("protocol") for key in keys if key["sample"]["of"] == "test"].count("fedgloss") == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli.command import flatfed
 
-TRAINING = ["--rounds", "--local-epochs", "--batch-size", "--lr", "--weight-decay", "--every", "--workers"]
+TRAINING = ["--rounds", "--local-epochs", "--batch-size", "--lr", "--weight-decay", "--evaluate-every", "--workers"]
 TASK = ["--clients", "--per-round", "--partition", "--alpha", "--model"]
 COMMON = [*TRAINING, *TASK, "--out", "--json", "--set", "--config"]
 OPTIONS = {
@@ -101,3 +101,36 @@ def test_python_finds_the_command_too() -> None:
     done = subprocess.run([sys.executable, "-m", "flatfed", "runn"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "unknown command 'runn'; did you mean 'run'" in done.stderr
+
+
+LARGE = [("run",), ("compare",), ("flatness",), ("landscape",), ("data", "show")]
+SMALL_ONES = [("branch",), ("show",), ("robustness",), ("resume",), ("evaluate",), ("list",)]
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_the_most_used_options_fit_on_the_first_screen(command: str) -> None:
+    text = flatfed(command, "--help").out
+    first_screen = text.partition("\nData:\n")[0]
+    assert "Most used:" in first_screen
+    assert len(first_screen.splitlines()) <= 30
+
+
+@pytest.mark.parametrize("command", LARGE, ids=" ".join)
+def test_many_options_stand_under_headings(command: tuple[str, ...]) -> None:
+    lines = flatfed(*command, "--help").out.splitlines()
+    assert {"Most used:", "Data:", "Output:"} <= set(lines)
+    assert "Options:" not in lines
+    assert not {"  DATASET", "  RUN..."} & set(lines)
+
+
+@pytest.mark.parametrize("command", SMALL_ONES, ids=" ".join)
+def test_few_options_stand_under_one(command: tuple[str, ...]) -> None:
+    lines = flatfed(*command, "--help").out.splitlines()
+    assert "Options:" in lines and "Most used:" not in lines
+
+
+@pytest.mark.parametrize("command", [*LARGE, *SMALL_ONES], ids=" ".join)
+def test_help_speaks_plainly(command: tuple[str, ...]) -> None:
+    text = " ".join(flatfed(*command, "--help").out.split()).lower()
+    for word in ("lockstep", "so many", "a round's", "points an axis"):
+        assert word not in text

@@ -58,13 +58,13 @@ def runs(_trained: Path, tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of points that are evaluated."""
-    found, plain = list[int](), Surface.figures_at
+    found, plain = list[int](), Surface.metrics_at
 
     def counted(surface: Surface, points: Sequence[Any], *rest: Any, **more: Any) -> Any:
         found.append(len(points))
         return plain(surface, points, *rest, **more)
 
-    monkeypatch.setattr(Surface, "figures_at", counted)
+    monkeypatch.setattr(Surface, "metrics_at", counted)
     return found
 
 
@@ -234,8 +234,8 @@ def test_what_cannot_be_written_is_not_lost(runs: list[Path], count: list[int]) 
 def test_control_c_keeps_the_points_and_the_same_command_goes_on(
     workers: int, runs: list[Path], count: list[int]
 ) -> None:
-    fresh, points = Path(shutil.copytree(runs[0], "fresh")), 2 * 601
-    options = ["--kind", "line", "--points", "401", "--samples", "all", "--workers"]
+    fresh, points = Path(shutil.copytree(runs[0], "fresh")), 2 * 301
+    options = ["--kind", "line", "--points", "201", "--samples", "all", "--workers"]
     command = [*PROCESS, "landscape", str(runs[0]), str(runs[1]), *options, str(workers), "--out", "o"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         while process.poll() is None and len(kept(runs[0])) < 20:
@@ -246,7 +246,7 @@ def test_control_c_keeps_the_points_and_the_same_command_goes_on(
     assert out == b""
     *steps, last = [line for line in err.decode().splitlines() if line]
     assert last == "interrupted; the points so far are kept, and the same command goes on"
-    assert all(" of 601)" in line for line in steps), "on a slow machine it tells how far it is, and nothing else"
+    assert all(" of 301)" in line for line in steps), "on a slow machine it tells how far it is, and nothing else"
     there = kept(runs[0])
     assert 20 <= len(there) < points
     assert not Path("o").exists()

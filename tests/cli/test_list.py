@@ -9,11 +9,11 @@ import pytest
 from cli.command import PROCESS, flatfed, on_terminal
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.config import parameters
+from flatfed.core.configuration.values import parse_value
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.data.augment.spelling import augmentations
 from flatfed.data.catalogue import datasets
 from flatfed.data.partition import Partitioner
-from flatfed.experiments.spelling.methods import parse_value
 from flatfed.models import models
 
 KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations")

@@ -13,7 +13,7 @@ import flatfed as ff
 from cli.command import Outcome, flatfed, read_history, read_json, without_time
 from flatfed.experiments.tasks.recipe import _pool
 
-TINY = ("--clients", "4", "--per-round", "2", "--workers", "0", "--model", "logreg", "--every", "1")
+TINY = ("--clients", "4", "--per-round", "2", "--workers", "0", "--model", "logreg", "--evaluate-every", "1")
 
 
 def write_cifar(root: Path, seed: int = 0) -> Path:
@@ -73,7 +73,7 @@ def test_from_python(moved: Path) -> None:
         ff.resume("run", 3)
     run = ff.resume("run", 3, data_dir=moved)
     assert without_time(run.history) == without_time(read_history(Path("whole")))
-    assert ff.load_run("run").figures() == run.figures()
+    assert ff.load_run("run").metrics() == run.metrics()
 
 
 def test_other_data_are_refused(moved: Path) -> None:

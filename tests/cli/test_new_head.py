@@ -19,7 +19,20 @@ from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
 
-TINY = ("--rounds", "1", "--clients", "5", "--per-round", "2", "--workers", "0", "--every", "1", "--model", "mlp")
+TINY = (
+    "--rounds",
+    "1",
+    "--clients",
+    "5",
+    "--per-round",
+    "2",
+    "--workers",
+    "0",
+    "--evaluate-every",
+    "1",
+    "--model",
+    "mlp",
+)
 HEADED = ("--weights", "start.safetensors", "--new-head")
 
 
@@ -53,7 +66,7 @@ def test_all_but_the_head_comes_from_the_file() -> None:
 def test_the_error_without_it_names_it() -> None:
     start()
     outcome = flatfed("run", "digits", "fedavg", *TINY, *HEADED[:2], "--out", "out")
-    assert outcome.code == 2 and "has shape (37" in outcome.err and "--new-head starts with a new head" in outcome.err
+    assert outcome.code == 2 and "has shape (37" in outcome.err and "new_head starts with a new head" in outcome.err
     assert not Path("out").exists()
 
 
@@ -67,7 +80,7 @@ def test_a_file_may_ask_for_it() -> None:
 
 def test_without_weights_it_is_refused() -> None:
     outcome = flatfed("run", "digits", "fedavg", *TINY, "--new-head", "--out", "out")
-    assert outcome.code == 2 and "give --weights FILE too" in outcome.err
+    assert outcome.code == 2 and "--new-head needs weights to start from" in outcome.err
     assert not Path("out").exists()
 
 

@@ -96,7 +96,7 @@ def test_without_names_accuracy_and_loss_are_drawn(two: Path) -> None:
         ("accuracy", ["'accuracy'", "'test_accuracy'"]),
         ("zzz", ["'zzz'", "backprops, bytes_down, bytes_up, c"]),
         ("clients", ["'clients' holds a list", "backprops, bytes_down"]),
-        ("test_class_accuracy", ["'test_class_accuracy' holds a list, not one number a round", "test_accuracy"]),
+        ("test_class_accuracy", ["'test_class_accuracy' holds a list, not one number per round", "test_accuracy"]),
         ("watch", ["'watch' holds numbers by name", "divergence"]),
         ("round", ["'round'"]),
         ("c,", ["''"]),

@@ -79,14 +79,17 @@ def test_they_may_stand_in_a_file(tmp_path: Path) -> None:
     ("options", "parts"),
     [
         (("--at", "4"), ("--at 4", "3 rounds")),
-        (("--at", "1", "--every", "3", "--last", "1"), ("--at 1", "not evaluated", "--at 3", "divides 1")),
+        (
+            ("--at", "1", "--evaluate-every", "3", "--evaluate-last", "1"),
+            ("--at 1", "not evaluated", "--at 3", "divides 1"),
+        ),
         (("--at", "0"), ("'0'", "5000,10000")),
         (("--at", "x"), ("'x'", "5000,10000")),
-        (("--target", "75"), ("--target 75", "write 0.75")),
-        (("--target", "fedsam:final"), ("--target fedsam:final", "'fedsam'")),
+        (("--target", "75"), ("target 75", "write 0.75")),
+        (("--target", "fedsam:final"), ("target fedsam:final", "'fedsam'")),
         (("--target", "fedavg:finl"), ("'finl'", "'final'")),
-        (("--target", "much"), ("--target much", "0.75")),
-        (("--baseline", "fedavgg"), ("--baseline", "'fedavg'")),
+        (("--target", "much"), ("target much", "0.75")),
+        (("--baseline", "fedavgg"), ("baseline", "'fedavg'")),
     ],
 )
 def test_compare_refuses_before_it_trains(options: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from torch import nn
 import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_history, read_json, refused
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.measuring.metrics import robustness as measuring
+from flatfed.experiments.measuring import robustness as measuring
 from flatfed.experiments.measuring.robustness import robustness
 from flatfed.experiments.running.loading import load_run
 from flatfed.experiments.tasks.recipe import _pool
-from flatfed.reports.robustness.one_run import Cell, Robustness, draw, headline
+from flatfed.reports.robustness.one_run import CorruptionCell, Robustness, draw, headline
 
 pytest.importorskip("scipy")
 pytest.importorskip("PIL")
@@ -242,7 +242,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     outcome = flatfed("robustness", out, "--corruptions", "contrast", "--json")
     assert outcome.code == 0
     assert outcome.json["round"] == 3
-    assert "checkpoint of round 4 refused" in outcome.err
+    assert "checkpoint of round 4 cannot be used" in outcome.err
     assert flatfed("robustness", out, "--corruptions", "contrast", "--json").json == outcome.json
 
 
@@ -384,11 +384,13 @@ def test_a_task_that_lived_in_memory_must_be_given_again(tmp_path: Path) -> None
 
 def test_another_measure_and_a_loss_are_shown_too(tmp_path: Path) -> None:
     scenes = Robustness(
-        "fedavg", 3, "streets", 5, {"loss": 1.0, "miou": 0.5}, [Cell("fog", 5, "generated", {"miou": 0.25})]
+        "fedavg", 3, "streets", 5, {"loss": 1.0, "miou": 0.5}, [CorruptionCell("fog", 5, "generated", {"miou": 0.25})]
     )
     assert scenes.measure == "miou"
     assert headline(scenes).endswith("miou 25.00 % at severity 5 (fog), 50.00 % on clean images")
-    regression = Robustness("fedavg", 3, "depth", 5, {"loss": 1.0}, [Cell("fog", 5, "generated", {"loss": 1.5})])
+    regression = Robustness(
+        "fedavg", 3, "depth", 5, {"loss": 1.0}, [CorruptionCell("fog", 5, "generated", {"loss": 1.5})]
+    )
     assert headline(regression).endswith("loss 1.5000 at severity 5 (fog), 1.0000 on clean images")
     draw(regression, tmp_path / "loss.png")
     assert (tmp_path / "loss.png").stat().st_size > 5_000

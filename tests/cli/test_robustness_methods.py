@@ -15,7 +15,7 @@ from torch import nn
 
 import flatfed as ff
 from cli.command import COMPARED, SEEDS, Outcome, fingerprint, flatfed, on_terminal, read_json, refused
-from flatfed.experiments.measuring.metrics import robustness as measuring
+from flatfed.experiments.measuring import robustness as measuring
 
 pytest.importorskip("scipy")
 pytest.importorskip("PIL")

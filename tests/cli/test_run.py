@@ -108,6 +108,9 @@ def test_the_table_and_the_reason_count_rounds_alike() -> None:
 
 def test_evaluation_every_so_many_rounds(tmp_path: Path) -> None:
     small = ["--rounds", "7", *SMALL[2:]]
-    assert flatfed("run", "digits", "fedavg", *small, "--every", "3", "--last", "0", "--out", "out").code == 0
+    assert (
+        flatfed("run", "digits", "fedavg", *small, "--evaluate-every", "3", "--evaluate-last", "0", "--out", "out").code
+        == 0
+    )
     rows = read_history(tmp_path / "out")
     assert [row["round"] + 1 for row in rows if "test_accuracy" in row] == [3, 6, 7]

@@ -11,10 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
-from flatfed.algorithms.spelling import parse_method, spelling_of
+from flatfed.algorithms.spelling import parse_method, read_spelling, spelling_of
 from flatfed.core.configuration.config import parameters
+from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.spelling.methods import parse_methods, parse_setting, parse_value, settable
+from flatfed.experiments.spelling.methods import parse_methods, parse_setting
 
 OPTIMISERS = [id for id in ClientOptimiser.registry if id != "sgd"]
 AVERAGES = list(Average.registry)
@@ -69,7 +70,7 @@ def test_any_other_order_is_refused(parts: list[str]) -> None:
 @pytest.mark.parametrize("spelling", VALID)
 def test_everything_that_is_said_to_be_settable_is(spelling: str) -> None:
     method = parse_method(spelling)
-    for name in settable(spelling):
+    for name in read_spelling(spelling).settable:
         owner, _, bare = name.rpartition(".")
         holder: Any = {"": method.algorithm, "client_opt": getattr(method.algorithm, "client_opt", None)}.get(
             owner, method.average

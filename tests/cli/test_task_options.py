@@ -20,7 +20,20 @@ from cli.command import Outcome, fingerprint, flatfed, read_history, read_json, 
 from flatfed import models
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
-TINY = ("--rounds", "1", "--clients", "5", "--per-round", "2", "--workers", "0", "--every", "1", "--model", "logreg")
+TINY = (
+    "--rounds",
+    "1",
+    "--clients",
+    "5",
+    "--per-round",
+    "2",
+    "--workers",
+    "0",
+    "--evaluate-every",
+    "1",
+    "--model",
+    "logreg",
+)
 TWICE = ("--rounds", "2", *TINY[2:])
 
 
@@ -78,7 +91,7 @@ def test_none_shows_the_examples_as_they_are() -> None:
     task = TaskRecipe("digits", clients=5, model="logreg", augment=False).build()
     run = ff.train(task, ff.make("fedavg"), rounds=1, sampling=2, lr=0.1, batch_size=None, weight_decay=0, workers=0)
     assert rows()[0]["train_loss"] == run.history[0]["train_loss"]
-    assert task.augment is None and task.joint is None
+    assert task.augment is None and task.batch_transform is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +164,7 @@ def test_training_starts_from_the_weights(tmp_path: Path, monkeypatch: pytest.Mo
     assert flatfed("resume", "out", "--rounds", "2").code == 0
 
 
-@pytest.mark.parametrize("parts", [(), ("--local-parts", "bn")], ids=["shared", "local parts"])
+@pytest.mark.parametrize("parts", [(), ("--local-layers", "bn")], ids=["shared", "local parts"])
 def test_the_file_of_the_weights_is_not_needed_again(parts: tuple[str, ...]) -> None:
     how = (*TWICE[:-1], "cnn-small-bn", *parts)
     torch.manual_seed(5)
@@ -200,7 +213,7 @@ WRONG = {
     "one too few": ({"change": lambda t: t.popitem()}, "they lack"),
     "one too many": (
         {"change": lambda t: t.update({"more": torch.zeros(1)})},
-        "they hold more, which the model has not",
+        "they hold more, which the model does not have",
     ),
 }
 
@@ -237,15 +250,16 @@ class Net(nn.Sequential):
         super().__init__(nn.Flatten(), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, classes))
 """
 # Without -P Python itself would look for modules in the current folder.
-COMMAND = (sys.executable, "-P", "-c", "from flatfed.cli.main import main; main()")
+COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("forks.py")))
 
 
-def in_folder(folder: Path, *arguments: str) -> Outcome:
+def in_folders(*commands: tuple[Path, tuple[str, ...]]) -> list[Outcome]:
+    """Run commands one after the other, each in its folder and in a process of its own, forked after the imports."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    told = json.dumps([(str(folder), arguments) for folder, arguments in commands])
+    done = subprocess.run([*COMMAND, told], capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [Outcome(*outcome) for outcome in json.loads(done.stdout)]
 
 
 def test_a_model_from_the_current_folder(tmp_path: Path) -> None:
@@ -254,20 +268,21 @@ def test_a_model_from_the_current_folder(tmp_path: Path) -> None:
     there.mkdir()
     (here / "nets_of_mine.py").write_text(NETS)
     options = ("--rounds", "1", "--clients", "3", "--workers", "2", "--set", "model.width=4", "--out", "out")
-    outcome = in_folder(here, "run", "digits", "fedsam", "--model", "nets_of_mine:Net", *options)
+    training = ("run", "digits", "fedsam", "--model", "nets_of_mine:Net", *options)
+    asked = [(here, training), (here, ("evaluate", "out", "--json"))]
+    asked += [(there, (command, str(here / "out"))) for command in ("evaluate", "resume", "robustness")]
+    outcome, again, elsewhere, *others = in_folders(*asked)
     assert outcome.code == 0, outcome.err
     task = read_json(here / "out/config.json")["task"]
     assert (task["model"], task["model_options"]) == ("nets_of_mine:Net", {"width": 4})
     [row] = read_history(here / "out")
     parameters, envelope = (64 + 1) * 4 + (4 + 1) * 10, 2 * 8
     assert row["bytes_down"] == 3 * (4 * parameters + envelope)
-    again = in_folder(here, "evaluate", "out", "--json")
     assert again.code == 0, again.err
     assert again.json["tests"]["test_loss"] == row["test_loss"]
-    elsewhere = in_folder(there, "evaluate", str(here / "out"))
     refused(elsewhere, "the model nets_of_mine:Net cannot be imported", "nets_of_mine", "PYTHONPATH")
-    for command in ("resume", "robustness"):
-        refused(in_folder(there, command, str(here / "out")), "where the run was started", "PYTHONPATH")
+    for other in others:
+        refused(other, "where the run was started", "PYTHONPATH")
 
 
 BAD_SETTINGS = [
@@ -378,7 +393,7 @@ def test_each_with_a_probability_instead() -> None:
 
 
 def hashed(parts: list[Any]) -> str:
-    """Return the hash of who holds what: for each client the number of its examples and their places."""
+    """Return the hash of the class distribution: for each client the number of its examples and their places."""
     digest = hashlib.sha256()
     for part in parts:
         numbers = [int(n) for n in part]

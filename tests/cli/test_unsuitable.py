@@ -12,7 +12,7 @@ import flatfed as ff
 from cli.command import fingerprint, flatfed, refused
 from data.scenes import write_scene
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.tasks.of_runs import trial
+from flatfed.experiments.tasks import trial
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
 QUICK = ("--rounds", "1", "--workers", "0", "--out", "out")
@@ -72,7 +72,7 @@ def plainly(outcome: Any, *parts: str) -> None:
 def test_a_model_that_does_not_take_the_examples(command: str) -> None:
     given = (command, "digits", "fedavg", "--clients", "3", *QUICK)
     outcome = flatfed(*given, "--augment", "resized-crop(16)")
-    plainly(outcome, "the model cnn-small does not take digits", "1 x 16 x 16 (after --augment resized-crop(16))")
+    plainly(outcome, "the model cnn-small does not take digits", "1 x 16 x 16 (after augment resized-crop(16))")
     outcome = flatfed(*given, "--model", "bisenetv2")
     parts = [
         "bisenetv2 does not suit digits",

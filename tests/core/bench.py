@@ -65,8 +65,15 @@ def task(model: nn.Module | None = None, clients: Any = None, **changes: Any) ->
 def train(problem: ff.Task, method: Any = None, cohorts: Any = None, **changes: Any) -> ff.Run:
     """Train on a schedule (all clients twice unless given), full batch, float64, in this process."""
     cohorts = cohorts or [list(range(problem.population))] * 2
-    plain = {"lr": 0.3, "weight_decay": 0.0, "batch_size": None, "dtype": torch.float64, "workers": 0, "batched": False}
-    sampling = ff.Schedule(cohorts) if isinstance(cohorts, list) else cohorts
+    plain = {
+        "lr": 0.3,
+        "weight_decay": 0.0,
+        "batch_size": None,
+        "dtype": torch.float64,
+        "workers": 0,
+        "vectorised": False,
+    }
+    sampling = ff.Replay(cohorts) if isinstance(cohorts, list) else cohorts
     settings = {"rounds": len(cohorts) if isinstance(cohorts, list) else 3, "sampling": sampling}
     return ff.train(problem, method or ff.make("fedavg"), **{**plain, **settings, **changes})
 

@@ -61,7 +61,7 @@ def both(outputs: Any, targets: Tensor) -> Tensor:
 def trained(model: type[Plain], loss: Any = first_alone, method: str = "fedgmt", **changes: Any) -> ff.Run:
     parameters = changes.pop("parameters", {})
     problem = task(seeded(model).double(), loss=loss)
-    settings = {"cohorts": [[0, 2], [1, 2, 3], ALL], "local_epochs": 2, "batch_size": 3, "every": 1, **changes}
+    settings = {"cohorts": [[0, 2], [1, 2, 3], ALL], "local_epochs": 2, "batch_size": 3, "evaluate_every": 1, **changes}
     return train(problem, ff.make(method, **parameters), **settings)
 
 
@@ -142,5 +142,5 @@ def test_other_methods_take_such_models_too(method: str) -> None:
 
 def test_clients_are_measured_on_the_main_output() -> None:
     run, plain = trained(Auxiliary), trained(Plain)
-    for a, b in zip(run.client_figures(), plain.client_figures(), strict=True):
+    for a, b in zip(run.client_metrics(), plain.client_metrics(), strict=True):
         assert a == b | {"loss": pytest.approx(b["loss"], rel=1e-11)}

@@ -18,7 +18,7 @@ from flatfed.runs.summary import summarise
 FIGURES = ("loss", "accuracy", "class_accuracy")
 ROUNDS, EVERYONE = 6, [0, 1, 2, 3]
 COHORTS = [EVERYONE] * ROUNDS
-HOW = {"cohorts": COHORTS, "every": 1, "lr": 0.3, "local_epochs": 2}
+HOW = {"cohorts": COHORTS, "evaluate_every": 1, "lr": 0.3, "local_epochs": 2}
 SWA = ff.SWA(start=0.5, cycle=1)
 AVERAGES = {
     "swa": SWA,
@@ -73,7 +73,7 @@ def test_without_an_average_or_where_it_is_the_model_itself_there_are_none() -> 
 
 
 def test_only_evaluation_rounds_have_them() -> None:
-    run = train(problem(), **{**HOW, "every": 2, "last": 0}, average=ff.WIMA(window=3))
+    run = train(problem(), **{**HOW, "evaluate_every": 2, "evaluate_last": 0}, average=ff.WIMA(window=3))
     assert [row["round"] for row in run.history if "global_loss" in row] == [1, 3, 5]
 
 
@@ -114,7 +114,7 @@ def test_a_run_and_a_loaded_run_measure_them_again(policy: str, tmp_path: Path) 
     run = train(problem(), **HOW, eval_stats=policy, average=SWA, out=tmp_path / "run")
     row = run.history[-1]
     expected = {name: value for name, value in row.items() if name in shown(row) or name.startswith("global_")}
-    assert ff.load_run(tmp_path / "run").figures() == run.figures() == expected
+    assert ff.load_run(tmp_path / "run").metrics() == run.metrics() == expected
 
 
 def test_the_figures_are_of_the_model_in_run_vector() -> None:
@@ -160,7 +160,7 @@ def test_the_summary_has_the_global_models_accuracies() -> None:
 
 
 def test_the_summary_is_that_of_the_run_without_the_average() -> None:
-    plain = train(problem(), **HOW, last=3)
-    run = train(problem(), **HOW, last=3, average=SWA)
+    plain = train(problem(), **HOW, evaluate_last=3)
+    run = train(problem(), **HOW, evaluate_last=3, average=SWA)
     for kind in ("final", "last_mean", "best"):
         assert run.summary[f"global_accuracy_{kind}"] == plain.summary[f"accuracy_{kind}"]

@@ -14,13 +14,13 @@ import torch
 import flatfed as ff
 from core.bench import net, pairs, task, train
 from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.engine import Jobs, Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.round.engine import Jobs, Reply
 from flatfed.core.round.exchange import ENVELOPE_UP
 from flatfed.core.round.federation import TIMES
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.runs.summary import summarise
 
 COHORTS = [[0, 1, 2], [1, 3]]
@@ -40,8 +40,8 @@ class Clockwork(InProcessEngine):
 
 
 def plan(method: str, **changes: Any) -> Plan:
-    settings = Settings(rounds=2, lr=0.1, batch_size=None, dtype="float64", **{"batched": False, **changes})
-    return Plan(task(), ff.make(method), settings, ff.Schedule(COHORTS), workers=0)
+    settings = Settings(rounds=2, lr=0.1, batch_size=None, dtype="float64", **{"vectorised": False, **changes})
+    return Plan(task(), ff.make(method), settings, ff.Replay(COHORTS), workers=0)
 
 
 def rows(asked: Plan, spoils: bool = False) -> list[dict[str, Any]]:
@@ -75,14 +75,14 @@ def test_the_summary_has_the_mean_over_rounds() -> None:
     assert "client_seconds" not in summarise([], 2, None)
 
 
-@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("vectorised", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_replies_carry_the_time_of_the_local_work(workers: int, batched: bool) -> None:
+def test_replies_carry_the_time_of_the_local_work(workers: int, vectorised: bool) -> None:
     asked = Plan(
         task(net(), pairs((6,) * 8)),
         ff.make("fedavg"),
-        Settings(rounds=1, lr=0.1, batch_size=2, dtype="float64", batched=batched),
-        ff.Schedule([list(range(8))]),
+        Settings(rounds=1, lr=0.1, batch_size=2, dtype="float64", vectorised=vectorised),
+        ff.Replay([list(range(8))]),
     )
     given = asked.task, asked.algorithm, asked.settings
     with closing(ProcessEngine(*given, workers) if workers else InProcessEngine(*given)) as engine:
@@ -94,7 +94,7 @@ def test_replies_carry_the_time_of_the_local_work(workers: int, batched: bool) -
     assert len(times) == 8 and min(times) > 0
     assert sum(times) <= elapsed * max(workers, 1)
     assert row["client_seconds"] == pytest.approx(sum(times) / 8)
-    if batched:
+    if vectorised:
         assert len(set(times)) == 2, "two groups of four, whose members share the time"
 
 

@@ -18,17 +18,17 @@ def evaluated(rounds: int, **cadence: int) -> list[int]:
 
 
 def test_evaluation_is_every_so_often_in_the_last_rounds_and_at_the_end():
-    assert evaluated(8, every=3, last=2) == [2, 5, 6, 7]
-    assert evaluated(8, every=3, last=0) == [2, 5, 7]
-    assert evaluated(8, every=100, last=1) == [7]
-    assert evaluated(4, every=1, last=0) == [0, 1, 2, 3]
-    assert evaluated(3, every=10) == [0, 1, 2]
+    assert evaluated(8, evaluate_every=3, evaluate_last=2) == [2, 5, 6, 7]
+    assert evaluated(8, evaluate_every=3, evaluate_last=0) == [2, 5, 7]
+    assert evaluated(8, evaluate_every=100, evaluate_last=1) == [7]
+    assert evaluated(4, evaluate_every=1, evaluate_last=0) == [0, 1, 2, 3]
+    assert evaluated(3, evaluate_every=10) == [0, 1, 2]
 
 
 @settings(deadline=None)
 @given(rounds=st.integers(1, 40), every=st.integers(1, 50), last=st.integers(0, 50))
 def test_the_final_round_is_always_evaluated(rounds, every, last):
-    chosen = Settings(rounds=rounds, lr=0.1, every=every, last=last)
+    chosen = Settings(rounds=rounds, lr=0.1, evaluate_every=every, evaluate_last=last)
     asked = {t for t in range(rounds) if chosen.evaluates(t)}
     assert asked == {rounds - 1} | set(range(max(0, rounds - last), rounds)) | set(range(every - 1, rounds, every))
 
@@ -65,7 +65,7 @@ def test_a_run_that_ended_early_says_so_by_its_count():
 
 
 def test_the_summary_of_a_run_is_that_of_its_history():
-    run = train(task(), cohorts=[[0, 1], [2], [3], [0], [1, 2, 3]], every=2, last=2, lr=1.0)
+    run = train(task(), cohorts=[[0, 1], [2], [3], [0], [1, 2, 3]], evaluate_every=2, evaluate_last=2, lr=1.0)
     accuracy = {row["round"]: row["test_accuracy"] for row in run.history if "test_accuracy" in row}
     assert sorted(accuracy) == [1, 3, 4]
     told = run.summary

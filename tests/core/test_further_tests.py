@@ -55,7 +55,7 @@ def without_seconds(run: ff.Run) -> list[dict[str, Any]]:
 
 
 def test_every_set_has_its_figures_under_its_name() -> None:
-    run = train(problem(), every=1)
+    run = train(problem(), evaluate_every=1)
     for name, (x, y) in {"test": SEEN, "unseen": UNSEEN, "rare": RARE}.items():
         assert figures_of(run.history[-1], name) == by_hand(run, x, y), name
     losses = [run.history[-1][f"{name}_loss"] for name in ("test", "unseen", "rare")]
@@ -64,13 +64,13 @@ def test_every_set_has_its_figures_under_its_name() -> None:
 
 
 def test_they_are_measured_in_the_rounds_that_are_evaluated() -> None:
-    run = train(problem(), cohorts=[ALL] * 5, every=2, last=0)
+    run = train(problem(), cohorts=[ALL] * 5, evaluate_every=2, evaluate_last=0)
     assert [row["round"] for row in run.history if "unseen_loss" in row] == [1, 3, 4]
     assert [row["round"] for row in run.history if "test_loss" in row] == [1, 3, 4]
 
 
 def test_they_change_nothing_else() -> None:
-    plain, more = train(task(), every=1), train(problem(), every=1)
+    plain, more = train(task(), evaluate_every=1), train(problem(), evaluate_every=1)
     assert same_run(plain, more, len(SIZES))
     without = dict.fromkeys(TIMES)
     assert (more.summary | without).items() >= (plain.summary | without).items()
@@ -211,9 +211,9 @@ def test_one_example_has_no_batch_statistics() -> None:
 
 @pytest.mark.parametrize("model", [net, normed])
 def test_with_running_statistics_the_size_of_test_batches_changes_nothing(model: Any) -> None:
-    whole = train(problem(model=model()), every=1)
+    whole = train(problem(model=model()), evaluate_every=1)
     for size in (1, 4, 13):
-        run = train(problem(model=model(), test_batch=size), every=1)
+        run = train(problem(model=model(), test_batch=size), evaluate_every=1)
         assert same_run(run, whole, len(SIZES))
         for a, b in zip(run.history, whole.history, strict=True):
             for name in ("test", "unseen", "rare"):
@@ -233,7 +233,7 @@ def test_no_test_batch_is_larger_than_asked_for() -> None:
 
 
 def test_with_batch_statistics_it_says_which_examples_go_together() -> None:
-    settings = {"every": 1, "eval_stats": "batch-stats"}
+    settings = {"evaluate_every": 1, "eval_stats": "batch-stats"}
     whole, halves = (train(problem(model=normed(), test_batch=size), **settings) for size in (512, 7))
     assert torch.equal(whole.vector, halves.vector)
     assert whole.history[-1]["unseen_loss"] != halves.history[-1]["unseen_loss"]
@@ -256,7 +256,8 @@ def test_a_test_batch_has_an_example(size: int) -> None:
 @pytest.mark.parametrize("policy", ["running", "batch-stats", "recalibrate"])
 def test_workers_do_not_matter(policy: str) -> None:
     runs = [
-        train(problem(model=normed(), test_batch=4), every=1, eval_stats=policy, workers=workers) for workers in (0, 2)
+        train(problem(model=normed(), test_batch=4), evaluate_every=1, eval_stats=policy, workers=workers)
+        for workers in (0, 2)
     ]
     assert same_run(*runs, len(SIZES))
     assert without_seconds(runs[0]) == without_seconds(runs[1])
@@ -265,7 +266,7 @@ def test_workers_do_not_matter(policy: str) -> None:
 
 @dataclass(frozen=True)
 class Blur:
-    """A joint augmentation with something to remember."""
+    """A batch_transform augmentation with something to remember."""
 
     share: float
 
@@ -274,8 +275,8 @@ class Blur:
         return torch.lerp(inputs, noise, self.share), targets
 
 
-WITH_ALL = {"joint": Blur(0.3), "test_batch": 5}
-HOW = {"cohorts": [ALL] * 3, "batch_size": 3, "every": 1, "eval_stats": "batch-stats"}
+WITH_ALL = {"batch_transform": Blur(0.3), "test_batch": 5}
+HOW = {"cohorts": [ALL] * 3, "batch_size": 3, "evaluate_every": 1, "eval_stats": "batch-stats"}
 RESUME = """
 import json, sys
 import flatfed as ff
@@ -290,12 +291,12 @@ def test_a_directory_alone_keeps_further_tests_joint_and_test_batch(tmp_path: Pa
     train(problem(model=normed(), **WITH_ALL), **HOW, rounds=2, out=tmp_path / "run")
     recipe = json.loads((tmp_path / "run/config.json").read_text())["task"]
     assert recipe["kind"] == "tensors"
-    assert (recipe["test_batch"], recipe["joint"]["fields"]) == (5, {"share": 0.3})
+    assert (recipe["test_batch"], recipe["batch_transform"]["fields"]) == (5, {"share": 0.3})
     assert recipe["tests"] == {"unseen": {"count": 13}, "rare": {"count": 4}}
     done = in_new_process("-c", RESUME, str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == without_seconds(whole)
-    for change in ({"joint": None}, {"test_batch": 512}):  # each of them shows in the figures
+    for change in ({"batch_transform": None}, {"test_batch": 512}):  # each of them shows in the figures
         other = train(problem(model=normed(), **(WITH_ALL | change)), **HOW)
         assert other.history[-1]["unseen_loss"] != whole.history[-1]["unseen_loss"]
 
@@ -303,8 +304,8 @@ def test_a_directory_alone_keeps_further_tests_joint_and_test_batch(tmp_path: Pa
 def test_a_directory_without_them_is_a_task_without_them(tmp_path: Path) -> None:
     train(task(), out=tmp_path / "run")
     config = json.loads((tmp_path / "run/config.json").read_text())
-    for name in ("tests", "joint", "test_batch"):
+    for name in ("tests", "batch_transform", "test_batch"):
         del config["task"][name]
     elsewhere = shutil.copytree(tmp_path / "run", tmp_path / "elsewhere")
     (elsewhere / "config.json").write_text(json.dumps(config))
-    assert ff.load_run(elsewhere).figures() == train(task()).figures()
+    assert ff.load_run(elsewhere).metrics() == train(task()).metrics()

@@ -86,7 +86,7 @@ def test_a_reply_without_a_declared_number_is_refused():
             return Message(w=client.w) if client.id == 2 else Message(w=client.w, a=1.0)
 
     run = train(task(), Silent(), [ALL])
-    assert run.history[0]["refused"] == [{"client": 2, "reason": "lacks a"}]
+    assert run.history[0]["rejected"] == [{"client": 2, "reason": "lacks a"}]
 
 
 def test_what_a_client_received_stays_with_it_for_the_round():

@@ -21,7 +21,7 @@ def ignoring(*positions: int) -> torch.Tensor:
 @pytest.mark.parametrize("test_batch", [1, 2, 5, 12, 512])
 def test_the_loss_does_not_depend_on_the_batches(test_batch: int) -> None:
     targets = ignoring(0, 1, 4, 11)
-    run = train(task(test=(X, targets), test_batch=test_batch), every=1)
+    run = train(task(test=(X, targets), test_batch=test_batch), evaluate_every=1)
     with torch.no_grad():
         outputs = run.model()(X)
     assert run.history[-1]["test_loss"] == pytest.approx(float(cross_entropy(outputs, targets)), rel=1e-12)
@@ -32,7 +32,7 @@ def test_the_loss_does_not_depend_on_the_batches(test_batch: int) -> None:
 
 
 def test_a_set_without_a_single_target_has_no_figures() -> None:
-    run = train(task(tests={"blank": (X, ignoring(*range(12)))}), every=1)
+    run = train(task(tests={"blank": (X, ignoring(*range(12)))}), evaluate_every=1)
     assert run.status == "finished"
     assert not [name for name in run.history[-1] if name.startswith("blank")]
 
@@ -63,7 +63,7 @@ def test_metrics_may_count_for_themselves() -> None:
         def summarise(self, totals: dict[str, torch.Tensor]) -> dict[str, float]:
             return {"counted": float(totals["counted"])}
 
-    run = train(task(test=(X, Y), metrics=Halves(), test_batch=5), every=1)
+    run = train(task(test=(X, Y), metrics=Halves(), test_batch=5), evaluate_every=1)
     with torch.no_grad():
         outputs = run.model()(X)
     assert outputs.shape == (12, CLASSES)

@@ -16,11 +16,14 @@ import flatfed as ff
 from core.bench import CLASSES, INPUTS, flat, net, normed, pairs, same_run, seeded, task, train
 from flatfed.algorithms import Algorithm
 from flatfed.core.round.trainer import Trainer
+from methods.designs import marked
+from methods.table import CLIENT_OPTS
 
 KINDS = ("bn", "bn-stats")
 METHODS = sorted(  # where nobody holds data apart, nothing stays with anybody
     id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed.") and not cls.pooled
 )
+TWO_PASSES = sorted({row.opt.kind for row in CLIENT_OPTS.values() if row.backprops == 2})
 COHORTS = [[0, 1], [1, 2], [0, 1, 2]]  # client 3 is never asked
 ENVELOPES = 2 * 8, 5 * 8  # round and rate go down; examples, steps, backprops, loss and drift come up
 
@@ -104,7 +107,7 @@ def test_what_is_trained_and_what_is_kept(kind: str) -> None:
     [("nb", "'bn'"), ("BN", "'bn'"), ("bn_stats", "'bn-stats'"), ("bnstats", "'bn-stats'"), ("all", "bn, bn-stats")],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(ff.ConfigError, match="unknown kind of local parts") as refused:
+    with pytest.raises(ff.ConfigError, match="unknown kind of local layers") as refused:
         problem(name)
     assert repr(name) in str(refused.value) and hint in str(refused.value)
 
@@ -115,7 +118,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedsmoo", "fedgmt", "naivefedgloss"])
 def test_without_batchnorm_it_is_the_base_method_with_a_warning(method: str, kind: str) -> None:
-    with pytest.warns(UserWarning, match=rf"local parts '{kind}': the model has no BatchNorm layer") as said:
+    with pytest.warns(UserWarning, match=rf"local layers '{kind}': the model has no BatchNorm layer") as said:
         named = problem(kind, net())
     assert len(said) == 1
     assert same_run(train(named, ff.make(method), COHORTS), train(problem(model=net()), ff.make(method), COHORTS), 4)
@@ -186,9 +189,9 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tap]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, METHODS[::2])
 def test_every_method_trains_and_sends_shared_parts_alone(method: str, kind: str, tap: Tap) -> None:
-    run = train(problem(kind), ff.make(method), COHORTS, batch_size=3, every=1)
+    run = train(problem(kind), ff.make(method), COHORTS, batch_size=3, evaluate_every=1)
     assert run.status == "finished", run.reason
     shared = len(flat(normed())) - own_sizes(kind)[0]
     assert len(run.vector) == shared
@@ -203,7 +206,7 @@ def test_every_method_trains_and_sends_shared_parts_alone(method: str, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, METHODS[1::2])
 def test_bytes_are_those_of_the_shared_parts(method: str, kind: str) -> None:
     cohorts = [[0], [0]]
     part, whole = (train(problem(k), ff.make(method), cohorts).history for k in (kind, None))
@@ -220,7 +223,8 @@ def test_bytes_are_those_of_the_shared_parts(method: str, kind: str) -> None:
 @pytest.mark.parametrize("method", ["fedavg", "feddyn", "fedgmt", "fedgf", "fedwmsam", "mime"])
 def test_workers_do_not_matter(method: str, kind: str) -> None:
     alone, pool = (
-        train(problem(kind), ff.make(method), COHORTS, batch_size=3, workers=workers, every=1) for workers in (0, 2)
+        train(problem(kind), ff.make(method), COHORTS, batch_size=3, workers=workers, evaluate_every=1)
+        for workers in (0, 2)
     )
     assert same_run(alone, pool, 4)
     assert [row["test_loss"] for row in alone.history] == [row["test_loss"] for row in pool.history]
@@ -250,7 +254,7 @@ def moved(run: ff.Run, kind: str | None) -> tuple[Tensor, int]:
 
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("method", [*METHODS, "sam", "asam", "vasso", "fsam"])
+@pytest.mark.parametrize("method", [*METHODS, *TWO_PASSES])
 def test_the_second_pass_of_a_step_does_not_move_the_statistics(method: str, kind: str | None) -> None:
     """The first step of the first round: what the pass at the received weights gives, and nothing more."""
     unperturbed = {"rho_server": 0.0} if method == "naivefedgloss" else {}
@@ -264,7 +268,7 @@ def test_the_second_pass_of_a_step_does_not_move_the_statistics(method: str, kin
     assert count == 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, METHODS[1::2])
 def test_every_step_moves_the_shared_statistics_once(method: str) -> None:
     run = train(problem(), ff.make(method), [[0], [0]], batch_size=3, local_epochs=2)
     statistics, count = moved(run, None)

@@ -12,7 +12,7 @@ import torch
 
 import flatfed as ff
 from core.bench import task, train
-from flatfed.core.evaluation.metrics import figures
+from flatfed.core.task.metrics import metric_values
 
 
 class Fixed:
@@ -54,7 +54,7 @@ TABLE = [[1.0, 2.0], [3.0, 4.0]]
     ],
 )
 def test_numbers_become_plain(value: Any, plain: Any) -> None:
-    found = figures(Fixed(value), TOTALS)
+    found = metric_values(Fixed(value), TOTALS)
     assert found == {"loss": 0.5, "fixed": plain}
     assert type(found["fixed"]) is type(plain)
     assert json.loads(json.dumps(found)) == found
@@ -63,7 +63,7 @@ def test_numbers_become_plain(value: Any, plain: Any) -> None:
 @pytest.mark.parametrize("value", ["0.5", {"a": 1.0}, torch.tensor(1j), [0.5, "x"], object()])
 def test_anything_else_is_an_error_that_names_the_metric(value: Any) -> None:
     with pytest.raises(ff.ConfigError, match=r"the metric 'fixed' is a .*; summarise must return numbers"):
-        figures(Fixed(value), TOTALS)
+        metric_values(Fixed(value), TOTALS)
 
 
 def test_summarise_returns_numbers_by_name() -> None:
@@ -72,7 +72,7 @@ def test_summarise_returns_numbers_by_name() -> None:
             return 0.5
 
     with pytest.raises(ff.ConfigError, match=r"summarise of Bare must return numbers by name, not 0\.5"):
-        figures(Bare(None), TOTALS)
+        metric_values(Bare(None), TOTALS)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -19,18 +19,29 @@ from engines.bench import exact
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import Engine, Job, Jobs, Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.round.engine import Engine, Job, Jobs, Reply
 from flatfed.core.round.exchange import TooFewReplies
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import Probe, last_round, probe
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
+from methods.designs import marked, turned
 from methods.wire import COHORTS, METHODS, POPULATION, average, everything, make_task, rich, takes_optimiser
 
 ROUNDS = 4
-SETTINGS = {"lr": 0.1, "batch_size": 3, "lr_decay": 0.9, "seed": 7, "every": 1, "last": 0, "local_epochs": 2}
+SETTINGS = {
+    "lr": 0.1,
+    "batch_size": 3,
+    "lr_decay": 0.9,
+    "seed": 7,
+    "evaluate_every": 1,
+    "evaluate_last": 0,
+    "local_epochs": 2,
+}
+TAKE_AN_OPTIMISER = [id for id in METHODS if takes_optimiser(id)]
+OTHERS = ["plain", "BatchNorm statistics local", "head local"]
 FEW = ["fedavg", "fedgloss", "fedwmsam", "mime", "naivefedgloss", "scaffold"]
 
 
@@ -70,9 +81,9 @@ def lockstep_task() -> ff.Task:
 
 
 def plan(method: Algorithm, task: str = "BatchNorm local", averaged: str | None = "swa", **changes: Any) -> Plan:
-    settings = Settings(rounds=ROUNDS, **{"batched": False, **SETTINGS, **changes})
-    problem = lockstep_task() if settings.batched else make_task(task)
-    return Plan(problem, method, settings, ff.Schedule(COHORTS), average(averaged), workers=0)
+    settings = Settings(rounds=ROUNDS, **{"vectorised": False, **SETTINGS, **changes})
+    problem = lockstep_task() if settings.vectorised else make_task(task)
+    return Plan(problem, method, settings, ff.Replay(COHORTS), average(averaged), workers=0)
 
 
 def in_process(plan: Plan) -> Engine:
@@ -148,13 +159,13 @@ def check(asked: Plan, make_engine: Callable[[Plan], Engine] = in_process) -> No
 
 
 @pytest.mark.filterwarnings("ignore:.*momentum")
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, METHODS[::2])
 def test_every_method_is_probed_without_a_trace(method: str) -> None:
     """On a network with dropout, augmentation and BatchNorm that stays on the clients, under an average."""
     check(plan(ff.make(method)))
 
 
-@pytest.mark.parametrize("method", [id for id in METHODS if takes_optimiser(id)])
+@marked("method", TAKE_AN_OPTIMISER, TAKE_AN_OPTIMISER[::2])
 def test_with_two_passes_a_step_and_shared_statistics(method: str) -> None:
     check(plan(rich(method), "BatchNorm", None))
 
@@ -164,18 +175,17 @@ def test_with_workers(method: str) -> None:
     check(plan(ff.make(method), "BatchNorm"), with_workers)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, [*FEW, *(id for id in METHODS[::3] if id not in FEW)])
 def test_in_lockstep(method: str) -> None:
-    check(plan(ff.make(method), batched=True))
+    check(plan(ff.make(method), vectorised=True))
 
 
 @pytest.mark.parametrize("method", FEW)
 def test_in_lockstep_with_workers(method: str) -> None:
-    check(plan(ff.make(method), batched=True), with_workers)
+    check(plan(ff.make(method), vectorised=True), with_workers)
 
 
-@pytest.mark.parametrize("task", ["plain", "BatchNorm statistics local", "head local"])
-@pytest.mark.parametrize("method", FEW)
+@marked("method, task", [(id, task) for id in FEW for task in OTHERS], turned(FEW, OTHERS))
 def test_with_other_parts_that_stay_on_the_clients(method: str, task: str) -> None:
     check(plan(ff.make(method), task))
 
@@ -225,7 +235,7 @@ def test_at_the_end_it_is_the_round_that_a_longer_run_would_play() -> None:
 
 
 def test_a_replay_has_no_next_round_at_its_end() -> None:
-    asked = replace(plan(ff.make("fedavg")), sampler=ff.Schedule(COHORTS[:ROUNDS]))
+    asked = replace(plan(ff.make("fedavg")), sampler=ff.Replay(COHORTS[:ROUNDS]))
     federation = asked.federation(in_process(asked))
     for _ in federation.rounds():
         pass
@@ -233,7 +243,7 @@ def test_a_replay_has_no_next_round_at_its_end() -> None:
         probe(federation)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@marked("method", METHODS, METHODS[::2])
 def test_the_last_round_is_seen_as_it_was_played(method: str) -> None:
     """With BatchNorm that stays on the clients, under an average; the states it began with are gone by then."""
     asked = plan(ff.make(method))
@@ -271,7 +281,7 @@ def test_clients_without_examples_are_left_out() -> None:
     task = make_task("plain")
     x, y = task.examples(2).batch(torch.arange(0))
     task = replace(task, clients=[*task.clients[:2], (x, y), *task.clients[3:]])
-    asked = Plan(task, ff.make("fedavg"), Settings(rounds=2, batched=False, **SETTINGS), ff.Schedule(COHORTS[:2]))
+    asked = Plan(task, ff.make("fedavg"), Settings(rounds=2, vectorised=False, **SETTINGS), ff.Replay(COHORTS[:2]))
     federation = asked.federation(in_process(asked))
     assert [model.client for model in probe(federation).models] == [0, 3]
     with pytest.raises(TooFewReplies, match="0 good replies of 0"):

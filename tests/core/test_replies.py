@@ -18,9 +18,9 @@ import torch
 import flatfed as ff
 from core.bench import flat, net, normed, pairs, same_run, task, train
 from flatfed.core.method.client import Client
+from flatfed.core.method.engine import Reply
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server
-from flatfed.core.round.engine import Reply
 from flatfed.core.round.reply_checks import Expectation
 
 Spoil = Callable[[Message], Message]
@@ -68,7 +68,7 @@ def test_a_bad_reply_is_refused_and_the_round_is_that_of_the_others(spoil, reaso
     bounds = {"max_update_norm": 1e3, "batch_size": 4}
     problem = task(normed(), pairs((4, 8, 3, 6)))
     run = train(problem, faulty(spoil, {1}, {1}), [ALL] * 3, **bounds)
-    (refused,) = run.history[1]["refused"]
+    (refused,) = run.history[1]["rejected"]
     assert refused["client"] == 1
     assert re.search(reason, refused["reason"])
     assert all("refused" not in run.history[t] for t in (0, 2))
@@ -79,13 +79,13 @@ def test_a_bad_reply_is_refused_and_the_round_is_that_of_the_others(spoil, reaso
     for row, expected in zip(run.history, without.history, strict=True):
         shown = ("clients", "train_loss", "test_loss", "update_norm")
         assert [row[name] for name in shown] == [expected[name] for name in shown]
-    assert run.summary["refused"] == 1
+    assert run.summary["rejected"] == 1
 
 
 def test_a_client_refused_in_the_first_exchange_is_not_asked_in_the_second():
     run = train(task(), faulty(lambda m: Message(w=m.w[1:]), {1}, {1}, ff.NaiveFedGloSS), [ALL] * 3)
     without = train(task(), ff.make("naivefedgloss"), [ALL, [0, 2, 3], ALL])
-    assert len(run.history[1]["refused"]) == 1
+    assert len(run.history[1]["rejected"]) == 1
     assert same_run(run, without, 4)
     one_message = 8 * len(flat(net()))
     extra = run.history[1]["bytes_down"] - without.history[1]["bytes_down"]
@@ -104,7 +104,7 @@ def test_the_update_norm_is_measured_from_the_model_sent():
     bound = sorted(distance.values())[1] * (1 + 1e-9)
     run = train(task(), ff.make("fedavg"), [ALL], local_epochs=2, max_update_norm=bound)
     assert run.history[0]["clients"] == sorted(k for k in distance if distance[k] <= bound)
-    assert len(run.history[0]["refused"]) == 2
+    assert len(run.history[0]["rejected"]) == 2
 
 
 @pytest.mark.parametrize("fault", ["missing", "nan"])
@@ -114,7 +114,7 @@ def test_too_few_good_replies_are_tried_again_with_another_cohort(fault):
     run = train(task(), faulty(FAULTS[fault][0], {bad}), sampling=2, rounds=1, min_replies=2)
     row = run.history[0]
     assert (run.status, row["attempts"], row["clients"]) == ("finished", 2, cohorts[1])
-    assert [entry["client"] for entry in row["refused"]] == [bad]
+    assert [entry["client"] for entry in row["rejected"]] == [bad]
     expected = train(task(), ff.make("scaffold"), [cohorts[1]])
     assert same_run(run, expected, 4)
     assert row["bytes_down"] == 2 * expected.history[0]["bytes_down"]
@@ -129,7 +129,7 @@ def test_without_enough_good_replies_the_run_stops_and_keeps_what_it_reached(ret
     assert "round 3: 0 good replies of 2, 1 needed" in run.reason
     assert "w has shape" in run.reason
     assert run.history[2].get("attempts", 1) == retries + 1
-    assert len(run.history[2]["refused"]) == 2 * (retries + 1)
+    assert len(run.history[2]["rejected"]) == 2 * (retries + 1)
     assert run.history[2]["clients"] == []
     assert same_run(run, train(task(), ff.make("scaffold"), sampling=2, rounds=2), 4)
 
@@ -142,7 +142,7 @@ def test_a_round_that_failed_in_its_second_exchange_has_no_clients():
 
     run = train(task(), Late(), [ALL], retries=1)
     row = run.history[0]
-    assert (run.status, row["attempts"], len(row["refused"])) == ("stopped", 2, 8)
+    assert (run.status, row["attempts"], len(row["rejected"])) == ("stopped", 2, 8)
     assert (row["clients"], row["train_loss"], row["update_norm"]) == ([], None, 0.0)
     assert torch.equal(run.vector, flat(net()))
     assert all(not v.any() for k in ALL for v in run.client_state(k).values())
@@ -199,7 +199,7 @@ def test_a_non_finite_global_model_is_divergence():
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_non_finite_test_loss_is_divergence_and_ends_the_run_with_the_next_round(workers):
     x, y = pairs((4,))[0]
-    run = train(task(test=(x * math.nan, y)), cohorts=[ALL] * 5, every=2, last=0, workers=workers)
+    run = train(task(test=(x * math.nan, y)), cohorts=[ALL] * 5, evaluate_every=2, evaluate_last=0, workers=workers)
     assert (run.status, len(run.history)) == ("diverged", 3)
     assert run.reason == "round 2: the test loss is not finite"
     assert run.history[1]["test_loss"] is None
@@ -233,7 +233,8 @@ def expectation(**changes: Any) -> Expectation:
 def test_what_a_client_of_this_process_cannot_fake_is_refused_too(changes, answered, reason):
     fault = expectation(max_update_norm=3.0).fault(replace(GOOD, **changes), SENT, set(answered))
     assert fault is not None
-    assert re.search(reason, fault)
+    assert re.search(reason, fault.reason)
+    assert fault.overflow == fault.reason.endswith("not finite")
 
 
 def test_a_good_reply_has_no_fault():

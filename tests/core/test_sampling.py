@@ -62,16 +62,16 @@ def test_a_schedule_replays_cohorts_of_any_size_and_order():
     assert [row["clients"] for row in run.history] == [[0, 3], [2], [0, 1, 2, 3]]
     sorted_run = train(task(), cohorts=[[0, 3], [2], [0, 1, 2, 3]])
     assert same_run(run, sorted_run, 4)
-    assert ff.Schedule(np.array([[1, 0]])).draw(2, 0, 0, 0) == ff.Schedule([{0, 1}]).draw(2, 0, 0, 0)
+    assert ff.Replay(np.array([[1, 0]])).draw(2, 0, 0, 0) == ff.Replay([{0, 1}]).draw(2, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("sampling", "reason"),
     [
         (5, "cannot sample 5 of 4 clients; ask for at most 4"),
-        (ff.Schedule([[0], [1, 4]]), "round 1 names client 4, but there are 4"),
-        (ff.Schedule([[0], [-1]]), "round 1 names client -1"),
-        (ff.Schedule([[0]]), "the schedule has 1 rounds, fewer than the 2 asked for"),
+        (ff.Replay([[0], [1, 4]]), "round 1 names client 4, but there are 4"),
+        (ff.Replay([[0], [-1]]), "round 1 names client -1"),
+        (ff.Replay([[0]]), "the replay has 1 rounds, fewer than the 2 asked for"),
         (True, "sampling must be a number of clients"),
         (0.5, "sampling must be a number of clients"),
         (0, "count must be at least 1"),
@@ -86,12 +86,12 @@ def test_what_cannot_be_drawn_is_refused_before_training(sampling, reason):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: ff.Schedule([[0], []]), "round 1 names no client"),
-        (lambda: ff.Schedule([[0, 1, 0]]), "round 0 names a client twice"),
-        (lambda: ff.Schedule("01"), "list of lists"),
-        (lambda: ff.Schedule([0, 1]), "each cohort must be a list"),
-        (lambda: ff.Schedule([["a"]]), "client"),
-        (lambda: ff.Schedule([[0, 1.5]]), "client"),
+        (lambda: ff.Replay([[0], []]), "round 1 names no client"),
+        (lambda: ff.Replay([[0, 1, 0]]), "round 0 names a client twice"),
+        (lambda: ff.Replay("01"), "list of lists"),
+        (lambda: ff.Replay([0, 1]), "each cohort must be a list"),
+        (lambda: ff.Replay([["a"]]), "client"),
+        (lambda: ff.Replay([[0, 1.5]]), "client"),
         (lambda: ff.Bernoulli(0.0), "p must be greater than 0 and at most 1"),
         (lambda: ff.Bernoulli(1.5), "p must be greater than 0 and at most 1"),
     ],

@@ -40,7 +40,7 @@ def problem(sizes: tuple[tuple[int, ...], int] = SMALL, model: nn.Module | None 
 
 
 def evaluated(rounds: int = 2) -> dict[str, Any]:
-    return {"cohorts": [[0, 1, 2]] * rounds, "every": 1}
+    return {"cohorts": [[0, 1, 2]] * rounds, "evaluate_every": 1}
 
 
 def halves(n: int) -> list[tuple[int, int]]:
@@ -255,7 +255,7 @@ def test_workers_do_not_matter(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_without_batchnorm_every_policy_gives_the_same_figures(policy: str) -> None:
-    plain, chosen = (train(task(net()), every=1, eval_stats=p) for p in (None, policy))
+    plain, chosen = (train(task(net()), evaluate_every=1, eval_stats=p) for p in (None, policy))
     assert told(chosen) == told(plain)
     assert all(torch.equal(chosen.model().state_dict()[n], t) for n, t in plain.model().state_dict().items())
 

@@ -16,12 +16,12 @@ from flatfed.data import augment
 from flatfed.data.augment import (
     BatchCrop,
     BatchFlip,
+    BatchTransformChain,
     Chain,
     Crop,
     Cutout,
     Flip,
     HorizontalFlipPair,
-    JointChain,
     LineageCrop,
     Mixup,
     RandomResizedCrop,
@@ -31,8 +31,8 @@ from flatfed.data.augment import (
 
 FACTS = {"classes": 10, "in_channels": 3, "image_size": 8}
 RAW = [Crop(2), Flip(), BatchCrop(2), BatchFlip(), RandomResizedCrop(6), Chain((Crop(1), Flip()))]
-JOINT = [Mixup(10), Cutout(3), LineageCrop(), JointChain((LineageCrop(), Cutout(2), Mixup(10)))]
-MASKS = [ScaleCrop((6, 9)), HorizontalFlipPair(), JointChain((ScaleCrop((6, 9)), HorizontalFlipPair()))]
+JOINT = [Mixup(10), Cutout(3), LineageCrop(), BatchTransformChain((LineageCrop(), Cutout(2), Mixup(10)))]
+MASKS = [ScaleCrop((6, 9)), HorizontalFlipPair(), BatchTransformChain((ScaleCrop((6, 9)), HorizontalFlipPair()))]
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -160,7 +160,7 @@ def test_a_batch_is_flipped_as_a_whole() -> None:
 
 
 def test_the_lineage_crop_refuses_masks() -> None:
-    with pytest.raises(ConfigError, match=r"LineageCrop moves an image and not its mask; take .*scale-crop.*flip-pair"):
+    with pytest.raises(ConfigError, match=r"LineageCrop moves an image and not its mask; use .*scale-crop.*flip-pair"):
         LineageCrop()(torch.zeros(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.int64), Generator())
 
 
@@ -306,7 +306,7 @@ def test_chains_go_from_the_first_to_the_last() -> None:
     assert torch.equal(Chain((Crop(2), Flip()))(images(), seeded(6)), expected)
     generator = seeded(6)
     inputs, targets = Mixup(10)(*Cutout(3)(floats(), classes(), generator), generator)
-    found = JointChain((Cutout(3), Mixup(10)))(floats(), classes(), seeded(6))
+    found = BatchTransformChain((Cutout(3), Mixup(10)))(floats(), classes(), seeded(6))
     assert torch.equal(found[0], inputs)
     assert torch.equal(found[1], targets)
 
@@ -334,27 +334,27 @@ def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "raw", "joint"),
+    ("text", "raw", "batch_transform"),
     [
         ("crop-flip", Chain((Crop(4), Flip())), None),
         ("crop-flip,cutout", Chain((Crop(4), Flip())), Cutout(4)),
         (" crop(2) , flip ", Chain((Crop(2), Flip())), None),
         ("cutout(8)", None, Cutout(8)),
-        ("cutout(size=8),mixup(0.4)", None, JointChain((Cutout(8), Mixup(10, 0.4)))),
+        ("cutout(size=8),mixup(0.4)", None, BatchTransformChain((Cutout(8), Mixup(10, 0.4)))),
         ("mixup,crop-flip(padding=1, p=0.25)", Chain((Crop(1), Flip(0.25))), Mixup(10)),
         ("batch-crop-flip", Chain((BatchCrop(4), BatchFlip())), None),
         ("lineage-crop", None, LineageCrop()),
         ("resized-crop", RandomResizedCrop(8), None),
-        ("scale-crop(512,1024),flip-pair", None, JointChain((ScaleCrop((512, 1024)), HorizontalFlipPair()))),
+        ("scale-crop(512,1024),flip-pair", None, BatchTransformChain((ScaleCrop((512, 1024)), HorizontalFlipPair()))),
         ("none", None, None),
         ("", None, None),
     ],
 )
-def test_names_make_both_stages(text: str, raw: Any, joint: Any) -> None:
-    assert named(text, FACTS) == (raw, joint)
+def test_names_make_both_stages(text: str, raw: Any, batch_transform: Any) -> None:
+    assert named(text, FACTS) == (raw, batch_transform)
     assert text in ("scale-crop(512,1024),flip-pair", "mixup,crop-flip(padding=1, p=0.25)") or named(
         text.split(","), FACTS
-    ) == (raw, joint)
+    ) == (raw, batch_transform)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_name_that_cannot_be_used_is_explained(text: str, message: str) -> Non
 
 
 def test_data_without_a_fact_are_told_so() -> None:
-    with pytest.raises(ConfigError, match="augmentation cutout: these data have no image_size"):
+    with pytest.raises(ConfigError, match="augmentation cutout: the data has no image_size"):
         named("cutout", {"classes": 10, "vocabulary": 100})
 
 
@@ -410,9 +410,11 @@ def as_floats(inputs: Tensor) -> Tensor:
 @pytest.mark.parametrize("method", ["fedsam", "fedasam"])
 def test_both_passes_of_sam_see_the_same_pixels(method: str) -> None:
     SEEN.clear()
-    raw, joint = named("crop-flip,cutout(3),mixup", FACTS)
-    task = ff.Task(Recorder(), [(images(24), classes(24))], prepare=as_floats, augment=raw, joint=joint)
-    run = ff.train(task, ff.make(method), rounds=2, sampling=1, lr=0.1, batch_size=8, workers=0, batched=False)
+    raw, batch_transform = named("crop-flip,cutout(3),mixup", FACTS)
+    task = ff.Task(
+        Recorder(), [(images(24), classes(24))], prepare=as_floats, augment=raw, batch_transform=batch_transform
+    )
+    run = ff.train(task, ff.make(method), rounds=2, sampling=1, lr=0.1, batch_size=8, workers=0, vectorised=False)
     assert sum(row["backprops"] for row in run.history) == len(SEEN) == 12
     for first, second in zip(SEEN[::2], SEEN[1::2], strict=True):
         assert torch.equal(first[0], second[0])
@@ -421,9 +423,9 @@ def test_both_passes_of_sam_see_the_same_pixels(method: str) -> None:
 
 
 def test_training_with_every_stage_does_not_depend_on_workers() -> None:
-    raw, joint = named("crop-flip,lineage-crop,cutout(2),mixup", FACTS)
+    raw, batch_transform = named("crop-flip,lineage-crop,cutout(2),mixup", FACTS)
     clients = [(images(24), classes(24)), (images(17), classes(17))]
-    task = ff.Task(Recorder(), clients, prepare=as_floats, augment=raw, joint=joint)
+    task = ff.Task(Recorder(), clients, prepare=as_floats, augment=raw, batch_transform=batch_transform)
     runs = [
         ff.train(task, ff.make("fedsam"), rounds=2, sampling=2, lr=0.1, batch_size=8, workers=workers)
         for workers in (0, 2)

@@ -15,8 +15,8 @@ from data.scenes import HEIGHT, WIDTH, tiny, write_mask, write_scene
 from flatfed.core.errors import ConfigError
 from flatfed.core.round.federation import TIMES
 from flatfed.data import load
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.sources.published.camvid import MEAN, STD
+from flatfed.data.directory import DataDirectory
+from flatfed.data.sources.street_scenes.camvid import MEAN, STD
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
 SEQUENCES = {"0001TP": 3, "0006R0": 5, "0016E5": 4}
@@ -74,7 +74,7 @@ def test_training_pictures_are_scaled_cropped_and_flipped(folder: Path) -> None:
     pool = load("camvid", folder, crop="6x4", min_scale=0.9, max_scale=1.1)
     images, masks = pool.train.batch(torch.arange(5))
     generator = torch.Generator().manual_seed(0)
-    x, y = pool.joint(pool.prepare(images), masks, generator)
+    x, y = pool.batch_transform(pool.prepare(images), masks, generator)
     assert (x.shape, y.shape, y.dtype) == ((5, 3, 6, 4), (5, 6, 4), torch.int64)
     assert set(y.unique().tolist()) <= set(masks.unique().tolist()) | {255}
     small = load("camvid", folder, size="4x6").train.batch(torch.arange(2))
@@ -95,7 +95,7 @@ def test_the_pool_pickles(folder: Path) -> None:
     for memory in (1.0, 0.0):
         pool = load("camvid", folder, memory=memory)
         again = pickle.loads(pickle.dumps(pool))
-        assert (again.loss, again.metrics, again.joint) == (pool.loss, pool.metrics, pool.joint)
+        assert (again.loss, again.metrics, again.batch_transform) == (pool.loss, pool.metrics, pool.batch_transform)
         assert torch.equal(again.train.batch(torch.arange(2))[1], pool.train.batch(torch.arange(2))[1])
 
 
@@ -130,7 +130,7 @@ def recipe(folder: Path, **changes: Any) -> TaskRecipe:
 def test_sequences_train_to_the_same_bits_in_workers(folder: Path, memory: float) -> None:
     task = recipe(folder, data_options={"memory": memory}).build()
     assert [len(task.examples(k)) for k in range(task.population)] == [3, 5, 4]
-    settings: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "every": 1}
+    settings: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "evaluate_every": 1}
     runs = [ff.train(task, ff.make("fedsam"), **settings, workers=workers) for workers in (0, 2)]
     assert torch.equal(runs[0].vector, runs[1].vector)
     figures = [[{k: v for k, v in row.items() if k not in TIMES} for row in run.history] for run in runs]
@@ -142,7 +142,7 @@ def test_other_partitions_and_silobn(folder: Path) -> None:
     stretches = recipe(folder, partition={"id": "natural", "by": "stretch"}, data_options={"stretch": 2})
     assert [len(part) for part in stretches.parts()] == [2, 1, 2, 2, 1, 2, 2]
     assert len(recipe(folder, partition={"id": "iid"}, clients=4).parts()) == 4
-    task = recipe(folder, local_parts="bn-stats").build()
+    task = recipe(folder, local_layers="bn-stats").build()
     run = ff.train(task, ff.make("fedavg"), rounds=1, sampling=3, lr=0.1, batch_size=2, workers=0)
     assert 0.0 <= run.history[-1]["test_miou"] <= 1.0
 

@@ -15,9 +15,9 @@ import torch
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data import Pool, load
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.augment import Chain, Crop, Flip
-from flatfed.data.formats.cifar import Labels, read_pickled
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.cifar import CifarLabels, read_pickled
 from flatfed.data.storage.transforms import Normalise
 
 Bytes = npt.NDArray[np.uint8]
@@ -25,7 +25,7 @@ FOLDERS = {"cifar10": "cifar-10-batches-", "cifar100": "cifar-100-"}
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 PARTS = ["train", "test"]
 COUNT = 12
-FINE, COARSE = Labels("fine_labels", 100), Labels("coarse_labels", 20)
+FINE, COARSE = CifarLabels("fine_labels", 100), CifarLabels("coarse_labels", 20)
 
 
 def batch(seed: int) -> tuple[Bytes, Bytes, Bytes]:

@@ -114,7 +114,7 @@ def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
 
 def test_files_train_to_the_same_bits_in_workers(folder: Path) -> None:
     options = OPTIONS | {"memory": 0.0, "lists": "heterogeneous"}
-    given: dict[str, Any] = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "local_parts": "bn-stats"}
+    given: dict[str, Any] = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "local_layers": "bn-stats"}
     task = TaskRecipe("cityscapes", data_dir=str(folder), data_options=options, **given).build()
     assert [len(task.examples(k)) for k in range(task.population)] == [2, 1, 2]
     settings: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "momentum": 0.9}

@@ -12,7 +12,10 @@ from torch import nn
 import flatfed as ff
 from data.test_cifar import write_binary
 from flatfed.core.errors import ConfigError
-from flatfed.data import class_names, load
+from flatfed.data import load
+from flatfed.data.sources.published.cifar import CIFAR10_NAMES, COARSE_NAMES, FINE_NAMES
+from flatfed.data.sources.published.dbpedia14 import CLASS_NAMES as TOPICS
+from flatfed.data.sources.published.mnist import CLOTHES, DIGITS
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
 
@@ -20,12 +23,12 @@ from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tenso
 @pytest.mark.parametrize(
     ("names", "count", "some"),
     [
-        (class_names.DIGITS, 10, {0: "digit 0", 9: "digit 9"}),
-        (class_names.FASHION_MNIST, 10, {0: "T-shirt/top", 9: "ankle boot"}),
-        (class_names.CIFAR10, 10, {0: "airplane", 3: "cat", 9: "truck"}),
-        (class_names.CIFAR100_FINE, 100, {0: "apple", 23: "cloud", 52: "oak tree", 78: "snake", 99: "worm"}),
-        (class_names.CIFAR100_COARSE, 20, {0: "aquatic mammals", 17: "trees", 19: "vehicles 2"}),
-        (class_names.DBPEDIA14, 14, {0: "Company", 13: "WrittenWork"}),
+        (DIGITS, 10, {0: "digit 0", 9: "digit 9"}),
+        (CLOTHES, 10, {0: "T-shirt/top", 9: "ankle boot"}),
+        (CIFAR10_NAMES, 10, {0: "airplane", 3: "cat", 9: "truck"}),
+        (FINE_NAMES, 100, {0: "apple", 23: "cloud", 52: "oak tree", 78: "snake", 99: "worm"}),
+        (COARSE_NAMES, 20, {0: "aquatic mammals", 17: "trees", 19: "vehicles 2"}),
+        (TOPICS, 14, {0: "Company", 13: "WrittenWork"}),
     ],
 )
 def test_every_class_has_one_name(names: tuple[str, ...], count: int, some: dict[int, str]) -> None:
@@ -34,7 +37,7 @@ def test_every_class_has_one_name(names: tuple[str, ...], count: int, some: dict
 
 
 def test_the_fine_classes_are_in_alphabetical_order() -> None:
-    assert list(class_names.CIFAR100_FINE) == sorted(class_names.CIFAR100_FINE)
+    assert list(FINE_NAMES) == sorted(FINE_NAMES)
 
 
 @pytest.mark.parametrize(

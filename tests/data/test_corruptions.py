@@ -14,7 +14,6 @@ import torch
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import TensorExamples
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.corruptions import (
     SEVERITIES,
     STANDARD,
@@ -34,6 +33,7 @@ from flatfed.data.corruptions import (
     white_of,
 )
 from flatfed.data.corruptions.draws import Draws
+from flatfed.data.directory import DataDirectory
 from flatfed.data.storage.transforms import Normalise
 
 scipy = pytest.importorskip("scipy.ndimage")

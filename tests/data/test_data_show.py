@@ -57,7 +57,7 @@ def test_the_fingerprint_is_the_one_that_a_run_records(apart: Path) -> None:
     assert other["partition_sha256"] != recorded
 
 
-@pytest.mark.parametrize("name", ["holdings.png", "new/holdings.svg"])
+@pytest.mark.parametrize("name", ["class-distribution.png", "new/class-distribution.svg"])
 def test_the_figure(name: str, apart: Path) -> None:
     outcome = flatfed("data", "show", "digits", "--figure", name)
     assert outcome.code == 0
@@ -97,7 +97,7 @@ def test_refusals() -> None:
     refused(flatfed("data", "show", "digits", "--partition", "pan"), "unknown partition 'pan'; did you mean 'pam'")
     refused(flatfed("data", "show", "digits", "--partition", "pam"), "no coarse labels")
     refused(flatfed("data", "show", "digits", "--partition", "natural"), "no natural clients")
-    refused(flatfed("data", "show", "digits", "--partition", "file"), "--set partition.path=FILE")
+    refused(flatfed("data", "show", "digits", "--partition", "file"), "--set partition.path must name a file")
     refused(flatfed("data", "show", "digits", "--clients", "2000"), "2000 clients cannot share 1437 samples")
     refused(flatfed("data", "show", "digits", "--partition", "iid", "--alpha", "1"), "has no alpha")
     refused(flatfed("data", "show", "digits", "--alpha", "-1"), "--alpha must be at least 0")

@@ -12,7 +12,7 @@ import torch
 
 from flatfed.core.errors import ConfigError
 from flatfed.data import catalogue, load
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 
 TOPICS = ["Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building"]
 TOPICS += ["NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork"]

@@ -12,7 +12,7 @@ from data.pictures import write_classes
 from data.training import same_bits
 from flatfed.core.errors import ConfigError
 from flatfed.data import catalogue, load
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 from flatfed.data.storage.lazy import LazyImages
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models import models

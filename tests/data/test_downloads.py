@@ -17,16 +17,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.declared import declare
 from data.test_mnist_writers import WRITERS, traced
 from data.web import Site, digits, idx, md5, mnist_files, official_mnist, packed, serve, write_mnist
 from flatfed.core.errors import ConfigError
-from flatfed.data import datasets, downloads, load
+from flatfed.data import Pool, datasets, load
+from flatfed.data.acquiring import transfer
 from flatfed.data.acquiring.archives import unpack
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.acquiring.downloads import CHUNK, TRIES, DownloadError, get
-from flatfed.data.acquiring.official import OFFICIAL, Download, Official
-from flatfed.data.acquiring.wholeness import whole_writers
-from flatfed.data.sources.published.mnist_writers import FILE, assemble
+from flatfed.data.acquiring.downloads import get
+from flatfed.data.acquiring.transfer import CHUNK, TRIES, DownloadError
+from flatfed.data.catalogue import Download, Official, Source, find
+from flatfed.data.directory import DataDirectory
+from flatfed.data.sources.published.mnist_writers import FILE, assemble, whole_writers
 
 CONTENT = np.random.default_rng(0).bytes(3 * CHUNK + 17)
 NAME = "numbers.bin"
@@ -62,8 +64,12 @@ def plain(site: Site, *, sized: bool = True, served: bytes = CONTENT) -> Officia
     return Official(site.address, (download,), ({NAME: md5(CONTENT)},))
 
 
+def numbers(directory: DataDirectory) -> Pool:
+    raise AssertionError("never loaded")
+
+
 def fetch(official: Official, root: Path, report: Notes | None = None) -> bool:
-    return get("numbers", DataDirectory(root), {"numbers": official}, report, pause=0)
+    return get(Source("numbers", numbers, "iid", official), DataDirectory(root), report, pause=0)
 
 
 def names(root: Path) -> list[str]:
@@ -141,7 +147,7 @@ def test_without_a_length_the_known_size_tells_that_it_broke(site: Site, tmp_pat
 
 
 def test_a_server_that_falls_silent_is_asked_again(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "TIMEOUT", 1.0)
+    monkeypatch.setattr(transfer, "TIMEOUT", 1.0)
     site.stalls, site.breaks = True, [CHUNK + 5]
     assert fetch(plain(site), tmp_path)
     assert (tmp_path / NAME).read_bytes() == CONTENT
@@ -230,7 +236,7 @@ def test_without_a_network_one_sentence_tells_what_to_put_where(site: Site, tmp_
     first = official.downloads[0]
     (tmp_path / first.gives[0]).write_bytes(mnist_files()["train-images-idx3-ubyte"])
     with pytest.raises(DownloadError) as raised:
-        get("mnist", DataDirectory(tmp_path), {"mnist": replace(official, downloads=away)}, pause=0)
+        get(mnist(replace(official, downloads=away)), DataDirectory(tmp_path), pause=0)
     text = str(raised.value)
     assert text.startswith(f"mnist: {address.removeprefix('http://')} cannot be reached (Connection refused); fetch ")
     files = "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz"
@@ -365,29 +371,34 @@ def test_what_a_killed_unpacking_left_is_cleared(tmp_path: Path) -> None:
 # --- whole data sets ------------------------------------------------------------------------------------------
 
 
+def mnist(official: Official) -> Source:
+    """Return MNIST with other official files."""
+    return replace(find("mnist"), official=official)
+
+
 def test_mnist_is_fetched_and_loads(site: Site, tmp_path: Path) -> None:
-    known = {"mnist": official_mnist(site)}
+    small = mnist(official_mnist(site))
     site.breaks = [100]
-    assert get("mnist", DataDirectory(tmp_path), known, pause=0)
+    assert get(small, DataDirectory(tmp_path), pause=0)
     assert len(load("mnist", tmp_path).train) == 40
     assert all(not name.endswith((".gz", ".part")) for name in names(tmp_path))
     assert len(site.asked) == 5
-    assert not get("mnist", DataDirectory(tmp_path), known, pause=0)
+    assert not get(small, DataDirectory(tmp_path), pause=0)
     (tmp_path / "MNIST/raw/t10k-labels-idx1-ubyte").unlink()
-    assert get("mnist", DataDirectory(tmp_path), known, pause=0)
+    assert get(small, DataDirectory(tmp_path), pause=0)
     assert site.asked[5:] == [("/mnist/t10k-labels-idx1-ubyte.gz", None)]
 
 
 def test_gzipped_files_that_lie_there_are_enough(site: Site, tmp_path: Path) -> None:
-    known = {"mnist": official_mnist(site)}
+    small = mnist(official_mnist(site))
     (tmp_path / "MNIST/raw").mkdir(parents=True)
     for path, content in site.files.items():
         (tmp_path / "MNIST/raw" / path.removeprefix("/mnist/")).write_bytes(content)
-    assert not get("mnist", DataDirectory(tmp_path), known, pause=0)
+    assert not get(small, DataDirectory(tmp_path), pause=0)
     assert site.asked == []
 
 
-def test_mnist_by_writer_is_put_together(site: Site, tmp_path: Path) -> None:
+def test_mnist_by_writer_is_put_together(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     downloads = []
     for part, count in {"train": 40, "test": 20}.items():
         name = f"qmnist-{part}-labels-idx2-int"
@@ -395,17 +406,18 @@ def test_mnist_by_writer_is_put_together(site: Site, tmp_path: Path) -> None:
         url = site.put(f"{name}.gz", content)
         downloads.append(Download((url,), md5(content), (f"QMNIST/raw/{name}",), "QMNIST/raw"))
     writers = Official(site.address, tuple(downloads), ({FILE: ""},), ("mnist",), assemble, whole_writers)
-    known = {"mnist": official_mnist(site), "mnist-writers": writers}
-    assert get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
+    declare(monkeypatch, "mnist", official=official_mnist(site))
+    small = replace(find("mnist-writers"), official=writers)
+    assert get(small, DataDirectory(tmp_path), pause=0)
     assert load("mnist-writers", tmp_path).groups["writer"].tolist() == WRITERS["train"].tolist()
     assert len(load("mnist", tmp_path).train) == 40
-    assert not get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
+    assert not get(small, DataDirectory(tmp_path), pause=0)
     asked = len(site.asked)
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-40])
     (tmp_path / downloads[0].gives[0]).write_bytes(b"")
     (tmp_path / downloads[1].gives[0]).unlink()
     (tmp_path / f"{downloads[1].gives[0]}.gz").write_bytes(site.files[f"/{downloads[1].name}"])
-    assert get("mnist-writers", DataDirectory(tmp_path), known, pause=0)
+    assert get(small, DataDirectory(tmp_path), pause=0)
     assert load("mnist-writers", tmp_path).groups["writer"].tolist() == WRITERS["train"].tolist()
     assert site.asked[asked:] == [(f"/{downloads[0].name}", None)]
 
@@ -437,16 +449,16 @@ def test_a_damaged_file_stays_until_a_better_one_has_come(site: Site, tmp_path: 
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_truncated_file_of_mnist_is_fetched_again_alone(zipped: bool, site: Site, tmp_path: Path) -> None:
-    known = {"mnist": official_mnist(site)}
+    small = mnist(official_mnist(site))
     write_mnist(tmp_path / "MNIST/raw", zipped)
     path = tmp_path / f"MNIST/raw/t10k-images-idx3-ubyte{'.gz' if zipped else ''}"
     path.write_bytes(path.read_bytes()[:-50])
     notes = Notes()
-    assert get("mnist", DataDirectory(tmp_path), known, notes, pause=0)
+    assert get(small, DataDirectory(tmp_path), notes, pause=0)
     assert site.asked == [("/mnist/t10k-images-idx3-ubyte.gz", None)]
     assert "MNIST/raw/t10k-images-idx3-ubyte is truncated or damaged; a new one takes its place" in notes.said
     assert len(load("mnist", tmp_path).test) == 20
-    assert not get("mnist", DataDirectory(tmp_path), known, pause=0)
+    assert not get(small, DataDirectory(tmp_path), pause=0)
 
 
 def test_a_damaged_file_of_an_archive_is_replaced(site: Site, tmp_path: Path) -> None:
@@ -470,10 +482,12 @@ def test_an_official_archive_that_lies_there_repairs_without_a_network(tmp_path:
 # --- the register ---------------------------------------------------------------------------------------------
 
 
+OFFICIAL = {name: official for name in datasets() if (official := find(name).official) is not None}
+
+
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_the_register_is_sound(name: str) -> None:
     official = OFFICIAL[name]
-    assert name in datasets()
     assert all(other in OFFICIAL for other in official.needs)
     assert official.home.startswith("https://")
     for download in official.downloads:

@@ -29,7 +29,7 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_path() -> None:
-    with pytest.raises(ConfigError, match=r"hugging-face: say which data set, --set data\.path=FOLDER"):
+    with pytest.raises(ConfigError, match=r"say which data set, a folder or its name on the hub, data\.path=FOLDER"):
         load(NAME)
 
 
@@ -123,7 +123,9 @@ def test_nothing_is_fetched_unless_asked_for(library: Any, tmp_path: Path, monke
         seen.append(library.config.HF_HUB_OFFLINE)
         raise ConnectionError("no way\nout")
 
-    with pytest.raises(ConfigError, match=r"nobody/nothing cannot be loaded: .*; if it is on the hub, --set data.down"):
+    with pytest.raises(
+        ConfigError, match=r"nobody/nothing cannot be loaded: .*; if it is on the hub, data.download=true"
+    ):
         load(NAME, tmp_path, path="nobody/nothing")
     monkeypatch.setattr(library, "load_dataset", load_dataset)
     for download in (False, True):
@@ -154,8 +156,8 @@ BAD: dict[str, tuple[dict[str, list[Any]], dict[str, Any], str]] = {
     "split": (TEXTS, {"train": "trian"}, r"unknown split 'trian'; did you mean 'train'"),
     "test": (TEXTS, {"test": "validation"}, r"unknown split 'validation'; known: train"),
     "column": (TEXTS, {"column": "txt"}, r"unknown column 'txt'; did you mean 'text'"),
-    "no-label": ({"text": TEXTS["text"]}, {}, r"say which of text it is, --set data\.label=NAME"),
-    "no-input": ({"label": TEXTS["label"]}, {}, r"say which of .*it is, --set data\.column=NAME"),
+    "no-label": ({"text": TEXTS["text"]}, {}, r"say which of text it is, with data\.label"),
+    "no-input": ({"label": TEXTS["label"]}, {}, r"say which of .*it is, with data\.column"),
     "numbers": (TEXTS, {"column": "who"}, r"the column who holds neither images nor texts"),
     "large": ({**TEXTS, "label": [10**12, *TEXTS["label"][1:]]}, {}, r"train, row 0: 10{12} is no class; classes are"),
     "list": ({**TEXTS, "label": [[n] for n in TEXTS["label"]]}, {}, r"train, row 0: \[0\] is no class"),

@@ -104,7 +104,7 @@ def test_what_is_missing_or_wrong_is_named(folder: Path, tmp_path: Path) -> None
 
 
 def test_training_reports_both_tests_and_the_same_bits_in_workers(folder: Path) -> None:
-    given: dict[str, Any] = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "local_parts": "bn-stats"}
+    given: dict[str, Any] = {"partition": {"id": "natural"}, "model": "data.scenes:Tiny", "local_layers": "bn-stats"}
     task = TaskRecipe("idda", data_dir=str(folder), data_options=OPTIONS | {"memory": 0.0}, **given).build()
     settings: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "eval_stats": "batch-stats"}
     runs = [ff.train(task, ff.make("fedasam"), **settings, workers=workers) for workers in (0, 2)]

@@ -18,7 +18,7 @@ from data.web import digits, idx, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data import Pool, load
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
 from flatfed.data.storage.transforms import Normalise
 

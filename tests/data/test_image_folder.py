@@ -118,7 +118,7 @@ def test_decoding_when_needed_gives_the_same_pool(folder: Path) -> None:
 def test_augmentations_by_name(folder: Path) -> None:
     pool = load("image-folder", path=str(folder), size=16, crop=12, augment="resized-crop,flip,cutout(4)")
     inputs, _ = pool.train.batch(torch.arange(5))
-    assert pool.augment is not None and pool.joint is not None and pool.prepare is not None
+    assert pool.augment is not None and pool.batch_transform is not None and pool.prepare is not None
     assert pool.augment(inputs, torch.Generator().manual_seed(0)).shape == (5, 3, 12, 12)
     assert pool.prepare(inputs).shape == (5, 3, 12, 12)
     with pytest.raises(ConfigError, match="unknown augmentation 'flop'; did you mean 'flip'"):
@@ -178,7 +178,7 @@ def test_a_damaged_image_is_named_when_it_is_met_or_when_all_are_verified(folder
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, r"say where the data are, --set data.path=folder"),
+        ({}, r"say where the data are, data.path=folder"),
         ({"path": 3}, "data.path must be text, not 3"),
         ({"size": 0}, "data.size must be at least 1"),
         ({"test_share": 1}, "data.test_share must be greater than 0 and less than 1"),

@@ -127,7 +127,7 @@ def test_images_that_are_larger_than_memory(tmp_path: Path, monkeypatch: pytest.
         raise MemoryError
 
     monkeypatch.setattr(Image.Image, "resize", resize)
-    with pytest.raises(ConfigError, match=r"a\.png: there is no memory for \d+ x \d+ pixels; take less"):
+    with pytest.raises(ConfigError, match=r"a\.png: there is no memory for \d+ x \d+ pixels; take a smaller size"):
         decode(tmp_path / "a.png", SMALL)
 
 

@@ -13,8 +13,8 @@ from data.web import digits, idx, write_mnist
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data import load
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.catalogue import find
+from flatfed.data.directory import DataDirectory
 from flatfed.data.sources.published.mnist_writers import FILE, assemble
 from flatfed.experiments.tasks.recipe import TaskRecipe
 

@@ -109,9 +109,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConfigError, match="pam: these data have no coarse labels"):
+    with pytest.raises(ConfigError, match="pam: the data has no coarse labels"):
         PAM().divide(FINE, {"user": FINE}, None, seed=0)
-    with pytest.raises(ConfigError, match="pam: these data have no coarse labels"):
+    with pytest.raises(ConfigError, match="pam: the data has no coarse labels"):
         PAM().split(FINE, 100, seed=0)
     crossed = np.where(np.arange(len(FINE)) == 777, 19, COARSE[FINE])
     with pytest.raises(ConfigError, match="one coarse label, but 1 lies in several"):

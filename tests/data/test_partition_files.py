@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from flatfed.core.errors import ConfigError
 from flatfed.data import FromFile
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 
 LABELS = np.array([0, 1, 0, 1, 0, 1])
 OWNERS = np.array([1, 0, 0, -1, 1, 2], dtype=np.int16)
@@ -201,7 +201,7 @@ def test_any_damage_to_numpy_files_is_an_error_for_people_or_none(kind: str, tmp
 
 def test_keys(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", alpha_1=OWNERS, alpha_2=OWNERS)
-    with pytest.raises(ConfigError, match=r"say which array with --set partition.key=NAME: alpha_1, alpha_2"):
+    with pytest.raises(ConfigError, match=r"say which array with partition\.key=NAME: alpha_1, alpha_2"):
         read(tmp_path / "a.npz")
     with pytest.raises(ConfigError, match=r"unknown key 'alpha_3'; did you mean 'alpha_"):
         read(tmp_path / "a.npz", key="alpha_3")
@@ -210,13 +210,13 @@ def test_keys(tmp_path: Path) -> None:
 
 
 def test_other_refusals(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"say which file with --set partition.path=FILE"):
+    with pytest.raises(ConfigError, match=r"path must name a file"):
         FromFile()
     with pytest.raises(ConfigError, match=r"none\.json: there is no such file"):
         read(tmp_path / "none.json")
     with pytest.raises(ConfigError, match=r"a\.txt: the name must end in \.json, \.csv, \.npz or \.npy"):
         read(text(tmp_path / "a.txt", "1"))
-    with pytest.raises(ConfigError, match=r"it has 3 clients, not 5; leave --clients out"):
+    with pytest.raises(ConfigError, match=r"it has 3 clients, not 5; leave clients out"):
         read(text(tmp_path / "a.json", JSONS["lists"]), clients=5)
     with pytest.raises(ConfigError, match=r"c\.json: it is not JSON: "):
         read(text(tmp_path / "c.json", f"[[{'9' * 5000}]]"))

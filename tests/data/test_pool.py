@@ -11,13 +11,16 @@ from typing import Any, get_type_hints
 
 import pytest
 import torch
-from flatfed.data.modules import import_all
 
-from cli.command import flatfed, refused
-from flatfed.core.configuration.config import checked
+from cli.command import SMALL, flatfed, refused
+from data.declared import add_source
+from flatfed.core.configuration.checking import checked
+from flatfed.core.discovery import import_all
 from flatfed.core.errors import ConfigError
-from flatfed.data import Normalise, Pool, catalogue, datasets, load, sources
+from flatfed.data import Normalise, Pool, catalogue, datasets, load
 from flatfed.data.augment import Crop
+from flatfed.data.catalogue import broken_modules
+from flatfed.data.directory import MissingOption
 from flatfed.data.sources.published.digits import MEAN, STD
 from flatfed.data.storage.pool import image_pool
 from flatfed.models import models
@@ -65,16 +68,6 @@ def toy(copies: int = 1):
 """
 
 
-def add_source(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Add a module to the sources, as one adds a data set."""
-    (folder / "toy.py").write_text(text)
-    datasets()
-    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(folder)])
-    monkeypatch.setattr(catalogue, "_sources", dict(catalogue._sources))
-    monkeypatch.delitem(sys.modules, "flatfed.data.sources.toy", raising=False)
-    catalogue._discover.cache_clear()
-
-
 def test_a_new_data_set_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_source(tmp_path, monkeypatch, TOY)
     assert datasets()["toy"] == "Digits under another name."
@@ -98,8 +91,46 @@ BROKEN = {
 @pytest.mark.parametrize(("text", "reason"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_module_is_named(text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_source(tmp_path, monkeypatch, text)
-    for command in (["list", "datasets"], ["run", "digits", "fedavg"], ["data", "list"]):
-        refused(flatfed(*command), "the data set module flatfed.data.sources.toy cannot be imported", reason)
+    for command in (["list", "datasets"], ["data", "list"], ["list", "datasets", "--json"], ["data", "list", "--json"]):
+        outcome = flatfed(*command)
+        assert outcome.code == 0
+        assert "digits" in outcome.out and "toy" not in outcome.out
+        assert outcome.err.startswith("Warning: the data set module flatfed.data.sources.toy cannot be imported (")
+        assert reason in outcome.err
+        assert outcome.err.count("\n") == 1
+    broken = "the data set module flatfed.data.sources.toy cannot be imported"
+    for command in (["data", "check", "toy"], ["data", "get", "toy"], ["run", "toy", "fedavg"]):
+        outcome = flatfed(*command)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert all(part in outcome.err for part in ("Error: unknown data set 'toy'", broken, reason))
+
+
+@pytest.mark.parametrize(("text", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_module_does_not_matter_to_the_others(
+    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_source(tmp_path, monkeypatch, text)
+    outcome = flatfed("run", "digits", "fedavg", *SMALL, "--out", tmp_path / "run")
+    assert outcome.code == 0
+    assert reason not in outcome.err
+    assert flatfed("data", "check", "digits").code == 0
+
+
+def test_what_a_module_entered_before_it_failed_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, f"{TOY}\nraise RuntimeError('too late')\n")
+    assert "toy" not in datasets()
+    assert list(broken_modules()) == ["flatfed.data.sources.toy"]
+    with pytest.raises(ConfigError, match=r"unknown data set 'toy'.*; note: the data set module .*too late"):
+        load("toy")
+
+
+def test_a_package_of_sources_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_source(tmp_path, monkeypatch, TOY)
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "__init__.py").write_text("raise RuntimeError('no way in')")
+    (tmp_path / "several" / "inner.py").write_text("")
+    assert {"digits", "toy"} <= set(datasets())
+    assert list(broken_modules()) == ["flatfed.data.sources.several"]
 
 
 def test_modules_of_any_package_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +159,9 @@ def test_annotations_that_say_nothing(text: str, reason: str, tmp_path: Path, mo
 def test_an_option_without_a_default_must_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_source(tmp_path, monkeypatch, TOY.replace(": int = 1", ""))
     assert load("toy", copies=1).name == "toy"
-    with pytest.raises(ConfigError, match=r"toy needs data\.copies; give it with --set data\.copies=VALUE"):
+    with pytest.raises(MissingOption, match=r"^toy: the option copies has no default, data\.copies=VALUE$"):
         load("toy")
-    refused(flatfed("data", "check", "toy"), "toy needs data.copies")
+    refused(flatfed("data", "check", "toy"), "toy: the option copies has no default, --set data.copies=VALUE")
 
 
 @pytest.mark.parametrize("name", datasets())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flatfed.data import PAM, Dirichlet, FromFile, LongTail, Pathological, describe
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Ints, class_counts
 
 HERE = DataDirectory().path

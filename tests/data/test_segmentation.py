@@ -22,9 +22,16 @@ from torch import Tensor
 import flatfed as ff
 from data.scenes import HEIGHT, WIDTH, Image, tiny, write_mask, write_scene
 from flatfed.core.errors import ConfigError, EngineError
-from flatfed.core.evaluation.metrics import add_up
 from flatfed.core.round.federation import TIMES
-from flatfed.data.formats.segmentation import Labels, Pairs, parse_size, read_client_lists, read_image, read_pair_list
+from flatfed.core.task.metrics import add_up
+from flatfed.data.formats.segmentation import (
+    MaskLabels,
+    Pairs,
+    parse_size,
+    read_client_lists,
+    read_image,
+    read_pair_list,
+)
 from flatfed.data.storage.lazy import LazyImages
 from flatfed.data.storage.masks import MaskExamples
 from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
@@ -175,7 +182,7 @@ def test_loss_and_figures_pickle_and_compare() -> None:
 
 # --- reading --------------------------------------------------------------------------------------------------
 
-LABELS = Labels({0: 0, 1: 1, 2: 2, 3: 3, 9: 255})
+LABELS = MaskLabels({0: 0, 1: 1, 2: 2, 3: 3, 9: 255})
 
 
 @pytest.fixture
@@ -208,9 +215,9 @@ def test_they_are_resized_where_asked_for(scenes: tuple[list[Path], list[Path]])
 
 def test_values_without_a_class(scenes: tuple[list[Path], list[Path]]) -> None:
     write_mask(scenes[1][0], np.full((HEIGHT, WIDTH), 7))
-    with pytest.raises(ConfigError, match=r"y/0\.png holds the label 7, which these data do not have"):
+    with pytest.raises(ConfigError, match=r"y/0\.png holds the label 7, which the data does not have"):
         Pairs.found(*scenes, LABELS)(0)
-    lenient = Labels(LABELS.classes, strict=False)
+    lenient = MaskLabels(LABELS.classes, strict=False)
     assert lenient.read(scenes[1][0]).unique().tolist() == [255]
 
 
@@ -355,7 +362,7 @@ def test_without_room_nothing_is_kept(cache: int, scenes: tuple[list[Path], list
     lazy = LazyImages(counted, 5, cache=cache)
     lazy.batch(torch.tensor([0, 0]))
     assert counted.read == [0, 0] and lazy.bytes_kept == 0
-    with pytest.raises(ConfigError, match="a cache of -1 bytes"):
+    with pytest.raises(ConfigError, match="cache must be at least 0 bytes, not -1"):
         LazyImages(counted, 5, cache=-1)
 
 
@@ -434,7 +441,7 @@ def scaled(images: Tensor) -> Tensor:
     return images.float() / 255
 
 
-SETTINGS: dict[str, Any] = {"rounds": 3, "sampling": 2, "lr": 0.1, "batch_size": 2, "every": 1}
+SETTINGS: dict[str, Any] = {"rounds": 3, "sampling": 2, "lr": 0.1, "batch_size": 2, "evaluate_every": 1}
 
 
 @pytest.mark.parametrize("id", ["fedavg", "fedasam", "scaffold", "fedgloss"])

@@ -185,7 +185,7 @@ def test_other_scripts(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no path": ({"path": ""}, "name the CSV file of labels and texts: --set data.path=FILE"),
+    "no path": ({"path": ""}, "name the CSV file of labels and texts, data.path=FILE"),
     "no file": ({"path": "b.csv"}, r"data\.path: there is no file .*b\.csv"),
     "no test": ({"test": "b.csv"}, r"data\.test: there is no file .*b\.csv"),
     "column": ({"label": 7}, "has 3 columns, 0 to 2; there is no 7"),
@@ -257,7 +257,7 @@ def test_a_first_row_that_looks_like_names_is_refused(header: str, tmp_path: Pat
         load("texts", tmp_path, path="a.csv")
     assert str(refused.value) == (
         f"{path}, line 1: the first row looks like names of columns ({header.partition(',')[0]!r} is the label of no "
-        "other row); give --set data.header=true to pass it over, or --set data.header=false if it is a text"
+        "other row); give data.header=true to pass it over, or data.header=false if it is a text"
     )
     assert load("texts", tmp_path, path="a.csv", header=True).classes == 2
     assert load("texts", tmp_path, path="a.csv", header=False).classes == 3

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.data.acquiring.official import Download, Official
-from flatfed.data.acquiring.wholeness import whole_idx
+from flatfed.data.catalogue import Download, Official
+from flatfed.data.catalogue.whole_files import whole_idx
 
 
 class Site:

@@ -62,37 +62,3 @@ def test_the_public_names_are_there() -> None:
     assert {"Task", "train", "resume", "make", "SAM", "SWA", "FedGloSS", "Bernoulli", "Schedule"} <= set(dir(ff))
     with pytest.raises(AttributeError, match="no attribute 'FedNothing'"):
         _ = ff.FedNothing
-
-
-def test_the_sketch_in_contributing_is_a_method_that_works() -> None:
-    import torch
-    from torch import nn
-
-    import flatfed as ff
-
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    code = text.partition("```python\n")[2].partition("```")[0]
-    names: dict[str, object] = {"__name__": "contributing"}
-    known = dict(Algorithm.registry)
-    sys.modules["contributing"] = type(sys)("contributing")
-    sys.modules["contributing"].__dict__.update(names)
-    try:
-        exec(compile(code, "CONTRIBUTING.md", "exec"), sys.modules["contributing"].__dict__)
-        generator = torch.Generator().manual_seed(0)
-        data = [
-            (torch.randn(n, 4, generator=generator), torch.randint(0, 3, (n,), generator=generator)) for n in (5, 9, 7)
-        ]
-        task = ff.Task(nn.Linear(4, 3), data)
-        settings = {"rounds": 4, "sampling": 2, "lr": 0.1, "batch_size": 4, "dtype": torch.float64}
-        runs = [ff.train(task, ff.make("fedpull"), **settings, workers=workers) for workers in (0, 2)]
-        assert torch.equal(runs[0].vector, runs[1].vector)
-        plain = ff.train(task, ff.make("fedavg"), **settings, weighting="uniform", workers=0)
-        fresh_only = ff.train(task, ff.make("fedpull", alpha=1.0), **settings, workers=0)
-        torch.testing.assert_close(fresh_only.vector, plain.vector)
-        assert not torch.allclose(runs[0].vector, plain.vector)
-        shipped = ff.train(task, ff.make("fedcm"), **settings, workers=0)
-        assert torch.equal(runs[0].vector, shipped.vector)
-    finally:
-        Algorithm.registry.clear()
-        Algorithm.registry.update(known)
-        del sys.modules["contributing"]

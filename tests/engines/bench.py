@@ -22,10 +22,10 @@ from flatfed.algorithms.sharpness_aware.fedsmoo import FedSMOO
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.core.method.client import Client
-from flatfed.core.round.engine import Engine
+from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
@@ -133,7 +133,7 @@ class Case:
 
     def plan(self) -> Plan:
         settings = Settings(
-            rounds=self.rounds, lr=0.05, batch_size=32, momentum=0.0, lr_decay=0.9, seed=3, batched=False
+            rounds=self.rounds, lr=0.05, batch_size=32, momentum=0.0, lr_decay=0.9, seed=3, vectorised=False
         )
         return Plan(self.task(), self.algorithm, settings, Uniform(5), self.average, workers=0)
 

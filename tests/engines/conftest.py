@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from flatfed.core.round.vectorised import Lockstep
+from flatfed.core.round.vectorised import VectorisedClients
 
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the groups that have gone in lockstep in this process."""
     seen: list[int] = []
-    original = Lockstep.run
+    original = VectorisedClients.run
 
-    def watched(self: Lockstep, works: Any) -> Any:
+    def watched(self: VectorisedClients, works: Any) -> Any:
         seen.append(len(works))
         return original(self, works)
 
-    monkeypatch.setattr(Lockstep, "run", watched)
+    monkeypatch.setattr(VectorisedClients, "run", watched)
     return seen

@@ -79,7 +79,7 @@ class Telling(ff.Algorithm):
 
 COUNTS = []
 task = ff.Task(Greedy(), [(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64))])
-run = ff.train(task, Telling(), rounds=2, sampling=1, lr=0.1, local_epochs=20, workers=1, batched=False)
+run = ff.train(task, Telling(), rounds=2, sampling=1, lr=0.1, local_epochs=20, workers=1, vectorised=False)
 print(json.dumps(run.history[-1]["watch"]))
 """
 

@@ -45,7 +45,7 @@ def report():
 """
 
 BUSY = """
-ff.train(digits(), ff.make("fedsmoo"), rounds=10**6, sampling=5, lr=0.05, last=1, workers=2,
+ff.train(digits(), ff.make("fedsmoo"), rounds=10**6, sampling=5, lr=0.05, evaluate_last=1, workers=2,
          on_round=lambda row: report() if row["round"] == 1 else None)
 """
 

@@ -24,11 +24,11 @@ from engines.bench import (
     raising_loss,
     tensors_task,
 )
-from flatfed.core.round.engine import Job
+from flatfed.core.method.engine import Job
 from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory
 
@@ -41,7 +41,7 @@ def job(federation: Federation, client: int) -> Job:
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    return {"rounds": 5, "sampling": ff.Schedule(COHORTS), "lr": 0.1, "batch_size": 3, "batched": False, **changes}
+    return {"rounds": 5, "sampling": ff.Replay(COHORTS), "lr": 0.1, "batch_size": 3, "vectorised": False, **changes}
 
 
 def undisturbed() -> dict[str, Any]:

@@ -14,24 +14,24 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.configuration.settings import Settings
+from flatfed.core.evaluation.evaluator import Evaluator
+from flatfed.core.method.engine import Job
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
-from flatfed.core.round.engine import Job
 from flatfed.core.round.federation import TIMES
-from flatfed.core.round.trainer import Trainer
 from flatfed.engines.processes import ProcessEngine
 from flatfed.runs.directory import RunDirectory
 
 ITEMS = 6
 
 
-def marked(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+def marked(evaluator: Evaluator, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
     """Leave a mark, then add."""
     (Path(directory) / f"{number}").touch()
     return {"sum": given["x"].sum() + number}
 
 
-def deadly_once(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+def deadly_once(evaluator: Evaluator, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
     mark = Path(directory) / f"{number}"
     if number == 0 and not mark.exists():
         mark.touch()
@@ -39,12 +39,12 @@ def deadly_once(trainer: Trainer, given: Mapping[str, Tensor], directory: str, n
     return {"sum": given["x"].sum() + number}
 
 
-def deadly(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+def deadly(evaluator: Evaluator, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
-def faulty(trainer: Trainer, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
+def faulty(evaluator: Evaluator, given: Mapping[str, Tensor], directory: str, number: int) -> dict[str, Tensor]:
     raise ValueError("no such number")
 
 
@@ -57,7 +57,7 @@ def task(clients: int = 3) -> ff.Task:
 
 @pytest.fixture
 def engine() -> Iterator[ProcessEngine]:
-    made = ProcessEngine(task(), ff.make("fedavg"), Settings(rounds=1, lr=0.1, batched=False), workers=2)
+    made = ProcessEngine(task(), ff.make("fedavg"), Settings(rounds=1, lr=0.1, vectorised=False), workers=2)
     yield made
     made.close()
 
@@ -132,7 +132,7 @@ def test_an_abandoned_exchange_leaves_what_was_begun_in_a_gap_to_do(engine: Proc
     assert sums(results) == SUMS
 
 
-SETTINGS: dict[str, Any] = {"rounds": 6, "sampling": 1, "lr": 0.1, "every": 1, "batched": False}
+SETTINGS: dict[str, Any] = {"rounds": 6, "sampling": 1, "lr": 0.1, "evaluate_every": 1, "vectorised": False}
 
 
 def rows(run: ff.Run) -> list[dict[str, Any]]:

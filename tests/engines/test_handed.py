@@ -17,16 +17,16 @@ import flatfed as ff
 from engines.bench import assert_same, is_worker
 from flatfed.core.method.algorithm import Algorithm, Ask
 from flatfed.core.method.client import Client
+from flatfed.core.method.engine import Engine, Held, Job, Jobs, Reply, together
 from flatfed.core.method.messages import SCALAR_BYTES, Message
 from flatfed.core.method.server import Server
 from flatfed.core.method.state import State
 from flatfed.core.method.vectors import norm
-from flatfed.core.round.engine import Engine, Held, Job, Jobs, Reply, together
 from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP, Courier, Tally
 from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from methods.wire import COHORTS, METHODS, everything, plan, rich
 
 TWICE = ["mime", "naivefedgloss"]
@@ -208,7 +208,7 @@ def test_nothing_is_written_twice_into_shared_memory() -> None:
         federation = asked.federation(engine)
         for cohort in COHORTS[:3]:
             play_round(federation, list(cohort))
-            files = {file.name.split("-")[0]: file.stat().st_size for file in engine._directory.glob("down*")}
+            files = {file.name.split("-")[0]: file.stat().st_size for file in engine._pool.directory.glob("down*")}
             assert files == {"down0": vector, "down1": 2 * vector}
 
 

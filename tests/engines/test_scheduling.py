@@ -8,11 +8,10 @@ import torch
 
 import flatfed as ff
 from flatfed.core.configuration.settings import Settings
+from flatfed.core.method.engine import Job, Jobs, Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.round.engine import Job, Jobs, Reply
-from flatfed.core.round.sampling import Schedule
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 
 SIZES = (3, 9, 1, 9, 5)
 
@@ -41,8 +40,8 @@ class _noted:  # noqa: N801  (stands for a list)
 def test_the_longest_jobs_come_first() -> None:
     clients = [(torch.randn(n, 4), torch.zeros(n, dtype=torch.int64)) for n in SIZES]
     task = ff.Task(torch.nn.Linear(4, 2), clients)
-    settings = Settings(rounds=1, lr=0.1, batched=False)
-    plan = Plan(task, ff.make("fedavg"), settings, Schedule([[0, 1, 2, 3, 4]]), workers=0)
+    settings = Settings(rounds=1, lr=0.1, vectorised=False)
+    plan = Plan(task, ff.make("fedavg"), settings, ff.Replay([[0, 1, 2, 3, 4]]), workers=0)
     engine = Watching(task, plan.algorithm, plan.settings)
     [row] = plan.federation(engine).rounds()
     assert engine.announced == 5

@@ -17,7 +17,7 @@ import flatfed as ff
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
 from flatfed.experiments.measuring.laboratory import Laboratory
-from flatfed.flatness.measurement import Measurement, Reading
+from flatfed.flatness.measurement import Measurement, MeasurementResult
 from flatfed.flatness.measurements.rises import LossOf
 from flatfed.models.networks.textcnn import textcnn
 from flatness.federations import (
@@ -67,7 +67,7 @@ def test_a_run_its_directory_its_checkpoint_and_its_model_have_one_surface(path:
 
 def test_an_earlier_checkpoint_is_the_model_of_its_round(path: Path) -> None:
     whole = trained(out=path)
-    earlier = trained(rounds=ROUNDS - 1, sampling=ff.Schedule([cohort(whole, r) for r in range(ROUNDS - 1)]))
+    earlier = trained(rounds=ROUNDS - 1, sampling=ff.Replay([cohort(whole, r) for r in range(ROUNDS - 1)]))
     lab = ff.laboratory(checkpoint(path, ROUNDS - 1))
     assert torch.equal(lab.surface.w, earlier.vector)
     assert lab.key["round"] == ROUNDS - 1
@@ -101,7 +101,7 @@ def test_the_examples_are_chosen_by_name(of: str, path: Path) -> None:
 
 def test_further_test_sets_have_their_names() -> None:
     run = trained(problem=task(tests={"unseen": holdings()[1]}))
-    assert number(ff.laboratory(run, data="unseen"), "loss") == pytest.approx(run.figures()["unseen_loss"])
+    assert number(ff.laboratory(run, data="unseen"), "loss") == pytest.approx(run.metrics()["unseen_loss"])
 
 
 def test_a_run_may_be_given_its_task(path: Path) -> None:
@@ -129,7 +129,7 @@ def test_measuring_changes_nothing_of_a_live_run(path: Path) -> None:
         lab.measure("lambda_max,local_global,discrepancy,tracking_error,incompatibility,lpf(samples=2)")
     assert torch.equal(torch.get_rng_state(), rng)
     assert torch.equal(run.vector, other.vector)
-    assert run.status == "finished" and run.figures() == other.figures()
+    assert run.status == "finished" and run.metrics() == other.metrics()
     for k in range(6):
         assert torch.equal(run.client_state(k)["c"], other.client_state(k)["c"])
     more = ff.resume(path, rounds=ROUNDS + 1, workers=0)
@@ -158,7 +158,7 @@ def test_the_averaged_and_the_global_model(path: Path) -> None:
             assert number(lab, "parameter_norm") == pytest.approx(float(w.norm()))
             mean = float(torch.tensor([loss(w, *pair) for pair in holdings()]).mean())
             assert number(lab, "client_accuracy", "client_loss") == pytest.approx(mean)
-    assert number(ff.laboratory(run, data="test"), "loss") == pytest.approx(run.figures()["test_loss"])
+    assert number(ff.laboratory(run, data="test"), "loss") == pytest.approx(run.metrics()["test_loss"])
 
 
 def test_clients_of_an_averaged_run_train_from_the_global_model(path: Path) -> None:
@@ -199,8 +199,8 @@ def test_the_loss_on_the_test_set_is_that_of_the_runs_evaluation(policy: str, pa
     run = normed_run(policy, path, test=everyone())
     for source in (run, path):
         found = ff.laboratory(source, data="test").measure("loss")["loss"].numbers
-        assert found["loss"] == pytest.approx(run.figures()["test_loss"], rel=1e-12)
-        assert found["accuracy"] == pytest.approx(run.figures()["test_accuracy"])
+        assert found["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
+        assert found["accuracy"] == pytest.approx(run.metrics()["test_accuracy"])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -239,8 +239,8 @@ def test_with_batch_statistics_every_figure_has_the_same_batches() -> None:
     test = torch.randn(66, INPUTS, generator=generator).double(), torch.arange(66) % CLASSES
     run = normed_run("batch-stats", test=test, test_batch=4)
     surface = ff.laboratory(run, data="test").surface
-    asked = [surface.loss(), surface.figures_at([()], [])[0]["loss"], float(surface.noisy_losses(0.0, 1, 0))]
-    assert asked == pytest.approx([run.figures()["test_loss"]] * 3, rel=1e-12)
+    asked = [surface.loss(), surface.metrics_at([()], [])[0]["loss"], float(surface.noisy_losses(0.0, 1, 0))]
+    assert asked == pytest.approx([run.metrics()["test_loss"]] * 3, rel=1e-12)
 
 
 @pytest.mark.parametrize("measurement", ["loss", "lambda_max", "sharpness", "feature_norm"])
@@ -257,7 +257,7 @@ def test_a_batch_of_one_example_has_no_statistics(measurement: str, workers: int
 def test_clients_are_measured_with_their_own_local_parts() -> None:
     """With FedBN each client keeps BatchNorm layers of its own; a run's figures of its clients use them."""
     run = trained(problem=task(model=normed(), local="bn"), sampling=6)
-    figures = {one["client"]: one["loss"] for one in run.client_figures()}
+    figures = {one["client"]: one["loss"] for one in run.client_metrics()}
     found = ff.laboratory(run).measure("client_accuracy")["client_accuracy"]
     assert found.clients["client_loss"] == pytest.approx(figures)
 
@@ -265,8 +265,8 @@ def test_clients_are_measured_with_their_own_local_parts() -> None:
 # --- other tasks ----------------------------------------------------------------------------------------------
 
 
-def finite(readings: dict[str, Reading]) -> bool:
-    return all(torch.isfinite(torch.tensor(list(one.numbers.values()))).all() for one in readings.values())
+def finite(results: dict[str, MeasurementResult]) -> bool:
+    return all(torch.isfinite(torch.tensor(list(one.numbers.values()))).all() for one in results.values())
 
 
 def slopes(lab: Laboratory, v: Tensor, step: float, rel: float) -> None:
@@ -328,8 +328,8 @@ def test_masks(eval_stats: Any, path: Path) -> None:
     run = trained(problem=problem, sampling=2, rounds=2, out=path, eval_stats=eval_stats)
     lab, test = ff.laboratory(path), ff.laboratory(path, data="test")
     found = test.measure("loss")["loss"].numbers
-    assert found["loss"] == pytest.approx(run.figures()["test_loss"], rel=1e-12)
-    assert found["miou"] == pytest.approx(run.figures()["test_miou"])
+    assert found["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
+    assert found["miou"] == pytest.approx(run.metrics()["test_miou"])
     unused = sum(p.numel() for p in model.aux.parameters())
     (v,) = directions(lab.surface.size)
     assert int((lab.surface.gradient() == 0).sum()) >= unused  # the auxiliary head has no part in inference
@@ -339,7 +339,7 @@ def test_masks(eval_stats: Any, path: Path) -> None:
     assert finite(lab.measure(names))
 
 
-# --- readings are kept ------------------------------------------------------------------------------------------
+# --- results are kept ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     log: list[str] = []
     original = LossOf.measure
 
-    def counting(self: LossOf, subject: Any) -> Reading:
+    def counting(self: LossOf, subject: Any) -> MeasurementResult:
         log.append(subject.surface.note)
         return original(self, subject)
 
@@ -358,14 +358,14 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_a_second_look_does_not_measure_again(path: Path, taken: list[str]) -> None:
     trained(out=path)
-    readings = []
+    results = []
     for _ in range(3):
         with ff.laboratory(path) as lab:
-            readings += [lab.measure("loss"), lab.measure("loss")]
+            results += [lab.measure("loss"), lab.measure("loss")]
     assert len(taken) == 1
-    assert all(one == readings[0] for one in readings)
+    assert all(one == results[0] for one in results)
     with ff.laboratory(checkpoint(path, ROUNDS)) as lab:
-        assert lab.measure("loss") == readings[0]
+        assert lab.measure("loss") == results[0]
     assert len(taken) == 1
 
 
@@ -384,8 +384,8 @@ def test_another_sample_or_model_is_measured(changes: dict[str, Any], path: Path
 
 def test_another_round_is_measured(path: Path, taken: list[str]) -> None:
     trained(out=path)
-    readings = [ff.laboratory(checkpoint(path, round)).measure("loss") for round in (ROUNDS, ROUNDS - 1, ROUNDS)]
-    assert len(taken) == 2 and readings[0] == readings[2] != readings[1]
+    results = [ff.laboratory(checkpoint(path, round)).measure("loss") for round in (ROUNDS, ROUNDS - 1, ROUNDS)]
+    assert len(taken) == 2 and results[0] == results[2] != results[1]
     ff.resume(path, rounds=ROUNDS + 1, workers=0)
     ff.laboratory(path).measure("loss")
     assert len(taken) == 3
@@ -414,12 +414,12 @@ def test_what_is_not_in_a_directory_is_measured_every_time(taken: list[str]) -> 
     assert len(taken) == 2
 
 
-def plain(readings: dict[str, Reading]) -> dict[str, Any]:
-    """Return readings as JSON has them: a number that means nothing is None, and equal to itself."""
-    return {name: reading.to_dict() for name, reading in readings.items()}
+def plain(results: dict[str, MeasurementResult]) -> dict[str, Any]:
+    """Return results as JSON has them: a number that means nothing is None, and equal to itself."""
+    return {name: result.to_dict() for name, result in results.items()}
 
 
-def test_a_kept_reading_is_the_reading(path: Path) -> None:
+def test_a_kept_reading_is_the_result(path: Path) -> None:
     """Every measurement comes back as it was: numbers, clients by their numbers, series, remarks."""
     run = trained("fedvssam", path)
     ids = sorted(id for id, cls in Measurement.registry.items() if cls.__module__.startswith("flatfed."))
@@ -442,9 +442,9 @@ def test_no_reading_is_lost_where_one_measurement_is_taken_in_two_ways() -> None
 def test_a_torn_file_is_told(path: Path) -> None:
     trained(out=path)
     ff.laboratory(path).measure("loss")
-    kept = path / "flatness" / "readings.json"
+    kept = path / "flatness" / "results.json"
     kept.write_bytes(kept.read_bytes()[:-9])
-    with pytest.raises(CheckpointError, match=r"readings\.json cannot be read"):
+    with pytest.raises(CheckpointError, match=r"results\.json cannot be read"):
         ff.laboratory(path).measure("loss")
 
 

@@ -46,7 +46,7 @@ def task(**changes: Any) -> ff.Task:
 def trained(method: Any = "fedavg", out: Path | None = None, problem: ff.Task | None = None, **changes: Any) -> ff.Run:
     """Train a few rounds with full batches in float64; a checkpoint after every round, of which two stay."""
     plain = {"rounds": ROUNDS, "sampling": COHORT, "lr": LR, "local_epochs": STEPS, "batch_size": None, "workers": 0}
-    plain |= {"weight_decay": 0.0, "dtype": torch.float64, "out": out, "checkpoint_every": 1, "batched": False}
+    plain |= {"weight_decay": 0.0, "dtype": torch.float64, "out": out, "checkpoint_every": 1, "vectorised": False}
     method = ff.make(method) if isinstance(method, str) else method
     return ff.train(problem or task(), method, **(plain | changes))
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import flatfed as ff
 from flatfed.experiments.measuring.landscapes import Landscape, View, landscape
-from flatfed.flatness.results import Grid, Line
+from flatfed.flatness.drawable import Grid, Line
 from flatfed.flatness.surface import Surface
 from flatness.federations import (
     CLASSES,
@@ -86,13 +86,13 @@ class Counted:
     """Counts the points that are evaluated."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.count, plain = 0, Surface.figures_at
+        self.count, plain = 0, Surface.metrics_at
 
         def counted(surface: Surface, points: Sequence[Any], *rest: Any, **more: Any) -> Any:
             self.count += len(points)
             return plain(surface, points, *rest, **more)
 
-        patch.setattr(Surface, "figures_at", counted)
+        patch.setattr(Surface, "metrics_at", counted)
 
     def of(self, look: Callable[[], Landscape]) -> tuple[int, Landscape]:
         before = self.count

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.measurement import Reading
+from flatfed.flatness.measurement import MeasurementResult
 from flatness.federations import (
     CLIENTS,
     COHORT,
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def read(source: ff.Run | Path, measurement: str) -> Reading:
+def read(source: ff.Run | Path, measurement: str) -> MeasurementResult:
     with ff.laboratory(source) as lab:
         (found,) = lab.measure(measurement).values()
     return found
@@ -69,7 +69,7 @@ def test_local_and_global_curvature_of_clients_models() -> None:
     assert found.clients == {"lambda_local": pytest.approx(local), "lambda_global": pytest.approx(everywhere)}
     assert found.numbers["lambda_local"] == pytest.approx(sum(local.values()) / COHORT)
     assert found.numbers["lambda_global"] == pytest.approx(sum(everywhere.values()) / COHORT)
-    assert found.verdict == "3 clients of the last round"
+    assert found.remark == "3 clients of the last round"
     alone = read(run, "client_lambda(tolerance=1e-7)")
     assert alone.clients == {"client_lambda": pytest.approx(local)}
     assert alone.numbers == {"client_lambda": pytest.approx(sum(local.values()) / COHORT)}
@@ -85,7 +85,7 @@ def test_the_next_round_from_a_checkpoint_is_the_one_that_was_played(path: Path)
     apart = {k: float((w - start).square().sum()) for k, w in new.items()}
     assert found.clients == {"client_divergence": pytest.approx(apart)}
     assert found.numbers == {"client_divergence": pytest.approx(sum(apart.values()) / COHORT)}
-    assert found.verdict == "3 clients of the next round"
+    assert found.remark == "3 clients of the next round"
 
 
 def test_divergence_of_the_last_round_from_every_source(path: Path) -> None:
@@ -139,7 +139,7 @@ def test_discrepancy(method: ff.Algorithm, rho: float, measurement: str) -> None
     assert found.numbers["sharpness_local"] == pytest.approx(mean, rel=1e-9)
     assert found.numbers["discrepancy"] == pytest.approx(abs(whole - mean), rel=1e-9)
     assert found.numbers["radius"] == rho
-    assert found.verdict == f"radius {rho:g}, one step, 6 clients trained for one round"
+    assert found.remark == f"radius {rho:g}, one step, 6 clients trained for one round"
 
 
 def test_discrepancy_with_a_maximum_of_many_steps() -> None:
@@ -208,7 +208,7 @@ def test_accuracy_and_loss_on_each_clients_examples() -> None:
     assert found.clients == {"client_accuracy": pytest.approx(right), "client_loss": pytest.approx(losses)}
     assert found.numbers["client_accuracy"] == pytest.approx(sum(right.values()) / CLIENTS)
     assert found.numbers["client_loss"] == pytest.approx(sum(losses.values()) / CLIENTS)
-    told = {one["client"]: one["loss"] for one in run.client_figures()}
+    told = {one["client"]: one["loss"] for one in run.client_metrics()}
     assert found.clients["client_loss"] == pytest.approx(told)
 
 
@@ -229,14 +229,14 @@ def test_the_same_bits_with_workers(path: Path, workers: int) -> None:
     run = trained("scaffold", path, batch_size=3, sampling=4)
     names = "local_global", "client_divergence", "discrepancy", "feature_norm", "client_accuracy", "incompatibility"
     alone = ff.laboratory(run).measure(*names)
-    (path / "flatness" / "readings.json").unlink()
+    (path / "flatness" / "results.json").unlink()
     with ff.laboratory(path, workers=workers) as lab:
         assert lab.measure(*names) == alone
 
 
 def test_readings_say_how_many_clients_there_were() -> None:
-    run = trained(sampling=ff.Schedule([[0, 1, 2, 3], [2], [3, 4], [0, 5]]))
+    run = trained(sampling=ff.Replay([[0, 1, 2, 3], [2], [3, 4], [0, 5]]))
     found = read(run, "client_lambda")
-    assert found.verdict == "2 clients of the last round"
+    assert found.remark == "2 clients of the last round"
     assert tuple(found.clients["client_lambda"]) == (0, 5)
     assert sum(SIZES) == 34

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.measurement import Reading
+from flatfed.flatness.measurement import MeasurementResult
 from flatfed.flatness.sample import Sample
 from flatness.federations import (
     CLIENTS,
@@ -34,7 +34,7 @@ from flatness.federations import (
 )
 
 
-def read(source: ff.Run | Path, measurement: str) -> Reading:
+def read(source: ff.Run | Path, measurement: str) -> MeasurementResult:
     with ff.laboratory(source) as lab:
         (found,) = lab.measure(measurement).values()
     return found
@@ -89,7 +89,7 @@ def test_incompatibility(method: ff.Algorithm, rho: float, mix: float) -> None:
     assert found.numbers["rise_global"] == pytest.approx(whole, rel=1e-9)
     assert found.numbers["incompatibility_global"] == pytest.approx(about, rel=1e-8)
     assert found.numbers["radius"] == rho
-    assert found.verdict.startswith(f"radius {rho:g}, 6 fixed clients; ")
+    assert found.remark.startswith(f"radius {rho:g}, 6 fixed clients; ")
     wider = read(run, f"incompatibility(rho={2 * rho})")
     assert wider.numbers["incompatibility"] == pytest.approx(
         spread(rises(w, 2 * rho, lambda g: mix * g + (1 - mix) * d)), rel=1e-8
@@ -116,7 +116,7 @@ def test_heterogeneity_is_the_mean_square_distance_of_the_clients_gradients_from
 def test_a_deviation_is_that_of_the_runs_batches_and_says_when_it_means_nothing(batch: int | None, words: str) -> None:
     found = read(trained(batch_size=batch), "incompatibility")
     assert math.isnan(found.numbers["batch_deviation"]) == (batch in (None, 64))
-    assert found.verdict.endswith(words)
+    assert found.remark.endswith(words)
 
 
 def test_the_deviation_of_a_batch() -> None:
@@ -156,7 +156,7 @@ def test_conflicts_between_clients(rho: float, words: str) -> None:
     assert found.numbers["client_conflict"] == sum(change < 0 for change in changes) / len(changes)
     assert 0 < found.numbers["client_conflict"] < 1
     assert found.numbers["conflict_change"] == pytest.approx(sum(changes) / len(changes))
-    assert found.verdict == f"30 ordered pairs of clients, all examples; change at radius {rho:g}"
+    assert found.remark == f"30 ordered pairs of clients, all examples; change at radius {rho:g}"
 
 
 def test_conflicts_need_two_clients() -> None:
@@ -179,7 +179,7 @@ def test_friendly_batches_are_disjoint_and_of_one_client() -> None:
     assert found.numbers["friendly_rate"] == sum(change < 0 for change in changes) / 6
     assert found.numbers["friendly_change"] == pytest.approx(sum(changes) / 6)
     assert tuple(found.clients["friendly_rate"]) == (1, 3, 5)
-    assert found.verdict == (
+    assert found.remark == (
         "6 ordered pairs of batches of 3 within 3 clients; 3 of 6 clients hold fewer than two; change at radius 0.05"
     )
 
@@ -196,7 +196,7 @@ def test_one_client_with_two_kinds_of_examples_is_friendly_to_itself() -> None:
 def test_a_rate_without_two_batches_says_that_it_means_nothing(batch: int | None) -> None:
     found = read(trained(batch_size=batch), "friendly_rate")
     assert math.isnan(found.numbers["friendly_rate"])
-    assert found.verdict.startswith("means nothing here: ")
+    assert found.remark.startswith("means nothing here: ")
 
 
 # --- tracking -----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_the_reference_is_a_mean_over_random_batches() -> None:
     G = torch.stack([gradient(run.vector, *pair) for pair in pairs]).mean(dim=0)
     found = read(run, "tracking_error(batches=5, batch=8, seed=3)")
     assert found.numbers["tracking_error"] == pytest.approx(float((run.server_state["d"] - G).square().sum()))
-    assert found.verdict == "5 random batches of 8"
+    assert found.remark == "5 random batches of 8"
 
 
 GLOBAL = {
@@ -265,7 +265,7 @@ def test_how_far_the_global_perturbation_is_from_the_true_one(name: str) -> None
     told = read(run, "tracking_error")
     assert told.numbers["epsilon"] == pytest.approx(sum(errors) / len(errors), rel=1e-9)
     assert told.numbers["tracking_cosine"] == pytest.approx(sum(cosines) / len(cosines), rel=1e-9)
-    assert told.verdict == f"10 random batches of 512; mean over {len(found)} clients"
+    assert told.remark == f"10 random batches of 512; mean over {len(found)} clients"
 
 
 def test_a_method_without_a_direction() -> None:
@@ -301,7 +301,7 @@ def test_perturbation_gap(beta: float | None, tmp_path: Path) -> None:
         assert found.numbers["perturbation_gap"] == pytest.approx(gap(run, clients, 0.2, beta, states), rel=1e-9)
         assert found.numbers["perturbation_gap_share"] == pytest.approx(found.numbers["perturbation_gap"] / 0.2)
         assert 0 < found.numbers["perturbation_gap_share"] < 2
-        assert found.verdict == "server radius 0.2"
+        assert found.remark == "server radius 0.2"
 
 
 @pytest.mark.parametrize("beta", [None, 5.0], ids=["admm off", "admm on"])

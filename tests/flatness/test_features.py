@@ -15,9 +15,9 @@ from torch import Tensor, nn
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.core.round.probe import last_round
-from flatfed.experiments.measuring.flatness import MAPPED, map_clients, map_features
+from flatfed.experiments.measuring.feature_maps import MAPPED, map_clients, map_features
+from flatfed.flatness.drawable import Embedding
 from flatfed.flatness.features import LEAST, embedding, features, joint_embedding
-from flatfed.flatness.results import Embedding
 from flatfed.flatness.surface import Surface
 from flatfed.models.networks.cnn_small import cnn_small
 from flatfed.models.networks.textcnn import textcnn
@@ -154,7 +154,9 @@ def test_the_maps_of_runs_hold_the_local_models_of_the_last_round(tmp_path: Path
     task = ff.Task(seeded(lambda: cnn_small(CLASSES, 1, 8)), [data] * 4, test=data)
     ff.train(task, ff.make("fedavg"), rounds=3, sampling=3, lr=0.3, workers=0, out=tmp_path / "run", average=ff.WIMA())
     seen: list[dict[str, Surface]] = []
-    monkeypatch.setattr("flatfed.experiments.measuring.flatness.joint_embedding", lambda found, *_: seen.append(found))
+    monkeypatch.setattr(
+        "flatfed.experiments.measuring.feature_maps.joint_embedding", lambda found, *_: seen.append(found)
+    )
     map_clients([tmp_path / "run"], 2)
     run = ff.load_run(tmp_path / "run")
     took = sorted(run.history[-1]["clients"])

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 import flatfed as ff
 from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.core.round.probe import probe
+from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.landscape.directions import raw_direction
 from flatfed.flatness.landscape.planes import plane_through
-from flatfed.flatness.results import Line
+from flatfed.flatness.landscape.scenes import PlacedModel
 from flatfed.flatness.surface import Surface
 from flatness.federations import (
     CLIENTS,
@@ -141,7 +142,7 @@ def test_a_plane_goes_through_the_three_models(kind: str, runs: Callable[..., li
     assert (train.note, test.note) == ("training data of all clients, all 34 examples", "test set, all 9 examples")
 
 
-def placed(surface: Surface, generator: torch.Generator) -> list[tuple[str, Tensor, dict[str, Tensor]]]:
+def placed(surface: Surface, generator: torch.Generator) -> list[PlacedModel]:
     """Return three models, the third half-way along the first axis: a grid of 15 points meets all of them."""
 
     def like(tensor: Tensor) -> Tensor:
@@ -153,9 +154,9 @@ def placed(surface: Surface, generator: torch.Generator) -> list[tuple[str, Tens
     statistics = surface.buffers["buffers"]
     shifts = [0.2 * like(statistics).abs() for _ in range(2)]
     return [
-        ("first", surface.w, dict(surface.buffers)),
-        ("second", surface.w + along, {**surface.buffers, "buffers": statistics + shifts[0]}),
-        ("third", surface.w + 0.5 * along + up, {**surface.buffers, "buffers": statistics + shifts[1]}),
+        PlacedModel("first", surface.w, dict(surface.buffers)),
+        PlacedModel("second", surface.w + along, {**surface.buffers, "buffers": statistics + shifts[0]}),
+        PlacedModel("third", surface.w + 0.5 * along + up, {**surface.buffers, "buffers": statistics + shifts[1]}),
     ]
 
 

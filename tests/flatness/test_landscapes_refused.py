@@ -70,7 +70,7 @@ def test_texts_and_segmentation_have_landscapes(made: Callable[[], ff.Task], tmp
         assert grid.errors is not None and ((grid.errors >= 0) & (grid.errors <= 1)).all()
     ends = line(look(paths[:2], "line", points=3))
     for path, place in zip(paths, (2, 1), strict=False):
-        assert ends.losses["test"][place] == pytest.approx(ff.load_run(path).figures()["test_loss"], rel=1e-4)
+        assert ends.losses["test"][place] == pytest.approx(ff.load_run(path).metrics()["test_loss"], rel=1e-4)
     plane = look(paths, "plane", points=3)
     along = look(paths[:1], "along", points=3, directions=2)
     client = look(paths[:1], "client", points=3)
@@ -100,7 +100,7 @@ def test_a_regression_has_losses_and_no_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("points", [0, 1, 2, 4, 20, -3])
 def test_an_axis_needs_a_middle(points: int) -> None:
-    with pytest.raises(ConfigError, match=rf"odd number of at least 3 points an axis, not {points}"):
+    with pytest.raises(ConfigError, match=rf"odd number of at least 3 points per axis, not {points}"):
         View(points=points)
 
 

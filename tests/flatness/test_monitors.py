@@ -19,10 +19,10 @@ CASES: dict[str, tuple[ff.Algorithm, str]] = {
     "clients to come": (ff.make("scaffold"), "local_global(round=next)"),
     "discrepancy": (ff.make("fedsam", rho="ramp(0.1, 0.9, 4)"), "discrepancy"),
     "incompatibility": (ff.make("fedvssam"), "incompatibility"),
-    "incompatibility on a course": (ff.make("fedvssam", mix_local="ramp(0.1, 0.9, 4)"), "incompatibility"),
+    "incompatibility on a schedule": (ff.make("fedvssam", mix_local="ramp(0.1, 0.9, 4)"), "incompatibility"),
     "tracking": (ff.make("fedvssam"), "tracking_error"),
     "gap": (ff.make("fedgloss"), "perturbation_gap"),
-    "gap on a course": (ff.make("fedgloss", rho_server="ramp(0.1, 0.5, 4)"), "perturbation_gap"),
+    "gap on a schedule": (ff.make("fedgloss", rho_server="ramp(0.1, 0.5, 4)"), "perturbation_gap"),
 }
 
 

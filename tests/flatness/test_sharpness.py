@@ -62,13 +62,13 @@ def test_rises_of_a_network(kind: str) -> None:
     e = 0.05 * g / g.norm()
     plain = lab.measure("sharpness")["sharpness"]
     assert plain.numbers["sharpness"] == pytest.approx(float(known.loss(w + e) - known.loss(w)), rel=1e-9)
-    assert plain.verdict == "radius 0.05, one step"
+    assert plain.remark == "radius 0.05, one step"
     T = torch.where(weights, w.abs() + 0.2, 1.0)
     e = 0.5 * T * T * g / (T * g).norm()
     adaptive = lab.measure("adaptive_sharpness")["adaptive_sharpness"]
     rise = float(known.loss(w + e) - known.loss(w))
     assert adaptive.numbers["adaptive_sharpness"] == pytest.approx(rise, rel=1e-9)
-    assert adaptive.verdict == "radius 0.5, eta 0.2, one step"
+    assert adaptive.remark == "radius 0.5, eta 0.2, one step"
 
 
 @pytest.mark.parametrize("eta", [None, 0.2])
@@ -199,7 +199,7 @@ def test_lpf_of_a_network_to_second_order(kind: str) -> None:
     w = lab.surface.w
     truth = float(direct(kind).loss(w)) + 0.5 * sigma**2 * float(direct(kind).hessian(w).trace())
     assert abs(found.numbers["lpf"] - truth) < 4 * found.numbers["lpf_error"]
-    assert found.verdict == "200 draws of noise 0.01"
+    assert found.remark == "200 draws of noise 0.01"
 
 
 def test_the_norm_of_the_parameters() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.spelling.measurements import parse_measurement
-from flatfed.flatness.measurement import Reading
+from flatfed.flatness.measurement import MeasurementResult
 from flatfed.flatness.spectra.lanczos import largest_eigenvalues
 from flatfed.flatness.spectra.power import power_iteration
 from flatfed.flatness.spectra.spectrum import eigenvalues
@@ -30,7 +30,7 @@ def spectrum(kind: str) -> Tensor:
     return direct(kind).eigenvalues(surface(kind).w)
 
 
-def read(kind: str, measurement: str) -> Reading:
+def read(kind: str, measurement: str) -> MeasurementResult:
     """Take a measurement of a network whose clients hold unequally many examples, in uneven batches."""
     (found,) = opened(kind, UNEQUAL, 4).measure(measurement).values()
     return found
@@ -39,7 +39,7 @@ def read(kind: str, measurement: str) -> Reading:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ten_largest_eigenvalues(kind: str) -> None:
     answer = eigenvalues(surface(kind, UNEQUAL, 5), 10, tolerance=1e-9)
-    assert all(answer.converged), answer.verdict
+    assert all(answer.converged), answer.remark
     torch.testing.assert_close(answer.values, spectrum(kind)[:10], rtol=1e-6, atol=1e-9)
 
 
@@ -64,7 +64,7 @@ def test_readings_of_the_spectrum(kind: str) -> None:
     assert found.numbers["lambda_max_residual"] == found.series["residuals"][0]
     assert found.numbers["lambda_5"] == found.series["eigenvalues"][4]
     assert found.numbers["lambda_ratio"] == pytest.approx(float(truth[0] / truth[4]), rel=1e-6)
-    assert found.verdict == f"converged after {found.numbers['lambda_products']:.0f} products"
+    assert found.remark == f"converged after {found.numbers['lambda_products']:.0f} products"
     assert found.series["points"] == found.series["weights"] == []
     assert read(kind, "lambda_ratio(tolerance=1e-8)").numbers["lambda_ratio"] == pytest.approx(
         float(truth[0] / truth[4]), rel=1e-6
@@ -123,7 +123,7 @@ def test_any_start_vector_gives_the_same(seed: int) -> None:
     matrix = with_spectrum(values)
     answer = largest_eigenvalues(lambda v: matrix @ v, 64, 3, tolerance=1e-8, seed=seed, **F64)
     torch.testing.assert_close(answer.values, torch.tensor([9.0, 8.9, 5.0]).double(), rtol=1e-7, atol=0)
-    assert answer.verdict.startswith("converged")
+    assert answer.remark.startswith("converged")
 
 
 @settings(max_examples=40, deadline=None)
@@ -146,7 +146,7 @@ def test_residuals_are_real_and_a_small_budget_is_told() -> None:
     for value, residual, y in zip(answer.values, answer.residuals, answer.vectors, strict=True):
         assert float(torch.linalg.vector_norm(matrix @ y - value * y)) == pytest.approx(float(residual), rel=1e-6)
     assert not all(answer.converged)
-    assert "of 5 converged after 12 products" in answer.verdict
+    assert "of 5 converged after 12 products" in answer.remark
 
 
 @pytest.mark.parametrize("tolerance", [0.1, 0.01, 1e-3, 1e-6])

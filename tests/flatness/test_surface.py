@@ -82,19 +82,19 @@ def test_at_another_point_and_of_another_model(kind: str) -> None:
     test_batch=st.integers(1, 30),
     kind=st.sampled_from(KINDS),
 )
-def test_figures_at_points_of_a_plane(coefficients: list[float], test_batch: int, kind: str) -> None:
+def test_metrics_at_points_of_a_plane(coefficients: list[float], test_batch: int, kind: str) -> None:
     found, known = surface(kind, UNEQUAL, test_batch), direct(kind)
     along = directions(found.size, 3)
     heard: dict[int, float] = {}
     points = [tuple(coefficients), (0.0, 0.0, 0.0), (1.0,)]
-    answers = found.figures_at(points, along, on_point=lambda n, one: heard.update({n: one["loss"]}))
+    answers = found.metrics_at(points, along, on_point=lambda n, one: heard.update({n: one["loss"]}))
     places = [found.w + sum(c * d for c, d in zip(point, along, strict=False)) for point in points]
     for answer, place in zip(answers, places, strict=True):
         assert answer["loss"] == pytest.approx(float(known.loss(place)), rel=1e-10)
     with torch.no_grad():
         outputs = network(kind).eval()(data(kind)[0])
     right = (outputs.argmax(dim=1) == data(kind)[1]).double().mean()
-    assert answers[1]["accuracy"] == found.figures()["accuracy"] == pytest.approx(float(right))
+    assert answers[1]["accuracy"] == found.metrics()["accuracy"] == pytest.approx(float(right))
     assert [heard[n] for n in range(3)] == [one["loss"] for one in answers]
 
 
@@ -124,7 +124,7 @@ def test_the_same_bits_with_workers(ignored: tuple[int, ...]) -> None:
         assert torch.equal(alone.surface.product(v), together.surface.product(v))
         assert torch.equal(alone.surface.noisy_losses(0.1, 5, 3), together.surface.noisy_losses(0.1, 5, 3))
         points = [(0.5,), (-0.5,), (0.0,)]
-        assert alone.surface.figures_at(points, [v]) == together.surface.figures_at(points, [v])
+        assert alone.surface.metrics_at(points, [v]) == together.surface.metrics_at(points, [v])
         names = "lambda_max", "trace", "lpf(samples=4)", "sharpness(steps=3)"
         assert alone.measure(*names) == together.measure(*names)
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import flatfed as ff
+from flatfed.algorithms import ClientOptimiser
+from flatfed.core.configuration.config import parameters
 from methods.naive import CLASSES, DIMENSION, INPUTS, Opt, Setup, Swa, Vector, Wima, zero_gradient
 from methods.table import Case
 
@@ -85,17 +87,10 @@ def network(w: Vector, dtype: torch.dtype = torch.float64) -> nn.Module:
 
 
 def client_opt(opt: Opt) -> Any:
-    if opt.kind == "sgd":
-        return ff.SGD()
-    if opt.kind == "sam":
-        return ff.SAM(rho=opt.rho)
-    if opt.kind == "asam":
-        return ff.ASAM(rho=opt.rho, eta=opt.eta, tensors=opt.tensors)
-    if opt.kind == "sam-prev":
-        return ff.PreviousSAM(rho=opt.rho)
-    if opt.kind == "vasso":
-        return ff.VaSSO(rho=opt.rho, theta=opt.theta)
-    return ff.FriendlySAM(rho=opt.rho, sigma=opt.sigma, lam=opt.lam)
+    """The package's optimiser of that id, with these values; an id or a parameter that it does not know is an error."""
+    chosen = ClientOptimiser.registry[opt.kind]
+    radius = {"rho": opt.rho} if "rho" in parameters(chosen) else {}
+    return chosen(**radius, **opt.more)
 
 
 def server_average(average: Swa | Wima) -> Any:
@@ -145,7 +140,7 @@ def train_arguments(setup: Setup) -> dict[str, Any]:
         **{name: getattr(setup, name) for name in names},
         **({"average": server_average(setup.average)} if setup.average else {}),
         "rounds": setup.rounds,
-        "sampling": ff.Schedule([list(cohort) for cohort in setup.schedule]),
+        "sampling": ff.Replay([list(cohort) for cohort in setup.schedule]),
         "seed": 0,
         "workers": 0,
     }
@@ -167,7 +162,7 @@ def train_point(
     task = ff.Task(model=model, clients=pairs, test=None, loss=loss)
     plain = {"lr": 0.1, "local_epochs": 1, "weight_decay": 0.0, "weighting": "uniform"}
     fixed = {"batch_size": None, "dtype": torch.float64, "workers": 0, "seed": 0}
-    sampling = ff.Schedule([list(cohort) for cohort in cohorts])
+    sampling = ff.Replay([list(cohort) for cohort in cohorts])
     return ff.train(task, method, rounds=len(cohorts), sampling=sampling, **{**plain, **fixed, **settings})
 
 

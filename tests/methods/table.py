@@ -1,6 +1,7 @@
 """The one table of methods that the battery and the identity tests read.
 
-A new method needs one row here and one function in `naive/`.
+A new method needs one row in `TABLE` and one function in `naive/`; a new client optimiser one row in `CLIENT_OPTS` and
+one function in `naive/client_optimisers.py`. Which rows meet which settings is in `designs.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,28 @@ Count = int | Callable[[Params], int]  # a function where a variant costs more o
 Names = tuple[str, ...] | Callable[[Params], tuple[str, ...]]
 FirstRound = Callable[[Params, int, int], float]
 
-CLIENT_OPTS = {
-    "sgd": Opt("sgd"),
-    "sam": Opt("sam", 0.3),
-    "asam": Opt("asam", 0.6, 0.2),
-    "asam-all": Opt("asam", 0.6, 0.3, tensors="all"),
-    "sam-prev": Opt("sam-prev", 0.3),
-    "vasso": Opt("vasso", 0.3, theta=0.7),
-    "fsam": Opt("fsam", 0.3, sigma=0.8, lam=0.4),
+
+@dataclass(frozen=True)
+class OptRow:
+    """One client optimiser: its values in these tests, its cost, the published defaults and what a client keeps."""
+
+    opt: Opt
+    backprops: int  # per local step
+    published: Params | None  # None: a second row of an optimiser that has them
+    client_state: tuple[str, ...] = ()  # the vector in `Opt.memory`
+
+
+CLIENT_OPTS: dict[str, OptRow] = {
+    "sgd": OptRow(Opt("sgd"), 1, {}),
+    "sam": OptRow(Opt("sam", 0.3), 2, {"rho": 0.05}),
+    "asam": OptRow(
+        Opt("asam", 0.6, {"eta": 0.2, "tensors": "weights"}), 2, {"rho": 0.5, "eta": 0.2, "tensors": "weights"}
+    ),
+    "asam-all": OptRow(Opt("asam", 0.6, {"eta": 0.3, "tensors": "all"}), 2, None),
+    "sam-prev": OptRow(Opt("sam-prev", 0.3), 1, {"rho": 0.05}, ("previous_gradient",)),
+    "vasso": OptRow(Opt("vasso", 0.3, {"theta": 0.7}), 2, {"rho": 0.05, "theta": 0.9}),
+    "fsam": OptRow(Opt("fsam", 0.3, {"sigma": 0.8, "lam": 0.4}), 2, {"rho": 0.2, "sigma": 1.0, "lam": 0.6}),
 }
-BACKPROPS_OF_OPT = {"sgd": 1, "sam": 2, "asam": 2, "asam-all": 2, "sam-prev": 1, "vasso": 2, "fsam": 2}
 SERVER_RATE = 0.7  # given to every method whose rate is a factor on its own step
 SCALAR_STATES = {"last", "met"}  # what a client keeps besides vectors
 
@@ -91,7 +104,7 @@ class Case:
 
     @property
     def client_opt(self) -> Opt | None:
-        return CLIENT_OPTS[self.opt] if self.opt else None
+        return CLIENT_OPTS[self.opt].opt if self.opt else None
 
     @property
     def up(self) -> int:
@@ -118,11 +131,14 @@ class Case:
         return range(1 if self.row.pooled else population)
 
     def naive(self, setup: Setup) -> Outcome:
-        opt = self.client_opt.afresh() if self.client_opt else None
-        found = self.row.naive(self._scaled(setup), **({"opt": opt} if opt else {}), **self._unscaled)
-        if opt is not None and opt.kind == "sam-prev":
-            found.client["previous_gradient"] = [opt.memory.get(k, setup.zeros()) for k in self.clients(setup.N)]
-        return found
+        if self.opt is None:
+            return self.row.naive(self._scaled(setup), **self._unscaled)
+        chosen = CLIENT_OPTS[self.opt]
+        opt = chosen.opt.afresh()
+        outcome = self.row.naive(self._scaled(setup), opt=opt, **self._unscaled)
+        for name in chosen.client_state:
+            outcome.client[name] = [opt.memory.get(k, setup.zeros()) for k in self.clients(setup.N)]
+        return outcome
 
     def first_round(self, S: int, N: int) -> float:
         """By how many mean updates the first round moves the model."""
@@ -142,7 +158,7 @@ class Case:
 
     def backprops(self, steps: int) -> int:
         """Backprops of one client in one round of `steps` full-batch local steps."""
-        per_step = self.row.backprops * (BACKPROPS_OF_OPT[self.opt] if self.opt else 1)
+        per_step = self.row.backprops * (CLIENT_OPTS[self.opt].backprops if self.opt else 1)
         return steps * per_step * self.row.trainings + self._of(self.row.full_batch_passes)
 
     def down(self, t: int) -> int:
@@ -580,11 +596,12 @@ def rows(all_params: bool = True, all_opts: bool = True) -> list[Case]:
         Case(row, params, opt)
         for row in TABLE
         for params in (row.all_params if all_params else row.params[:1])
-        for opt in (_opts(row, params) if all_opts else _opts(row, params)[:1])
+        for opt in (opts_of(row, params) if all_opts else opts_of(row, params)[:1])
     ]
 
 
-def _opts(row: Row, params: Params) -> Sequence[str | None]:
+def opts_of(row: Row, params: Params) -> Sequence[str | None]:
+    """The client optimisers that a parameter set meets; None alone for a method that takes none."""
     if not row.accepts_client_opt:
         return [None]
     if row.opts is not None:

@@ -1,7 +1,12 @@
-"""What every method must do, row by row of `table.py`."""
+"""What every method must do, row by row of `table.py`.
+
+Each test runs on a short design of `designs.py`, which says what that guarantees, and in `make battery` on the
+whole product of the table's cases and the settings.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +15,10 @@ import pytest
 import torch
 
 import flatfed as ff
+from flatfed.core.method.algorithm import Algorithm, ClientOptimiser, client_slots
+from flatfed.core.method.client import Client
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import Slots, vector
 from flatfed.core.round.federation import TIMES
 from methods.bench import (
     COHORTS,
@@ -26,7 +35,8 @@ from methods.bench import (
     train_case,
     train_network,
 )
-from methods.naive import DIMENSION, Opt, Outcome, Setup, Swa, Wima, fedavg, lr_of_round, zero_gradient
+from methods.designs import Pair, covering, few, marked, product, rotated, spread, turned
+from methods.naive import DIMENSION, Opt, Outcome, Setup, Swa, Vector, Wima, fedavg, lr_of_round, zero_gradient
 from methods.table import CLIENT_OPTS, SCALAR_STATES, TABLE, Case, Row, rows
 
 EVERY_ROUND = {
@@ -43,13 +53,24 @@ EVERY_ROUND = {
 }
 EVALUATION = {"test_loss", "test_accuracy"}
 ITEMSIZE = {torch.float64: 8, torch.float32: 4}
+SOME_COME_BACK, FOUR_ROUNDS = COHORTS[:3], COHORTS[:4]
 SCALARS = 64  # bytes that scalars may add per client, exchange and direction
 
-LOCAL_SETTINGS: dict[str, dict[str, Any]] = {
-    "samples": {},
-    "uniform": {"weighting": "uniform"},
-    "clip": {"clip": 0.15},
-    "momentum": {"momentum": 0.7},
+EVERYONE = (0, 1, 2, 3, 4, 5)
+SETUPS: dict[str, Callable[[], Setup]] = {
+    "uniform": lambda: network_setup(weighting="uniform", schedule=FOUR_ROUNDS),
+    "clip": lambda: network_setup(clip=0.15, schedule=FOUR_ROUNDS),
+    "momentum": lambda: network_setup(momentum=0.7, schedule=FOUR_ROUNDS),
+    "single-client": lambda: network_setup(sizes=(6,), schedule=((0,),) * 4),
+    "full-participation": lambda: network_setup(schedule=(EVERYONE,) * 4),
+    "clients-with-one-sample": lambda: network_setup(sizes=(1, 7, 1, 9, 1, 1), schedule=FOUR_ROUNDS),
+    "one-local-step": lambda: network_setup(local_epochs=1),
+    "constant-loss": lambda: network_setup(gradient=zero_gradient, schedule=FOUR_ROUNDS),
+}
+UNEQUAL_STEPS: dict[str, dict[str, Any]] = {
+    "batches-of-2": {"batch_size": 2, "momentum": 0.0},
+    "batches-of-100": {"batch_size": 100, "momentum": 0.0},
+    "batches-of-2-with-momentum": {"batch_size": 2, "momentum": 0.6},
 }
 AVERAGES = {
     "end-of-cycle": Swa(start=1 / 3, cycle=2, lr_low=0.05, mode="end-of-cycle"),
@@ -64,15 +85,28 @@ AVERAGES = {
     "wima-of-one": Wima(window=1),
 }
 
-BY_A_MULTIPLE = [case for case in rows() if case.row.first_round is not None]
-EVERYONE = (0, 1, 2, 3, 4, 5)
+SWAS = [name for name, average in AVERAGES.items() if isinstance(average, Swa)]
+WIMAS = [name for name in AVERAGES if name not in SWAS]
+IDS = [row.id for row in TABLE]
+FIRST = rows(all_params=False, all_opts=False)
 
-every_case = pytest.mark.parametrize("case", rows(), ids=str)
-every_method = pytest.mark.parametrize("case", rows(all_params=False, all_opts=False), ids=str)
-every_variant = pytest.mark.parametrize("case", rows(all_opts=False), ids=str)
-every_federated_variant = pytest.mark.parametrize(
-    "case", [case for case in rows(all_opts=False) if not case.row.pooled], ids=str
+
+def by_a_multiple(cases: list[Case]) -> list[Case]:
+    """Those whose first round moves the model by a multiple of the mean update."""
+    return [case for case in cases if case.row.first_round is not None]
+
+
+def unpulled(cases: list[Case]) -> list[Case]:
+    return [case for case in by_a_multiple(cases) if not case.pulled]
+
+
+every_case = marked("case", rows(), covering())
+some_variants = few(spread(), lambda case: case.row.id)
+every_variant = marked("case", rows(), some_variants)
+every_federated_variant = marked(
+    "case", [case for case in rows() if not case.row.pooled], [case for case in some_variants if not case.row.pooled]
 )
+every_method = pytest.mark.parametrize("case", FIRST, ids=str)
 
 
 STANDARD_RUNS: dict[tuple[str, torch.dtype], Any] = {}
@@ -86,6 +120,11 @@ def standard_run(case: Case, dtype: torch.dtype = torch.float64) -> Any:
     return STANDARD_RUNS[key]
 
 
+def federated(pairs: list[Pair]) -> list[Pair]:
+    """Those whose method does not pool the clients."""
+    return [(case, name) for case, name in pairs if not case.row.pooled]
+
+
 def assert_agrees(case: Case, run: Any, expected: Outcome) -> None:
     assert_close(run.vector, expected.vector)
     assert_close(run.eval_vector, expected.eval_vector)
@@ -96,52 +135,31 @@ def assert_agrees(case: Case, run: Any, expected: Outcome) -> None:
         assert_close(held(run.server_state, name, array(value)), value)
 
 
-@pytest.mark.parametrize("local", LOCAL_SETTINGS)
 @every_case
-def test_six_rounds_agree_with_the_naive_computation(case: Case, local: str) -> None:
-    setup = network_setup(**LOCAL_SETTINGS[local])
+def test_six_rounds_agree_with_the_naive_computation(case: Case) -> None:
+    assert_agrees(case, standard_run(case), case.naive(network_setup()))
+
+
+@marked("case, name", product(SETUPS), rotated(SETUPS))
+def test_every_set_up_agrees_with_the_naive_computation(case: Case, name: str) -> None:
+    setup = SETUPS[name]()
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
-@pytest.mark.parametrize(("batch_size", "momentum"), [(2, 0.0), (100, 0.0), (2, 0.6)])
-@every_federated_variant
-def test_clients_with_unequal_step_counts_agree(case: Case, batch_size: int, momentum: float) -> None:
-    setup = repeated_sample_setup(batch_size=batch_size, local_epochs=2, lr=0.05, momentum=momentum)
+@marked("case, name", federated(product(UNEQUAL_STEPS)), federated(rotated(UNEQUAL_STEPS)))
+def test_clients_with_unequal_step_counts_agree(case: Case, name: str) -> None:
+    setup = repeated_sample_setup(local_epochs=2, lr=0.05, schedule=SOME_COME_BACK, **UNEQUAL_STEPS[name])
     assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
-@pytest.mark.parametrize("average", AVERAGES)
-@every_method
-def test_averages_agree_with_the_naive_computation(case: Case, average: str) -> None:
+@marked("id, average", [(id, name) for id in IDS for name in AVERAGES], turned(IDS, SWAS) + turned(IDS, WIMAS))
+def test_averages_agree_with_the_naive_computation(id: str, average: str) -> None:
+    [case] = [first for first in FIRST if first.row.id == id]
     setup = network_setup(average=AVERAGES[average])
     expected = case.naive(setup)
     run = train_case(case, setup)
     assert_agrees(case, run, expected)
     assert [row["lr"] for row in run.history] == pytest.approx([lr_of_round(setup, t) for t in range(6)])
-
-
-@every_variant
-def test_a_single_client_agrees(case: Case) -> None:
-    setup = network_setup(sizes=(6,), schedule=((0,),) * 6)
-    assert_agrees(case, train_case(case, setup), case.naive(setup))
-
-
-@every_variant
-def test_full_participation_agrees(case: Case) -> None:
-    setup = network_setup(schedule=(EVERYONE,) * 4)
-    assert_agrees(case, train_case(case, setup), case.naive(setup))
-
-
-@every_variant
-def test_a_client_with_one_sample_agrees(case: Case) -> None:
-    setup = network_setup(sizes=(1, 7, 1, 9, 1, 1))
-    assert_agrees(case, train_case(case, setup), case.naive(setup))
-
-
-@every_variant
-def test_one_local_step_agrees(case: Case) -> None:
-    setup = network_setup(local_epochs=1)
-    assert_agrees(case, train_case(case, setup), case.naive(setup))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
@@ -150,19 +168,11 @@ def test_defaults_are_the_published_ones(row: Row) -> None:
     assert_close(train_network(ff.make(row.id), setup).vector, row.naive(setup).vector)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "published"),
-    [
-        (ff.SAM(), Opt("sam", 0.05)),
-        (ff.ASAM(), Opt("asam", 0.5, eta=0.2)),
-        (ff.PreviousSAM(), Opt("sam-prev", 0.05)),
-        (ff.VaSSO(), Opt("vasso", 0.05, theta=0.9)),
-        (ff.FriendlySAM(), Opt("fsam", 0.2, sigma=1.0, lam=0.6)),
-    ],
-    ids=lambda value: value.kind if isinstance(value, Opt) else "",
-)
-def test_defaults_of_client_optimisers_are_the_published_ones(chosen: Any, published: Opt) -> None:
-    setup = network_setup()
+@pytest.mark.parametrize("name", [name for name, row in CLIENT_OPTS.items() if row.published])
+def test_defaults_of_client_optimisers_are_the_published_ones(name: str) -> None:
+    setup, kind, values = network_setup(), CLIENT_OPTS[name].opt.kind, dict(CLIENT_OPTS[name].published)
+    published = Opt(kind, values.pop("rho"), values)
+    chosen = ClientOptimiser.registry[kind]()
     assert_close(train_network(ff.make("fedavg", client_opt=chosen), setup).vector, fedavg(setup, published).vector)
 
 
@@ -174,15 +184,23 @@ def test_methods_without_a_choice_of_optimiser_refuse_one(row: Row, opt: str) ->
         algorithm(case)
 
 
+def assert_bytes(case: Case, dtype: torch.dtype) -> None:
+    run = standard_run(case, dtype)
+    for t, (row, cohort) in enumerate(zip(run.history, case.cohorts(COHORTS), strict=True)):
+        one = DIMENSION * ITEMSIZE[dtype] * len(cohort)
+        spare = SCALARS * case.row.exchanges * len(cohort)
+        assert 0 <= row["bytes_down"] - case.down(t) * one <= spare
+        assert 0 <= row["bytes_up"] - case.up * one <= spare
+
+
 @every_case
 def test_bytes_are_the_published_vectors_and_a_few_scalars(case: Case) -> None:
-    for dtype in (torch.float64, torch.float32):
-        run = standard_run(case, dtype)
-        for t, (row, cohort) in enumerate(zip(run.history, case.cohorts(COHORTS), strict=True)):
-            vector = DIMENSION * ITEMSIZE[dtype] * len(cohort)
-            spare = SCALARS * case.row.exchanges * len(cohort)
-            assert 0 <= row["bytes_down"] - case.down(t) * vector <= spare
-            assert 0 <= row["bytes_up"] - case.up * vector <= spare
+    assert_bytes(case, torch.float64)
+
+
+@every_variant
+def test_bytes_of_float32_are_those_of_its_smaller_numbers(case: Case) -> None:
+    assert_bytes(case, torch.float32)
 
 
 @every_case
@@ -234,20 +252,14 @@ def test_the_two_gradients_of_mime_see_the_same_batch() -> None:
 # --- gradients that are zero ------------------------------------------------------------------------------
 
 
-@every_case
+@every_variant
 def test_a_constant_loss_leaves_the_model_where_it_is(case: Case) -> None:
-    setup = network_setup(gradient=zero_gradient, weight_decay=0.0)
+    setup = network_setup(gradient=zero_gradient, weight_decay=0.0, schedule=SOME_COME_BACK)
     run = train_case(case, setup)
     assert_close(run.vector, setup.w0, rel=1e-14)
 
 
-@every_case
-def test_a_constant_loss_with_weight_decay_agrees(case: Case) -> None:
-    setup = network_setup(gradient=zero_gradient)
-    assert_agrees(case, train_case(case, setup), case.naive(setup))
-
-
-@pytest.mark.parametrize("case", BY_A_MULTIPLE, ids=str)
+@marked("case", by_a_multiple(rows()), by_a_multiple(spread()))
 def test_the_first_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None:
     setup = network_setup(gradient=zero_gradient, local_epochs=1, schedule=((0, 3),))
     run = train_case(case, setup)
@@ -255,7 +267,7 @@ def test_the_first_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> 
     assert_close(run.vector, setup.w0 + case.first_round(2, setup.N) * decay, rel=1e-14)
 
 
-@pytest.mark.parametrize("case", [case for case in BY_A_MULTIPLE if not case.pulled], ids=str)
+@marked("case", unpulled(rows()), unpulled(spread()))
 def test_every_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None:
     setup = network_setup(gradient=zero_gradient, lr_decay=1.0, schedule=((1, 4),))
     factor = (1 - setup.lr * setup.weight_decay) ** setup.local_epochs
@@ -264,9 +276,9 @@ def test_every_step_on_a_constant_loss_is_weight_decay_alone(case: Case) -> None
     assert_close(run.vector, setup.w0 * (1 + moved), rel=1e-14)
 
 
-@every_case
+@every_variant
 def test_zero_weights_and_zero_inputs_give_no_nan(case: Case) -> None:
-    setup = network_setup(sizes=(6,) * 6)
+    setup = network_setup(sizes=(6,) * 6, schedule=SOME_COME_BACK)
     labels = np.arange(6) % 3
     dead = replace(setup, w0=setup.zeros(), clients=[(0.0 * x, labels) for x, _ in setup.clients])
     run = train_case(case, dead, dtype=torch.float32)
@@ -290,14 +302,48 @@ def test_a_client_that_is_not_sampled_keeps_its_state_bit_for_bit(case: Case) ->
         assert not any(same_state(before.client_state(k), after.client_state(k)) for k in last)
 
 
+def assert_untouched(run: Any, method: Algorithm, client: int, w0: Vector) -> None:
+    """Compare with what was declared: the first model where a state starts there, zeros everywhere else."""
+    slots = client_slots(method)
+    state = run.client_state(client)
+    assert set(state) == set(slots)
+    for name, value in state.items():
+        first = w0 if slots[name].start == "model" else np.zeros_like(array(value))
+        np.testing.assert_array_equal(array(value), first)
+
+
 @every_federated_variant
-def test_a_client_that_was_never_sampled_holds_nothing_but_zeros(case: Case) -> None:
-    run = standard_run(case)
-    for value in run.client_state(NEVER_SAMPLED).values():
-        assert not array(value).any()
+def test_a_client_that_was_never_sampled_holds_what_was_declared(case: Case) -> None:
+    assert_untouched(standard_run(case), algorithm(case), NEVER_SAMPLED, network_setup().w0)
 
 
-@every_case
+class Anchored(Algorithm):
+    """Keeps the model of a client's last round; before that, the first model."""
+
+    def client_state(self) -> Slots:
+        return {"anchor": vector(start="model"), "count": vector()}
+
+    def finish(self, client: Client) -> Message:
+        client.kept.anchor = client.w
+        return super().finish(client)
+
+
+def test_a_client_state_may_start_at_the_model() -> None:
+    setup = network_setup()
+    run = train_network(Anchored(), setup)
+    assert_untouched(run, Anchored(), NEVER_SAMPLED, setup.w0)
+    with pytest.raises(AssertionError):
+        assert_untouched(run, Anchored(), 0, setup.w0)
+
+
+def test_an_unknown_client_optimiser_is_an_error_on_both_sides() -> None:
+    with pytest.raises(Exception, match="sma"):
+        client_opt(Opt("sma", 0.3))
+    with pytest.raises(ValueError, match="sma"):
+        fedavg(network_setup(), Opt("sma", 0.3))
+
+
+@every_variant
 def test_the_order_inside_a_cohort_changes_nothing(case: Case) -> None:
     setup = network_setup()
     a = standard_run(case)
@@ -308,9 +354,9 @@ def test_the_order_inside_a_cohort_changes_nothing(case: Case) -> None:
     assert all(same_state(a.client_state(k), b.client_state(k)) for k in case.clients(setup.N))
 
 
-@every_case
+@every_variant
 def test_equal_client_sizes_make_the_weightings_equal(case: Case) -> None:
-    setup = network_setup(sizes=(5,) * 6)
+    setup = network_setup(sizes=(5,) * 6, schedule=SOME_COME_BACK)
     uniform = train_case(case, replace(setup, weighting="uniform"))
     assert_close(train_case(case, setup).vector, uniform.vector, rel=1e-12)
 
@@ -327,7 +373,7 @@ def test_unequal_client_sizes_matter_unless_the_mean_is_uniform(case: Case) -> N
 
 @every_method
 def test_the_same_run_twice_is_the_same_bit_for_bit(case: Case) -> None:
-    setup = network_setup(batch_size=2)
+    setup = network_setup(batch_size=2, schedule=SOME_COME_BACK)
     a, b = train_case(case, setup), train_case(case, setup)
     assert torch.equal(a.vector, b.vector)
 
@@ -335,7 +381,7 @@ def test_the_same_run_twice_is_the_same_bit_for_bit(case: Case) -> None:
 # --- surface ----------------------------------------------------------------------------------------------
 
 
-@every_case
+@every_variant
 def test_float32_runs_stay_near_float64(case: Case) -> None:
     run = standard_run(case, torch.float32)
     assert run.vector.dtype == torch.float32

@@ -77,15 +77,15 @@ def same(a: Outcome, b: Outcome, rel: float = 1e-12) -> bool:
 
 METHODS_EQUAL_TO_ANOTHER: dict[str, tuple[Callable[[Setup], Outcome], Callable[[Setup], Outcome]]] = {
     "vasso without memory is sam": (
-        lambda s: naive.fedavg(s, Opt("vasso", 0.3, theta=1.0)),
+        lambda s: naive.fedavg(s, Opt("vasso", 0.3, {"theta": 1.0})),
         lambda s: naive.fedavg(s, SAM),
     ),
     "fsam without memory is sam": (
-        lambda s: naive.fedavg(s, Opt("fsam", 0.3, sigma=0.0)),
+        lambda s: naive.fedavg(s, Opt("fsam", 0.3, {"sigma": 0.0, "lam": 0.6})),
         lambda s: naive.fedavg(s, SAM),
     ),
     "fsam of the updated memory": (
-        lambda s: naive.fedavg(s, Opt("fsam", 0.3, sigma=1.0, lam=0.6)),
+        lambda s: naive.fedavg(s, Opt("fsam", 0.3, {"sigma": 1.0, "lam": 0.6})),
         lambda s: fedavg_with_the_printed_fsam(s, 0.3, 0.6),
     ),
     "fedadam with a large tau is fedavg": (

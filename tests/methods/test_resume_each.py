@@ -1,4 +1,8 @@
-"""Every method, interrupted in the middle and resumed from its run directory, comes to the same bits."""
+"""Every method, interrupted in the middle and resumed from its run directory, comes to the same bits.
+
+Every run of the tests takes each method with one average, by turns, and each of its kinds of state without
+one, and every third with schedules; in `make battery`, every method with every average and with schedules.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import pytest
 import flatfed as ff
 from engines.bench import assert_same
 from flatfed.core.method.algorithm import Algorithm
+from methods.designs import marked, turned
 from methods.wire import (
     AVERAGES,
     COHORTS,
@@ -27,12 +32,12 @@ from methods.wire import (
 
 pytestmark = pytest.mark.usefixtures("signals_heard")
 
-ROUNDS, DONE = 5, 2
+ROUNDS, DONE = 4, 2
 TASK = "BatchNorm local"
 
 
 def trained(method: Algorithm, averaged: str | None, **changes: Any) -> ff.Run:
-    settings = {"rounds": ROUNDS, "sampling": ff.Schedule(COHORTS), "workers": 0, **SETTINGS}
+    settings = {"rounds": ROUNDS, "sampling": ff.Replay(COHORTS), "workers": 0, **SETTINGS}
     return ff.train(make_task(TASK), method, average=average(averaged), **settings, **changes)
 
 
@@ -53,8 +58,7 @@ def resumed(method: Algorithm, averaged: str | None, path: Path) -> dict[str, An
     return everything(run)
 
 
-@pytest.mark.parametrize("averaged", [None, *AVERAGES])
-@pytest.mark.parametrize("method", METHODS)
+@marked("method, averaged", [(id, name) for id in METHODS for name in (None, *AVERAGES)], turned(METHODS, AVERAGES))
 def test_every_method_resumes_to_the_same_bits(method: str, averaged: str | None, tmp_path: Path) -> None:
     expected = everything(trained(rich(method), averaged))
     assert (expected["eval_vector"] != expected["vector"]) == bool(averaged)
@@ -63,9 +67,15 @@ def test_every_method_resumes_to_the_same_bits(method: str, averaged: str | None
 
 @pytest.mark.parametrize("method", METHODS)
 def test_variants_that_keep_other_things_resume_to_the_same_bits(method: str, tmp_path: Path) -> None:
-    for number, made in enumerate([*with_other_states(method), drifting(method)]):
+    for number, made in enumerate(with_other_states(method)):
         expected = everything(trained(made, None))
         assert_same(resumed(made, None, tmp_path / str(number)), expected)
+
+
+@marked("method", METHODS, METHODS[::3])
+def test_schedules_resume_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    expected = everything(trained(drifting(method), None))
+    assert_same(resumed(drifting(method), None, tmp_path / "run"), expected)
 
 
 def test_a_method_that_remembers_on_itself_is_exposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

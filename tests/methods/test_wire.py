@@ -1,4 +1,9 @@
-"""Nothing crosses but messages: every method gives the same bits when server and clients share only bytes."""
+"""Nothing crosses but messages: every method gives the same bits when server and clients share only bytes.
+
+Every run of the tests takes each method with each parameter set and with schedules on the plain model, and with two
+passes per step on two kinds of model and with one average, by turns; in `make battery`, every variant, average
+and kind of model.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from engines.bench import assert_same, exact
 from flatfed.core.method.algorithm import Algorithm, client_slots
 from flatfed.core.method.messages import Message
 from flatfed.core.model.layout import Layout
+from methods.designs import marked, turned
 from methods.wire import (
     AVERAGES,
     CHEATS,
@@ -31,6 +37,7 @@ from methods.wire import (
     SpoilingEngine,
     WireEngine,
     WritesReceived,
+    numbered_variants,
     opening,
     payload,
     plainly,
@@ -48,8 +55,12 @@ FEW = 4  # scalars of its own that a method may send per message
 ENVELOPE_DOWN = 2  # numbers that go with every message: round and learning rate
 ENVELOPE_UP = 5  # examples, steps, backprops, loss and drift
 
-every_method = pytest.mark.parametrize("method", METHODS)
-every_task = pytest.mark.parametrize("task", TASKS)
+WHOLE, SHORT = numbered_variants(METHODS)
+MODELS = [(method, task, kind) for method in METHODS for task in TASKS for kind in ("defaults", "two passes")]
+METHODS_AND_TASKS = [(method, task) for method in METHODS for task in TASKS]
+# Every method where parameters, statistics and counters stay with the clients; another kind of model by turns.
+OTHER_TASKS = [task for task in TASKS if task != "BatchNorm local"]
+SOME_TASKS = [*turned(METHODS, ["BatchNorm local"]), *turned(METHODS, OTHER_TASKS)]
 
 
 def assert_crosses(method: Algorithm, task: str, averaged: str | None = None) -> WireEngine:
@@ -61,28 +72,25 @@ def assert_crosses(method: Algorithm, task: str, averaged: str | None = None) ->
     return engine
 
 
-@every_method
-def test_every_variant_gives_the_same_bits_through_the_wire(method: str) -> None:
-    for made in variants(method):
-        assert_crosses(made, "plain")
+@marked("method, number", WHOLE, SHORT)
+def test_every_variant_gives_the_same_bits_through_the_wire(method: str, number: int) -> None:
+    assert_crosses(variants(method)[number], "plain")
 
 
-@pytest.mark.parametrize("average", AVERAGES)
-@every_method
+@marked("method, average", [(id, name) for id in METHODS for name in AVERAGES], turned(METHODS, AVERAGES))
 def test_averages_give_the_same_bits_through_the_wire(method: str, average: str) -> None:
     assert_crosses(rich(method), "BatchNorm", average)
     found = reference(rich(method), "BatchNorm", average)
     assert found["eval_vector"] != found["vector"], "the average is not in play"
 
 
-@every_task
-@every_method
-def test_every_kind_of_model_gives_the_same_bits_through_the_wire(method: str, task: str) -> None:
+@marked("method, task, kind", MODELS, [(*pair, "two passes") for pair in SOME_TASKS])
+def test_every_kind_of_model_gives_the_same_bits_through_the_wire(method: str, task: str, kind: str) -> None:
     """And what crosses is whole vectors of what is shared, a few scalars, and as many bytes as the history says."""
-    for made in {str(m): m for m in (ff.make(method), rich(method))}.values():
-        crossings = assert_crosses(made, task).crossings
-        assert_whole_vectors(crossings, plan(made, task).task.layout())
-        assert_counted(crossings, reference(made, task)["history"])
+    made = ff.make(method) if kind == "defaults" else rich(method)
+    crossings = assert_crosses(made, task).crossings
+    assert_whole_vectors(crossings, plan(made, task).task.layout())
+    assert_counted(crossings, reference(made, task)["history"])
 
 
 def assert_whole_vectors(crossings: list[Crossing], layout: Layout) -> None:
@@ -119,8 +127,7 @@ def remote() -> Iterator[Remote]:
     assert site.process.exitcode == 0
 
 
-@pytest.mark.parametrize("task", ["plain", "BatchNorm local"])
-@every_method
+@marked("method, task", METHODS_AND_TASKS, turned(METHODS, ["BatchNorm local"]))
 def test_clients_in_a_process_of_their_own_give_the_same_bits(method: str, task: str, remote: Remote) -> None:
     asked = plan(rich(method), task)
     assert remote.process.pid not in (None, os.getpid())
@@ -128,8 +135,7 @@ def test_clients_in_a_process_of_their_own_give_the_same_bits(method: str, task:
     assert_same(found, reference(rich(method), task))
 
 
-@every_task
-@every_method
+@marked("method, task", METHODS_AND_TASKS, SOME_TASKS)
 def test_the_reference_is_not_trivial(method: str, task: str) -> None:
     """Guard against comparing nothing with nothing: models and declared states really move."""
     made = rich(method)
@@ -169,8 +175,7 @@ def moved(found: dict[str, Any], name: str) -> list[int]:
 # What was sent or received is a copy.
 
 
-@every_task
-@every_method
+@marked("method, task", METHODS_AND_TASKS, SOME_TASKS)
 def test_what_passed_may_become_garbage_once_it_was_read(method: str, task: str) -> None:
     """Received tensors after the reply, replies and messages after their round: nobody looks at them again."""
     asked = plan(rich(method), task)

@@ -1,4 +1,7 @@
-"""Every method gives the same bits on any number of workers."""
+"""Every method gives the same bits on any number of workers: on two, and in `make battery` on one.
+
+That the number does not matter is shown by `engines/test_exactness.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ import pytest
 import flatfed as ff
 from engines.bench import assert_same
 from flatfed.core.method.algorithm import Algorithm
+from methods.designs import marked
 from methods.wire import COHORTS, METHODS, SETTINGS, LeavesOnItself, average, everything, make_task, rich
 
 ROUNDS = 3
 
 
 def trained(method: Algorithm, workers: int) -> dict[str, Any]:
-    settings = {"rounds": ROUNDS, "sampling": ff.Schedule(COHORTS), "average": average("swa"), **SETTINGS}
+    settings = {"rounds": ROUNDS, "sampling": ff.Replay(COHORTS), "average": average("swa"), **SETTINGS}
     return everything(ff.train(make_task("BatchNorm local"), method, workers=workers, **settings))
 
 
@@ -26,8 +30,7 @@ def alone(method: str) -> dict[str, Any]:
     return trained(rich(method), 0)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", METHODS)
+@marked("method, workers", [(id, n) for id in METHODS for n in (1, 2)], [(id, 2) for id in METHODS])
 def test_every_method_gives_the_same_bits_on_workers(method: str, workers: int) -> None:
     found = trained(rich(method), workers)
     assert (found["status"], len(found["history"])) == ("finished", ROUNDS)

@@ -25,16 +25,16 @@ from flatfed.core.configuration.config import build, parameters
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser, client_slots
 from flatfed.core.method.client import Client
+from flatfed.core.method.engine import Engine, Held, Job, Reply, together
 from flatfed.core.method.messages import Message, pack, unpack
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import State
 from flatfed.core.model.layout import Local
 from flatfed.core.randomness import preserved_global_state
-from flatfed.core.round.engine import Engine, Held, Job, Reply, together
 from flatfed.core.round.trainer import Trainer, fresh_client_state
 from flatfed.core.threads import single_thread
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 
 # Small tasks, made anew at each call: two sides never hold the same tensors.
@@ -42,7 +42,7 @@ from flatfed.experiments.running.run import Run
 SIZES = (3, 5, 6, 8, 5)
 COHORTS = ((0, 2, 3), (1, 3), (0, 2, 3), (1, 3), (0, 2))  # some come back with a state; client 4 is never asked
 POPULATION = len(SIZES)
-SETTINGS = {"lr": 0.1, "batch_size": 3, "lr_decay": 0.9, "seed": 7, "every": 1, "batched": False}
+SETTINGS = {"lr": 0.1, "batch_size": 3, "lr_decay": 0.9, "seed": 7, "evaluate_every": 1, "vectorised": False}
 
 
 def jittered(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -101,21 +101,45 @@ def rich(id: str) -> Algorithm:
 
 
 def drifting(id: str) -> Algorithm:
-    """A method with every real parameter that may change on a course over the rounds."""
-    allowed, values = Algorithm.registry[id].courses, ff.make(id).to_dict()
+    """A method with every real parameter that may change on a schedule over the rounds."""
+    allowed, values = Algorithm.registry[id].schedules, ff.make(id).to_dict()
     real = [n for n, v in values.items() if isinstance(v, float) and (allowed is True or (allowed and n in allowed))]
     return ff.make(id, **{name: f"decay({values[name]!r}, 0.9)" for name in real})
 
 
+@functools.cache
 def variants(id: str) -> list[Algorithm]:
-    """A method with its defaults, each client optimiser, courses, and the parameter sets of the methods' table."""
+    """A method with its defaults, each client optimiser, schedules, and the parameter sets of the methods' table."""
     from methods.bench import algorithm
     from methods.table import rows
 
     optimisers = OPTIMISERS if takes_optimiser(id) else []
-    found = [ff.make(id), *(ff.make(id, client_opt=optimiser) for optimiser in optimisers), drifting(id)]
-    found += [algorithm(case) for case in rows() if case.row.id == id]
-    return list({json.dumps(method.to_dict()): method for method in found}.values())
+    made = [ff.make(id), *(ff.make(id, client_opt=optimiser) for optimiser in optimisers), drifting(id)]
+    made += [algorithm(case) for case in rows() if case.row.id == id]
+    return list({json.dumps(method.to_dict()): method for method in made}.values())
+
+
+@functools.cache
+def short_variants(id: str) -> list[Algorithm]:
+    """Those of its variants that a short design takes: schedules, and each parameter set with some client optimiser."""
+    from methods.bench import algorithm
+    from methods.designs import spread
+
+    return [drifting(id), *(algorithm(case) for case in spread() if case.row.id == id)]
+
+
+def numbered_variants(ids: Iterable[str]) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Every variant by method and number, and those of the short design: two of each method."""
+    from methods.designs import few
+
+    whole, short = [], []
+    for id in ids:
+        chosen = [method.to_dict() for method in short_variants(id)]
+        for number, method in enumerate(variants(id)):
+            whole.append((id, number))
+            if method.to_dict() in chosen:
+                short.append((id, number))
+    return whole, few(short, lambda pair: pair[0], 2)
 
 
 def with_other_states(id: str) -> list[Algorithm]:
@@ -129,7 +153,7 @@ def with_other_states(id: str) -> list[Algorithm]:
 
 def plan(method: Algorithm, task: str, averaged: str | None = None, rounds: int = 3) -> Plan:
     settings = Settings(rounds=rounds, **SETTINGS)
-    return Plan(make_task(task), method, settings, ff.Schedule(COHORTS), average(averaged), workers=0)
+    return Plan(make_task(task), method, settings, ff.Replay(COHORTS), average(averaged), workers=0)
 
 
 def everything(run: Run) -> dict[str, Any]:

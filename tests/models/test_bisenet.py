@@ -133,7 +133,7 @@ def test_dropout_and_initialisation_are_options() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConfigError, match="bisenetv2 needs in_channels, which these data have not"):
+    with pytest.raises(ConfigError, match="bisenetv2 needs in_channels, but the data has only classes"):
         build("bisenetv2", 4, vocabulary=40, length=7)
     with pytest.raises(ConfigError, match=r"bisenetv2: unknown option of the model 'drop'; did you mean 'dropout'"):
         build("bisenetv2", 4, 3, options={"drop": 0.1})

@@ -87,7 +87,7 @@ def test_the_head_is_what_depends_on_the_classes(id: str) -> None:
 def test_a_new_head_is_the_seed_s_and_the_rest_the_file_s(id: str, tmp_path: Path) -> None:
     start = build(id, 7, seed=1, **facts(id))
     path = saved(tmp_path / "w.safetensors", start)
-    with pytest.raises(ConfigError, match=r"has shape \(7.*, the model's \(5.*\); --new-head starts with a new head$"):
+    with pytest.raises(ConfigError, match=r"has shape \(7.*, the model's \(5.*\); new_head starts with a new head$"):
         build(id, 5, seed=2, weights=path, **facts(id))
     given, fresh = start.state_dict(), build(id, 5, seed=2, **facts(id))
     head = head_tensors(id, fresh, 5, _heads[id])
@@ -105,7 +105,7 @@ def test_a_head_of_the_same_shape_is_new_too(tmp_path: Path) -> None:
 def test_a_file_without_a_head(tmp_path: Path) -> None:
     body = {n: t for n, t in build("mlp", 4, 1, 4, seed=1).state_dict().items() if not n.startswith("head")}
     safetensors.torch.save_file(body, tmp_path / "w.safetensors")
-    with pytest.raises(ConfigError, match=r"they lack head.bias, head.weight; --new-head starts with a new head$"):
+    with pytest.raises(ConfigError, match=r"they lack head.bias, head.weight; new_head starts with a new head$"):
         build("mlp", 4, 1, 4, weights=tmp_path / "w.safetensors")
     made = build("mlp", 4, 1, 4, seed=2, weights=tmp_path / "w.safetensors", new_head=True)
     assert torch.equal(made.head.weight, build("mlp", 4, 1, 4, seed=2).head.weight)
@@ -121,12 +121,12 @@ def test_what_differs_outside_of_the_head_is_refused_with_or_without_a_new_one(t
         build("mlp", 4, 1, 4, weights=path, new_head=True)
     more = {**build("mlp", 4, 1, 4).state_dict(), "head.extra": torch.zeros(1)}
     safetensors.torch.save_file(more, tmp_path / "x.safetensors")
-    with pytest.raises(ConfigError, match=r"they hold head.extra, which the model has not$"):
+    with pytest.raises(ConfigError, match=r"they hold head.extra, which the model does not have$"):
         build("mlp", 4, 1, 4, weights=tmp_path / "x.safetensors", new_head=True)
 
 
 def test_a_new_head_without_weights_means_nothing() -> None:
-    with pytest.raises(ConfigError, match=r"--new-head leaves out the head of the weights.*; give --weights FILE too"):
+    with pytest.raises(ConfigError, match=r"new_head needs weights to start from"):
         build("mlp", 4, 1, 4, new_head=True)
 
 
@@ -153,7 +153,7 @@ def test_own_models_say_it_or_have_a_last_linear_layer(own: str, name: str, head
         ("Pixels", "it holds no linear layer; say so in the class"),
         ("Misnamed", "headed_nets:Misnamed: unknown module of the head 'fc'; known: 0, 1, 2"),
         ("Numbered", r"head_names must name modules, such as \('fc',\), not \(2,\)"),
-        ("Tied", "the head shares its weights with embedding.weight, so --new-head cannot leave them out"),
+        ("Tied", "the head shares its weights with embedding.weight, so new_head cannot leave them out"),
     ],
 )
 def test_a_head_that_is_not_clear(own: str, name: str, words: str, tmp_path: Path) -> None:

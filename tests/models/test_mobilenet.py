@@ -86,7 +86,7 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConfigError, match="mobilenetv2-gn: groups must divide the 16 channels of a layer, which 32"):
+    with pytest.raises(ConfigError, match="mobilenetv2-gn: groups must divide the 16 channels of a layer; 32"):
         build("mobilenetv2-gn", 10, 3, options={"groups": 32})
     for dropout in (1, -0.1, "half", True):
         with pytest.raises(ConfigError, match="mobilenetv2-gn: dropout must be at least 0 and less than 1, not"):

@@ -11,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import flatfed.models
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
-from flatfed.models import build, catalogue, models
+from flatfed.models import build, catalogue, models, networks
 from models.samples import OF_IMAGES, examples, facts, made, parameters
 
 
@@ -104,9 +103,9 @@ def test_a_new_model_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "    return nn.Identity()\n"
     )
     models()
-    monkeypatch.setattr(flatfed.models, "__path__", [*flatfed.models.__path__, str(tmp_path)])
+    monkeypatch.setattr(networks, "__path__", [*networks.__path__, str(tmp_path)])
     monkeypatch.setattr(catalogue, "_builders", dict(catalogue._builders))
-    monkeypatch.delitem(sys.modules, "flatfed.models.constant", raising=False)
+    monkeypatch.delitem(sys.modules, "flatfed.models.networks.constant", raising=False)
     catalogue._discover.cache_clear()
     assert models()["constant"] == "Says nothing."
     assert isinstance(build("constant", 1, 1, 1, seed=0), nn.Identity)

@@ -87,18 +87,22 @@ def test_options(nets: str) -> None:
 
 
 def test_missing_facts(nets: str) -> None:
-    with pytest.raises(ConfigError, match=r"Words needs vocabulary, which these data have not \(they have classes, im"):
+    with pytest.raises(ConfigError, match=r"Words needs vocabulary, but the data has only classes, im"):
         build(f"{nets}:Words", 10, 1, 8)
-    with pytest.raises(ConfigError, match="own_nets:Net needs in_channels, image_size, which these data have not"):
+    with pytest.raises(
+        ConfigError, match="Net needs in_channels, image_size, but the data has only classes, length, vo"
+    ):
         build(f"{nets}:Net", 10, vocabulary=20, length=5)
     with pytest.raises(ConfigError, match="cnn: image_size must be at least 1, not 0"):
         build("cnn", 10, 3, 0)
 
 
 def test_an_option_without_a_default_must_be_set(nets: str) -> None:
-    with pytest.raises(ConfigError, match=r"own_nets:Needs needs hidden, depth: give it with --set model.hidden=VALUE"):
+    with pytest.raises(ConfigError, match=r"own_nets:Needs needs the options hidden, depth, which have no default"):
         build(f"{nets}:Needs", 10, 1, 8)
-    with pytest.raises(ConfigError, match=r"needs depth: give it with --set model.depth=VALUE \(the data give classes"):
+    with pytest.raises(
+        ConfigError, match=r"needs the options depth, which have no default: model\.depth=VALUE \(the data gives"
+    ):
         build(f"{nets}:Needs", 10, 1, 8, options={"hidden": 3})
     assert build(f"{nets}:Needs", 10, 1, 8, options={"hidden": 3, "depth": 1}).out_features == 3
 
@@ -207,9 +211,9 @@ def test_weights_of_another_model(tmp_path: Path) -> None:
     refused(saved(tmp_path / "w.safetensors", build("logreg", 4, 1, 4)), "they lack hidden.bias, hidden.weight$")
     state = {**build("mlp", 4, 1, 4).state_dict(), "extra": torch.zeros(1)}
     safetensors.torch.save_file(state, tmp_path / "x.safetensors")
-    refused(tmp_path / "x.safetensors", "they hold extra, which the model has not")
+    refused(tmp_path / "x.safetensors", "they hold extra, which the model does not have")
     path = saved(tmp_path / "c.safetensors", build("cnn-small", 4, 1, 8))
-    refused(path, r"they hold conv1.bias, conv1.weight, conv2.bias, conv2.weight, which the model has not")
+    refused(path, r"they hold conv1.bias, conv1.weight, conv2.bias, conv2.weight, which the model does not have")
 
 
 def test_refused_weights_leave_nothing_half_loaded(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_refusals() -> None:
         build("resnet18-bn", 10, 3, options={"init": "zero"})
     with pytest.raises(ConfigError, match="resnet18: unknown stem '7'"):
         build("resnet18", 10, 3, options={"stem": 7})
-    with pytest.raises(ConfigError, match="groups must divide the 64 channels of a layer, which 3 does not"):
+    with pytest.raises(ConfigError, match="groups must divide the 64 channels of a layer; 3 does not"):
         build("resnet18-gn", 10, 3, options={"groups": 3})
     for groups in (0, 2.0, True, "two"):
         with pytest.raises(ConfigError, match="resnet18-gn: groups must be a whole number of at least 1, not"):

@@ -70,9 +70,9 @@ def test_dropout_is_an_option() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match="textcnn needs texts of at least 5 tokens, not 4"):
         build("textcnn", 3, vocabulary=40, length=4)
-    with pytest.raises(ConfigError, match="textcnn needs vocabulary, length, which these data have not"):
+    with pytest.raises(ConfigError, match="textcnn needs vocabulary, length, but the data has only classes"):
         build("textcnn", 10, 3, 32)
     with pytest.raises(ConfigError, match=r"textcnn: dropout must be at least 0 and less than 1, not 1.5"):
         build("textcnn", 3, vocabulary=40, length=7, options={"dropout": 1.5})
-    with pytest.raises(ConfigError, match="resnet18 needs in_channels, which these data have not"):
+    with pytest.raises(ConfigError, match="resnet18 needs in_channels, but the data has only classes"):
         build("resnet18", 3, vocabulary=40, length=7)

@@ -111,7 +111,7 @@ def test_a_new_head_for_other_classes(id: str, tmp_path: Path) -> None:
     known, shapes, _, _ = CASES[id]
     tensors = random_tensors(shapes(1000))
     path = saved(tmp_path / "w.safetensors", tensors)
-    with pytest.raises(ConfigError, match=r"their head.\w+ has shape \(1000.*the model's \(6.*; --new-head starts"):
+    with pytest.raises(ConfigError, match=r"their head.\w+ has shape \(1000.*the model's \(6.*; new_head starts"):
         build(id, **LARGE, weights=path)
     made, fresh = (loaded(id, path, seed=3, new_head=True).state_dict(), build(id, **LARGE, seed=3).state_dict())
     for theirs, ours in known.tensors.items():
@@ -140,12 +140,12 @@ def refused(path: Path, id: str, match: str, **options: Any) -> None:
 @pytest.mark.parametrize("id", ["mobilenetv2-gn", "resnet18", "wrn-28-4"])
 def test_another_model(id: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "w.safetensors", random_tensors(resnet18_shapes(6)))
-    refused(path, id, r"they are those of torchvision's ResNet-18, for --model resnet18-bn or resnet18-gn$")
+    refused(path, id, r"they are those of torchvision's ResNet-18, for the model resnet18-bn or resnet18-gn$")
 
 
 def test_the_other_architecture(tmp_path: Path) -> None:
     path = saved(tmp_path / "w.safetensors", random_tensors(mobilenetv2_shapes(6)))
-    refused(path, "resnet18-bn", "they are those of torchvision's MobileNetV2, for --model mobilenetv2-gn$")
+    refused(path, "resnet18-bn", "they are those of torchvision's MobileNetV2, for the model mobilenetv2-gn$")
 
 
 def resnet(blocks: tuple[int, ...], convolutions: int) -> dict[str, Tensor]:
@@ -176,7 +176,7 @@ def test_other_resnets_are_named(blocks: tuple[int, ...], convolutions: int, nam
 def test_tensors_that_are_unknown_are_listed(known: Architecture, shapes: Any, tmp_path: Path) -> None:
     more = {name: torch.zeros(1) for name in ("aux.weight", "se.bias")}
     path = saved(tmp_path / "w.safetensors", random_tensors(shapes(6)) | more)
-    words = rf"they hold aux.weight, se.bias, which torchvision's {known.name} has not$"
+    words = rf"they hold aux.weight, se.bias, which torchvision's {known.name} does not have$"
     refused(path, known.takers[-1], words)
 
 

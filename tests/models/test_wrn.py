@@ -82,5 +82,5 @@ def test_initialisation() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match="wrn-28-4: unknown norm 'layer'; known: batch, group"):
         build("wrn-28-4", 10, 3, options={"norm": "layer"})
-    with pytest.raises(ConfigError, match="wrn-28-4: groups must divide the 16 channels of a layer, which 32 does not"):
+    with pytest.raises(ConfigError, match="wrn-28-4: groups must divide the 16 channels of a layer; 32 does not"):
         build("wrn-28-4", 10, 3, options={"groups": 32})

@@ -26,7 +26,7 @@ def write_run(
 ) -> Path:
     """Write a run whose rounds had these accuracies (None: not evaluated)."""
     made = parse_method(method, parameters)
-    chosen = Settings(seed=seed, **{"rounds": max(len(accuracies), 1), "lr": 0.1, "last": 2} | settings)
+    chosen = Settings(seed=seed, **{"rounds": max(len(accuracies), 1), "lr": 0.1, "evaluate_last": 2} | settings)
     config = {
         "method": spelling_of(made.algorithm, made.average),
         "algorithm": made.algorithm.to_dict(),

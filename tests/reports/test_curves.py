@@ -12,7 +12,8 @@ import matplotlib.image
 import matplotlib.pyplot as plt
 import pytest
 
-from flatfed.reports.curves import COLOURS, draw_curves
+from flatfed.reports.curves import draw_curves
+from flatfed.reports.figures.drawing.palette import COLOURS
 from flatfed.reports.results.results import collect
 from reports.disk import write_run
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results.results import Result, collect
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import caption
 from reports.disk import write_run
 

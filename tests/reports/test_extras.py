@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results.results import Result, collect
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
 from flatfed.reports.tables.columns import columns
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import aggregates, as_csv, caption, cells, headings, notes, records
@@ -68,7 +69,7 @@ def test_a_baseline_without_a_value(tmp_path: Path) -> None:
 
 
 def test_an_unknown_baseline_is_refused(results: list[Result]) -> None:
-    with pytest.raises(ConfigError, match=r"--baseline: unknown method here 'fedavgg'; did you mean 'fedavg'"):
+    with pytest.raises(ConfigError, match=r"baseline: unknown method here 'fedavgg'; did you mean 'fedavg'"):
         columns(results, Extras(baseline="fedavgg"))
 
 

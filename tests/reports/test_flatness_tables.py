@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.measurement import Reading
-from flatfed.reports.flatness import Held, Measured, by_client, by_number
+from flatfed.flatness.measurement import MeasurementResult
+from flatfed.reports.flatness import MajorityClass, Measured, by_client, by_number
 from flatfed.reports.tables.sheets import Sheet
 
 
-def measured(label: str, readings: dict[str, Reading], classes: dict[int, Held] | None = None) -> Measured:
-    return Measured(label, Path(label), 3, 0.5, readings, "train", [], classes=classes or {})
+def measured(
+    label: str, results: dict[str, MeasurementResult], classes: dict[int, MajorityClass] | None = None
+) -> Measured:
+    return Measured(label, Path(label), 3, 0.5, results, "train", [], classes=classes or {})
 
 
-def discrepancy(value: float, radius: float) -> Reading:
-    return Reading({"discrepancy": value, "sharpness_global": 2 * value, "radius": radius})
+def discrepancy(value: float, radius: float) -> MeasurementResult:
+    return MeasurementResult({"discrepancy": value, "sharpness_global": 2 * value, "radius": radius})
 
 
 def texts(sheet: Sheet) -> dict[str, list[str]]:
@@ -41,7 +43,7 @@ def test_numbers_of_different_radii_do_not_stand_in_one_row() -> None:
     runs = [
         (name, discrepancy(number, radius)) for name, number, radius in (("a", 1, 0.1), ("b", 2, 0.02), ("c", 3, 0.1))
     ]
-    found = texts(by_number([measured(name, {"d": reading}) for name, reading in runs]))
+    found = texts(by_number([measured(name, {"d": result}) for name, result in runs]))
     assert found == {
         "discrepancy, radius 0.1": ["1", "–", "3"],
         "sharpness_global, radius 0.1": ["2", "–", "6"],
@@ -51,10 +53,12 @@ def test_numbers_of_different_radii_do_not_stand_in_one_row() -> None:
 
 
 def test_what_has_no_radius_stays_in_one_row() -> None:
-    def reading(radius: float) -> Reading:
-        return Reading({"incompatibility": 1.0, "heterogeneity": 2.0, "batch_deviation": math.nan, "radius": radius})
+    def result(radius: float) -> MeasurementResult:
+        return MeasurementResult(
+            {"incompatibility": 1.0, "heterogeneity": 2.0, "batch_deviation": math.nan, "radius": radius}
+        )
 
-    found = texts(by_number([measured(name, {"i": reading(r)}) for name, r in (("a", 0.1), ("b", 0.2))]))
+    found = texts(by_number([measured(name, {"i": result(r)}) for name, r in (("a", 0.1), ("b", 0.2))]))
     assert found["heterogeneity"] == ["2", "2"]
     assert found["batch_deviation"] == ["–", "–"]
     assert found["incompatibility, radius 0.2"] == ["–", "1"]
@@ -62,26 +66,26 @@ def test_what_has_no_radius_stays_in_one_row() -> None:
 
 def test_the_radii_of_one_measurement_do_not_split_another() -> None:
     runs = [
-        measured(name, {"d": discrepancy(1, radius), "i": Reading({"rise": 3.0, "radius": 0.05})})
+        measured(name, {"d": discrepancy(1, radius), "i": MeasurementResult({"rise": 3.0, "radius": 0.05})})
         for name, radius in (("a", 0.1), ("b", 0.2))
     ]
     assert texts(by_number(runs))["rise"] == ["3", "3"]
 
 
 def test_a_number_with_its_bound_and_as_it_is() -> None:
-    reading = Reading({"lambda_max": 12.345678, "lambda_max_residual": 0.01, "lambda_products": 20.0})
-    sheet = by_number([measured("a", {"l": reading})])
+    result = MeasurementResult({"lambda_max": 12.345678, "lambda_max_residual": 0.01, "lambda_products": 20.0})
+    sheet = by_number([measured("a", {"l": result})])
     assert texts(sheet) == {"lambda_max": ["12.346 ± 0.01"]}
     assert sheet.csv() == ",a\nlambda_max,12.345678\n"
 
 
 # --- a row for each client ----------------------------------------------------------------------------------
 
-CAT, DOG = Held(3, "cat", 1.0), Held(5, "dog", 0.625)
+CAT, DOG = MajorityClass(3, "cat", 1.0), MajorityClass(5, "dog", 0.625)
 
 
-def local_global(local: dict[int, float], everywhere: dict[int, float]) -> dict[str, Reading]:
-    return {"local_global": Reading({}, {"lambda_local": local, "lambda_global": everywhere})}
+def local_global(local: dict[int, float], everywhere: dict[int, float]) -> dict[str, MeasurementResult]:
+    return {"local_global": MeasurementResult({}, {"lambda_local": local, "lambda_global": everywhere})}
 
 
 def two(**changes: Any) -> list[Measured]:
@@ -109,7 +113,7 @@ def test_one_number_of_two_partitions_is_two_clients() -> None:
 
 
 def test_nearly_all_is_not_all() -> None:
-    assert (str(Held(0, "cat", 0.999)), str(Held(0, "cat", 1.0))) == ("cat (99 %)", "cat")
+    assert (str(MajorityClass(0, "cat", 0.999)), str(MajorityClass(0, "cat", 1.0))) == ("cat (99 %)", "cat")
 
 
 def test_as_markdown_and_as_csv() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from flatfed.core.round.sampling import Sampler
 from flatfed.reports.results.identity import UNKNOWN, agree, identity
-from flatfed.reports.results.results import Result, collect
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import aggregates, notes
 from reports.disk import write_run
 from runs.bench import Tied, halved, in_new_process, small_run, small_task
@@ -67,7 +68,7 @@ def test_an_alias_is_the_value_that_it_stands_for(tmp_path: Path) -> None:
     class Spelled(Sampler, id="spelled"):
         """A sampler whose parameter has a former name."""
 
-        courses: ClassVar[bool] = False
+        schedules: ClassVar[bool] = False
         form: Literal["new", "former"] = "new"
 
         def __post_init__(self) -> None:
@@ -109,10 +110,10 @@ SAME: list[Config] = [
     {"clients": 100, "model": "cnn-small"},
     {"augment": True, "seed": 9, "data_dir": "/elsewhere", "partition_sha256": "0"},
     {"partition": {"id": "dirichlet", "alpha": 0.1, "prior": "uniform", "size_sigma": 0.0}},
-    {"local_parts": None, "a_field_of_tomorrow": None},
+    {"local_layers": None, "a_field_of_tomorrow": None},
 ]
 OTHERS: list[Config] = [
-    *({"clients": 99}, {"model": "logreg"}, {"augment": False}, {"augment": "crop-flip"}, {"local_parts": "bn"}),
+    *({"clients": 99}, {"model": "logreg"}, {"augment": False}, {"augment": "crop-flip"}, {"local_layers": "bn"}),
     *({"partition": {"id": "dirichlet", "alpha": 0.2}}, {"partition": {"id": "iid"}}, {"weights": "/a/w.safetensors"}),
     *({"dataset": "mnist"}, {"a_field_of_tomorrow": 1}),
 ]

@@ -14,10 +14,11 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import flatfed as ff
-from flatfed.core.evaluation.metrics import Declared
+from flatfed.core.task.metrics import Declared
 from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
 from flatfed.reports.curves import default_names, draw_curves
-from flatfed.reports.results.results import Result, collect
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
 from flatfed.reports.tables.columns import columns
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import aggregates, caption, cells, headings, markdown, records, terminal_tables
@@ -57,7 +58,18 @@ def trained(path: Path, metrics: Any = None, seed: int = 0, **more: Any) -> Path
     nn.init.zeros_(model.weight)
     given: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
     task = ff.Task(model, [data(8), data(8)], test=data(20), loss=squared, **given, **more)
-    ff.train(task, ff.make("fedavg"), rounds=4, sampling=2, lr=0.1, every=1, last=2, workers=0, seed=seed, out=path)
+    ff.train(
+        task,
+        ff.make("fedavg"),
+        rounds=4,
+        sampling=2,
+        lr=0.1,
+        evaluate_every=1,
+        evaluate_last=2,
+        workers=0,
+        seed=seed,
+        out=path,
+    )
     return path
 
 
@@ -151,7 +163,9 @@ def test_segmentation_is_shown_as_miou(tmp_path: Path) -> None:
         loss=SegmentationLoss(),
         metrics=Segmentation(2),
     )
-    run = ff.train(task, ff.make("fedavg"), rounds=2, sampling=1, lr=0.1, every=1, workers=0, out=tmp_path / "a")
+    run = ff.train(
+        task, ff.make("fedavg"), rounds=2, sampling=1, lr=0.1, evaluate_every=1, workers=0, out=tmp_path / "a"
+    )
     found = collect([tmp_path / "a"])
     assert caption(found).startswith("test mIoU in %, seed 0;")
     assert cells(found[0])[1] == f"{100 * run.history[-1]['test_miou']:.2f}"

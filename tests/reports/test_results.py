@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results.results import ACCURACIES, OneRun, Result, collect
+from flatfed.reports.results.one_run import OneRun
+from flatfed.reports.results.result import ACCURACIES, Result
+from flatfed.reports.results.results import collect
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 accuracies = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
@@ -76,7 +78,7 @@ def test_many_options_give_a_number_and_are_noted(tmp_path: Path) -> None:
     first, second = collect(paths)
     assert (first.method, second.method) == ("fedavg #1", "fedavg #2")
     assert [run.path.name for run in second.runs] == ["b", "c"]
-    assert not first.told and not second.told
+    assert not first.label_says_all and not second.label_says_all
     assert second.differs == {f"settings.{name}": value for name, value in many.items()}
     assert first.differs["settings.lr"] == 0.1
 
@@ -85,9 +87,9 @@ def test_settings_in_which_methods_differ_are_noted(tmp_path: Path) -> None:
     first, second = collect([write_run(tmp_path / "a"), write_run(tmp_path / "b", "fedsam", lr=0.5)])
     assert (first.method, second.method) == ("fedavg", "fedsam")
     assert (first.differs, second.differs) == ({"settings.lr": 0.1}, {"settings.lr": 0.5})
-    assert not first.told
+    assert not first.label_says_all
     alike = collect([write_run(tmp_path / "c"), write_run(tmp_path / "d", "fedsam")])
-    assert all(result.told and result.differs == {} for result in alike)
+    assert all(result.label_says_all and result.differs == {} for result in alike)
 
 
 def test_options_of_one_name_in_two_places_do_not_mix_runs_up(tmp_path: Path) -> None:
@@ -115,7 +117,9 @@ def test_figures_are_those_of_the_history(
     folder = tmp_path_factory.mktemp("runs")
     rounds = max(map(len, runs))
     runs = [run + [run[-1]] * (rounds - len(run)) for run in runs]
-    [result] = collect([write_run(folder / str(i), seed=i, accuracies=tuple(r), last=last) for i, r in enumerate(runs)])
+    [result] = collect(
+        [write_run(folder / str(i), seed=i, accuracies=tuple(r), evaluate_last=last) for i, r in enumerate(runs)]
+    )
     tail = max(last, 1)
     expected = ([run[-1] for run in runs], [statistics.fmean(run[-tail:]) for run in runs], [max(run) for run in runs])
     for name, values in zip(ACCURACIES, expected, strict=True):
@@ -132,7 +136,7 @@ def test_costs_are_means_per_run(tmp_path: Path) -> None:
 
 
 def test_only_evaluated_rounds_count(tmp_path: Path) -> None:
-    [result] = collect([write_run(tmp_path / "a", accuracies=(0.9, None, 0.4, None), last=4)])
+    [result] = collect([write_run(tmp_path / "a", accuracies=(0.9, None, 0.4, None), evaluate_last=4)])
     assert [result.spread(name)[0] for name in ACCURACIES] == pytest.approx([0.4, 0.65, 0.9])
 
 

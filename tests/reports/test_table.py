@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from flatfed.flatness.measurements import Measurement
-from flatfed.reports.results.results import Result, collect
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
 from flatfed.reports.tables.columns import columns, measured
 from flatfed.reports.tables.numbers import megabytes, percent
 from flatfed.reports.tables.numbers import number as plain
@@ -27,7 +28,7 @@ from flatfed.reports.tables.table import (
     terminal_table,
     terminal_tables,
 )
-from flatfed.runs.results import Readings
+from flatfed.runs.results import KeptResults
 from reports.disk import write_run
 
 
@@ -93,8 +94,8 @@ def test_the_heading_of_diverged_runs_alone(results: list[Result]) -> None:
 
 
 def test_runs_with_other_means_are_not_passed_off_as_one(tmp_path: Path) -> None:
-    two = write_run(tmp_path / "a", "fedavg", last=2)
-    three = write_run(tmp_path / "b", "fedsam", last=3)
+    two = write_run(tmp_path / "a", "fedavg", evaluate_last=2)
+    three = write_run(tmp_path / "b", "fedsam", evaluate_last=3)
     heading = headings(collect([two, three]))[2]
     assert heading not in ("last-2 mean", "last-3 mean")
 
@@ -209,7 +210,7 @@ ROUNDS = 3
 def measure(
     path: Path, lambda_max: float | None, ratio: float | None, lpf: float | None, most: int | None = 2000, **key: Any
 ) -> Path:
-    """Give a run the readings of `--flatness`, and a checkpoint to have taken them of."""
+    """Give a run the results of `--flatness`, and a checkpoint to have taken them of."""
     (path / "checkpoints" / f"round-{ROUNDS:06d}").mkdir(parents=True, exist_ok=True)
     numbers = {
         "lambda_ratio": {"lambda_max": lambda_max, "lambda_max_residual": 0.0, "lambda_5": 1.0, "lambda_ratio": ratio},
@@ -218,13 +219,13 @@ def measure(
     common = {"run": "", "round": ROUNDS, "weights": "evaluated", "sample": {"of": "train", "most": most, "seed": 0}}
     for id, found in numbers.items():
         taken = common | key | {"measurement": Measurement.registry.make(id).to_dict()}
-        Readings(path).keep(taken, {"numbers": found, "clients": {}, "series": {}, "verdict": ""})
+        KeptResults(path).keep(taken, {"numbers": found, "clients": {}, "series": {}, "remark": ""})
     return path
 
 
 @pytest.fixture
 def flat(tmp_path: Path) -> list[Result]:
-    """One method over two seeds with readings, one that has none, and one that diverged."""
+    """One method over two seeds with results, one that has none, and one that diverged."""
     return collect(
         [
             measure(write_run(tmp_path / "a0"), 10.0, 2.0, 1.5),
@@ -298,7 +299,7 @@ def test_the_caption_says_over_which_examples(tmp_path: Path) -> None:
     every = measure(write_run(tmp_path / "b", "fedsam"), 1.0, 1.0, 1.0, None)
     assert caption(collect([some])).endswith("; λ and LPF over at most 2,000 training examples")
     assert caption(collect([every])).endswith("; λ and LPF over all training examples")
-    assert caption(collect([some, every])).endswith("; λ and LPF over differing samples, not to be compared")
+    assert caption(collect([some, every])).endswith("; λ and LPF over different samples, which cannot be compared")
 
 
 @pytest.mark.parametrize(

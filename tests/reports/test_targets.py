@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results.results import Result, collect
-from flatfed.reports.tables import targets
+from flatfed.reports.results.result import Result
+from flatfed.reports.results.results import collect
+from flatfed.reports.tables import target_tables, targets
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import as_csv, as_json, markdown, records, terminal_tables
 from flatfed.reports.tables.targets import Reaching
@@ -63,7 +64,7 @@ def test_costs_are_totals_up_to_that_round(results: list[Result]) -> None:
 def test_refused_clients_were_asked_too() -> None:
     row: dict[str, Any] = {"bytes_down": 600, "bytes_up": 400, "clients": [0, 1, 2]}
     assert targets.transmissions(row | {"clients": [0, 1, 2, 3, 4]}, 100) == 2.0
-    assert targets.transmissions(row | {"refused": [{"client": 4}, {"client": 5}]}, 100) == 2.0
+    assert targets.transmissions(row | {"rejected": [{"client": 4}, {"client": 5}]}, 100) == 2.0
     assert targets.transmissions(row | {"clients": []}, 100) == 10.0
 
 
@@ -127,7 +128,7 @@ def test_a_target_of_a_method_without_a_value_is_reached_by_none(results: list[R
     one = reaching(results, "feddyn:final")
     assert one.value is None
     assert [one.reached(result) for result in results] == [0, 0, 0]
-    assert all("–" in column.text(results[0]) for column in targets.columns(one)[2:])
+    assert all("–" in column.text(results[0]) for column in target_tables.columns(one)[2:])
 
 
 def test_a_lower_loss_is_better(tmp_path: Path) -> None:

@@ -73,9 +73,8 @@ def digest(run: ff.Run, population: int = POPULATION) -> dict[str, Any]:
 
 def in_new_process(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     """Run Python in a process that knows nothing of this one and can import these tests."""
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=environment(), timeout=300, **settings
-    )
+    settings = {"timeout": 300, **settings}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment(), **settings)
 
 
 def environment() -> dict[str, str]:

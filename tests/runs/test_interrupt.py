@@ -42,9 +42,10 @@ def interrupt_after(round: int, number: int = signal.SIGINT, times: int = 1) -> 
     return on_round
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("every", [1, None])
+@pytest.mark.parametrize(  # every pair of two of the three
+    ("number", "workers", "every"),
+    [(signal.SIGINT, 0, 1), (signal.SIGINT, 2, None), (signal.SIGTERM, 0, None), (signal.SIGTERM, 2, 1)],
+)
 def test_train_raises_with_the_run_and_resumes_to_the_same_bits(
     number: int, workers: int, every: int | None, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
@@ -156,8 +157,8 @@ def test_an_interrupt_in_the_middle_of_a_round_loses_no_row_and_no_bit(in_traini
 
 # The command line.
 
-ARGUMENTS = ["digits", "scaffold+asam+swa", "--rounds", "60", "--clients", "12", "--per-round", "3", "--seed", "4"]
-ARGUMENTS += ["--last", "2", "--workers", "2"]
+ARGUMENTS = ["digits", "scaffold+asam+swa", "--rounds", "40", "--clients", "12", "--per-round", "3", "--seed", "4"]
+ARGUMENTS += ["--evaluate-last", "2", "--workers", "2"]
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -186,16 +187,16 @@ def test_a_command_that_is_stopped_twice_and_resumed_comes_to_the_same_bits(tmp_
     path, history = tmp_path / "run", tmp_path / "run/history.jsonl"
     said = [interrupted(command("run", *ARGUMENTS, "--out", str(path), cwd=tmp_path), history, 3, signal.SIGINT)]
     done = len(read_rows(history))
-    assert 3 <= done < 60
+    assert 3 <= done < 40
     assert RunDirectory.open(path).status()["status"] == "interrupted"
     said.append(interrupted(command("resume", str(path), cwd=tmp_path), history, done + 3, signal.SIGTERM))
-    assert done + 3 <= len(read_rows(history)) < 60
+    assert done + 3 <= len(read_rows(history)) < 40
     last = command("resume", str(path), cwd=tmp_path)
     last_words = "".join(last.communicate(timeout=PATIENCE))
     assert last.returncode == 0, last_words
 
     task = TaskRecipe("digits", clients=12, partition={"id": "dirichlet"}, seed=4).build()
-    settings: dict[str, Any] = {"rounds": 60, "sampling": 3, "lr": 0.1, "last": 2, "seed": 4, "workers": 2}
+    settings: dict[str, Any] = {"rounds": 40, "sampling": 3, "lr": 0.1, "evaluate_last": 2, "seed": 4, "workers": 2}
     algorithm = ff.make("scaffold", client_opt=ff.ASAM())
     undisturbed = ff.train(task, algorithm, average=ff.SWA(), **settings)
     assert digest(ff.resume(path), 12) == digest(undisturbed, 12)

@@ -11,8 +11,8 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same, bits
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import restored
-from flatfed.experiments.running.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory
 from runs.bench import POPULATION, litter, small_run, small_task
@@ -45,7 +45,7 @@ def state_of(run: ff.Run) -> dict[str, Any]:
 def test_named_rounds_are_written_exactly_then_and_stay(workers: int, every: int, tmp_path: Path) -> None:
     """Whether or not the round is evaluated, whose row would otherwise come a round later."""
     out = tmp_path / "run"
-    kept_run(out, keep_checkpoints=(2, 3, 5), every=every, last=1, workers=workers)
+    kept_run(out, keep_checkpoints=(2, 3, 5), evaluate_every=every, evaluate_last=1, workers=workers)
     assert rounds_in(out) == [2, 3, 5, ROUNDS - 1, ROUNDS]
     assert json.loads((out / "config.json").read_text())["keep_checkpoints"] == [2, 3, 5]
     for round in (2, 3, 5):
@@ -56,7 +56,7 @@ def test_named_rounds_are_written_exactly_then_and_stay(workers: int, every: int
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_state_before_the_last_round_is_always_saved(workers: int, tmp_path: Path) -> None:
     """Measurements of the last round's local models begin there."""
-    kept_run(tmp_path / "run", every=1, workers=workers)
+    kept_run(tmp_path / "run", evaluate_every=1, workers=workers)
     assert rounds_in(tmp_path / "run") == [ROUNDS - 1, ROUNDS]
     assert_same(state_after(tmp_path / "run", ROUNDS - 1), state_of(kept_run(None, rounds=ROUNDS - 1)))
 
@@ -97,7 +97,7 @@ def test_a_longer_run_keeps_what_it_had(tmp_path: Path) -> None:
 def test_every_n_rounds_are_saved_with_workers_too(workers: int, evaluated: int, tmp_path: Path) -> None:
     """Only two are there at the end, so they are looked at after every round."""
     multiples = (0, 2, 4, 6, 8)
-    changes = {"every": evaluated, "last": 1, "workers": workers, "checkpoint_every": 2}
+    changes = {"every": evaluated, "evaluate_last": 1, "workers": workers, "checkpoint_every": 2}
     saved: set[int] = set()
     out = tmp_path / "run"
 
@@ -112,7 +112,7 @@ def test_every_n_rounds_are_saved_with_workers_too(workers: int, evaluated: int,
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"keep_checkpoints": (3, 10)}, r"--keep-checkpoints\): 10 is beyond the 9 rounds"),
+        ({"keep_checkpoints": (3, 10)}, "^keep_checkpoints: 10 is beyond the 9 rounds"),
         ({"keep_checkpoints": (-1,)}, "keep_checkpoints: a round must be at least 0"),
         ({"keep_checkpoints": (1.5,)}, "keep_checkpoints: a round must be a whole number"),
         ({"keep_checkpoints": 4}, r"keep_checkpoints must be a list of rounds such as \(400, 800\), not 4"),

@@ -15,9 +15,13 @@ import pytest
 
 import flatfed as ff
 from flatfed.runs.directory import RunDirectory
+from methods.designs import WHOLE
 from runs.bench import ROUNDS, digest, in_new_process, litter, small_run
 
 Reports = dict[str, dict[str, Any]]
+
+STEP = 1 if WHOLE else 2
+"""Every second system call is died before; every one in `make battery`."""
 
 KILLED, CUT_OFF = -signal.SIGKILL, -signal.SIGXFSZ
 
@@ -26,7 +30,7 @@ def kill(directory: Path, jobs: dict[str, dict[str, Any]]) -> Reports:
     """Play the jobs in one driver and return their reports by name."""
     file = directory / "jobs.json"
     file.write_text(json.dumps([{"name": name, **job} for name, job in jobs.items()]))
-    done = in_new_process("-m", "runs.killer", str(file))
+    done = in_new_process("-m", "runs.killer", str(file), timeout=1200)
     assert done.returncode == 0, done.stderr
     return dict(zip(jobs, json.loads(done.stdout), strict=True))
 
@@ -51,6 +55,52 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return reports
 
 
+Jobs = dict[str, dict[str, Any]]
+
+
+def jobs_of_bytes(directory: Path) -> Jobs:
+    """Limits below the size of a client's state, of the server's tensors and of the manifest."""
+    small_run(directory / "sizes", rounds=3)
+    sizes = {f.name: f.stat().st_size for f in (directory / "sizes/checkpoints/round-000003").iterdir()}
+    state = next((directory / "sizes/checkpoints/states").iterdir()).stat().st_size
+    server, manifest = sizes["server.safetensors"], sizes["checkpoint.json"]
+    assert len({state, server, manifest}) == 3
+    limits = {0, 1, 8, 100, *(n - 1 for n in (state, server, manifest)), (state + server) // 2}
+    below = {n for n in limits if n < max(server, state)}  # a manifest that is shorter is never the first to fail
+    return {f"bytes-{n}": {"kind": "bytes", "n": n} for n in below}
+
+
+def jobs_of_rounds() -> Jobs:
+    jobs: Jobs = {f"step-{n}": {"kind": "steps", "n": n} for n in (0, 1, 5, 8, 9, 17)}
+    jobs["between"] = {"kind": "between", "n": 0}
+    jobs["between, with workers"] = {"kind": "between", "n": 0, "workers": 2}
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def reports(calls: Reports, expected: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reports]:
+    """The reports of all jobs by test: one driver plays them, because most of its time it imports torch."""
+    directory = tmp_path_factory.mktemp("kill")
+    two, start, resume = (len(calls[name]["calls"]) for name in ("two", "start", "resume"))
+    assert resume > 40
+    length = len(expected["history"][2])  # the row has `seconds` in addition, so that all of these are inside it
+    first = len(expected["history"][0])
+    jobs: dict[str, Jobs] = {
+        "calls": {f"call-{n}": {"kind": "calls", "n": n} for n in range(0, two, STEP)},
+        "bytes": jobs_of_bytes(directory),
+        "history": {f"history-{n}": {"kind": "history", "n": n} for n in (0, 1, 9, 40, length // 2, length)},
+        "rounds": jobs_of_rounds(),
+        "again": {f"again-{n}": {"kind": "steps", "n": 3, "again": n} for n in range(0, resume, 3)},
+        "again, cut off": {
+            f"again-bytes-{n}": {"kind": "steps", "n": 3, "again_bytes": n}
+            for n in (0, 1, first // 2, first + 10, 2 * first)
+        },
+        "first": {f"first-{n}": {"kind": "first", "n": n} for n in range(0, start, STEP)},
+    }
+    done = kill(directory, {name: job for group in jobs.values() for name, job in group.items()})
+    return {group: {name: done[name] for name in names} for group, names in jobs.items()}
+
+
 def check(reports: Reports, expected: dict[str, Any], how: int = KILLED) -> None:
     """Every run died as it should, and every resumed run came to the same bits."""
     assert {name: r["ended"] for name, r in reports.items()} == dict.fromkeys(reports, how)
@@ -62,72 +112,51 @@ def check(reports: Reports, expected: dict[str, Any], how: int = KILLED) -> None
 
 
 def test_killed_before_any_system_call_of_two_checkpoints(
-    calls: Reports, tmp_path: Path, expected: dict[str, Any]
+    reports: dict[str, Reports], expected: dict[str, Any]
 ) -> None:
-    jobs = {f"call-{n}": {"kind": "calls", "n": n} for n in range(len(calls["two"]["calls"]))}
-    check(kill(tmp_path, jobs), expected)
+    check(reports["calls"], expected)
 
 
-def test_a_kill_in_a_checkpoint_leaves_no_litter_once_the_run_is_resumed(calls: Reports, tmp_path: Path) -> None:
+def test_a_kill_in_a_checkpoint_leaves_no_litter_once_the_run_is_resumed(reports: dict[str, Reports]) -> None:
     """Most of one checkpoint: states half-written, a directory half-made, old ones half-removed."""
-    jobs = {f"call-{n}": {"kind": "calls", "n": n} for n in range(2, len(calls["two"]["calls"]) // 2, 2)}
-    reports = kill(tmp_path, jobs)
-    assert {name: r["litter"] for name, r in reports.items() if r["litter"]} == {}
+    calls = STEP * len(reports["calls"])
+    killed = [reports["calls"][f"call-{n}"] for n in range(2, calls // 2, 2)]
+    assert [report["litter"] for report in killed if report["litter"]] == []
 
 
-def test_cut_off_at_any_byte_of_the_files_of_a_checkpoint(tmp_path: Path, expected: dict[str, Any]) -> None:
-    """Limits below the size of a client's state, of the server's tensors and of the manifest."""
-    small_run(tmp_path / "sizes", rounds=3)
-    sizes = {f.name: f.stat().st_size for f in (tmp_path / "sizes/checkpoints/round-000003").iterdir()}
-    state = next((tmp_path / "sizes/checkpoints/states").iterdir()).stat().st_size
-    server, manifest = sizes["server.safetensors"], sizes["checkpoint.json"]
-    assert len({state, server, manifest}) == 3
-    limits = {0, 1, 8, 100, *(n - 1 for n in (state, server, manifest)), (state + server) // 2}
-    below = {n for n in limits if n < max(server, state)}  # a manifest that is shorter is never the first to fail
-    check(kill(tmp_path, {f"bytes-{n}": {"kind": "bytes", "n": n} for n in below}), expected, CUT_OFF)
+def test_cut_off_at_any_byte_of_the_files_of_a_checkpoint(
+    reports: dict[str, Reports], expected: dict[str, Any]
+) -> None:
+    check(reports["bytes"], expected, CUT_OFF)
 
 
-def test_cut_off_at_any_byte_of_a_history_row(tmp_path: Path, expected: dict[str, Any]) -> None:
-    length = len(expected["history"][2])  # the row has `seconds` in addition, so that all of these are inside it
-    jobs = {f"history-{n}": {"kind": "history", "n": n} for n in (0, 1, 9, 40, length // 2, length)}
-    check(kill(tmp_path, jobs), expected, CUT_OFF)
+def test_cut_off_at_any_byte_of_a_history_row(reports: dict[str, Reports], expected: dict[str, Any]) -> None:
+    check(reports["history"], expected, CUT_OFF)
 
 
-def test_killed_during_and_between_rounds(tmp_path: Path, expected: dict[str, Any]) -> None:
-    jobs: dict[str, dict[str, Any]] = {f"step-{n}": {"kind": "steps", "n": n} for n in (0, 1, 5, 8, 9, 17)}
-    jobs["between"] = {"kind": "between", "n": 0}
-    jobs["between, with workers"] = {"kind": "between", "n": 0, "workers": 2}
-    check(kill(tmp_path, jobs), expected)
+def test_killed_during_and_between_rounds(reports: dict[str, Reports], expected: dict[str, Any]) -> None:
+    check(reports["rounds"], expected)
 
 
 def test_killed_again_before_any_system_call_while_resuming(
-    calls: Reports, tmp_path: Path, expected: dict[str, Any]
+    reports: dict[str, Reports], expected: dict[str, Any]
 ) -> None:
     """The first resumption dies while it cuts the history, says that it runs, or writes its own checkpoints."""
-    count = len(calls["resume"]["calls"])
-    assert count > 40
-    reports = kill(tmp_path, {f"again-{n}": {"kind": "steps", "n": 3, "again": n} for n in range(0, count, 3)})
-    assert {r["ended_again"] for r in reports.values()} == {KILLED}
-    check(reports, expected)
+    assert {r["ended_again"] for r in reports["again"].values()} == {KILLED}
+    check(reports["again"], expected)
 
 
-def test_cut_off_at_any_byte_while_resuming(tmp_path: Path, expected: dict[str, Any]) -> None:
+def test_cut_off_at_any_byte_while_resuming(reports: dict[str, Reports], expected: dict[str, Any]) -> None:
     """Among the first things that a resumption writes is a shorter history: the longer one must outlive it."""
-    length = len(expected["history"][0])
-    limits = (0, 1, length // 2, length + 10, 2 * length)
-    reports = kill(tmp_path, {f"again-{n}": {"kind": "steps", "n": 3, "again_bytes": n} for n in limits})
-    assert {r["ended_again"] for r in reports.values()} == {CUT_OFF}
-    check(reports, expected)
+    assert {r["ended_again"] for r in reports["again, cut off"].values()} == {CUT_OFF}
+    check(reports["again, cut off"], expected)
 
 
-def test_killed_before_the_first_checkpoint_is_complete(
-    calls: Reports, tmp_path: Path, expected: dict[str, Any]
-) -> None:
+def test_killed_before_the_first_checkpoint_is_complete(reports: dict[str, Reports], expected: dict[str, Any]) -> None:
     """From the moment that the directory is a run's, it can be resumed; before, it says that it is none."""
-    reports = kill(tmp_path, {f"first-{n}": {"kind": "first", "n": n} for n in range(len(calls["start"]["calls"]))})
-    before = {name: r for name, r in reports.items() if not r["was_run"]}
+    before = {name: r for name, r in reports["first"].items() if not r["was_run"]}
     assert all("is not a run directory" in r["error"] for r in before.values())
-    check({name: r for name, r in reports.items() if r["was_run"]}, expected)
+    check({name: r for name, r in reports["first"].items() if r["was_run"]}, expected)
 
 
 def test_a_killed_run_is_resumed_in_this_process_as_well(tmp_path: Path, expected: dict[str, Any]) -> None:

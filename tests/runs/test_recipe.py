@@ -17,14 +17,9 @@ from torch.utils.data import Dataset, TensorDataset
 import flatfed as ff
 from engines.bench import exact
 from flatfed.experiments.tasks.recipe import TaskRecipe
-from flatfed.runs.described.tasks import (
-    CannotDescribe,
-    _rebuild_callable,
-    describe_task,
-    rebuild_task,
-    save_tensors,
-    without_addresses,
-)
+from flatfed.runs.described.import_paths import CannotDescribe, rebuild_callable
+from flatfed.runs.described.modules import without_addresses
+from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
 from runs.bench import (
     POPULATION,
     Buffered,
@@ -301,12 +296,15 @@ def test_a_class_or_function_of_a_script_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_chains_of_augmentations_are_described() -> None:
-    from flatfed.data.augment.chains import Chain, JointChain
+    from flatfed.data.augment.chains import BatchTransformChain, Chain
     from flatfed.data.augment.crops import Crop
     from flatfed.data.augment.flips import Flip
     from flatfed.data.augment.mixing import Cutout
 
-    augment, joint = Chain((Crop(2), Flip(0.25))), JointChain((Cutout(3),))
-    recipe, _ = describe_task(small_task(augment=augment, joint=joint))
+    augment, batch_transform = Chain((Crop(2), Flip(0.25))), BatchTransformChain((Cutout(3),))
+    recipe, _ = describe_task(small_task(augment=augment, batch_transform=batch_transform))
     again = json.loads(json.dumps(recipe))
-    assert (_rebuild_callable(again["augment"]), _rebuild_callable(again["joint"])) == (augment, joint)
+    assert (rebuild_callable(again["augment"]), rebuild_callable(again["batch_transform"])) == (
+        augment,
+        batch_transform,
+    )

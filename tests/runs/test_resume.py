@@ -68,7 +68,7 @@ def test_the_number_of_workers_may_change_on_the_way(tmp_path: Path) -> None:
 
 def test_a_schedule_cannot_be_exceeded(tmp_path: Path) -> None:
     cohorts = [[0, 1], [2, 3], [4, 0]]
-    small_run(tmp_path / "run", sampling=ff.Schedule(cohorts), rounds=3)
+    small_run(tmp_path / "run", sampling=ff.Replay(cohorts), rounds=3)
     before = contents(tmp_path / "run")
     with pytest.raises(ff.ConfigError):
         ff.resume(tmp_path / "run", 4)

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engines.bench import assert_same, bits, exact
 from flatfed.core.method.state import State
-from flatfed.core.round.store import MemoryStore
-from flatfed.experiments.running import plan
+from flatfed.core.method.store import MemoryStore
+from flatfed.experiments.planning import plan
 from flatfed.runs.spilling import SpillingStore
 from runs.bench import POPULATION, small_run, small_task
 

@@ -1,15 +1,18 @@
-"""The one grammar of methods: `feddyn+sam`, `fedasam+swa`, `adabest+asam+swa`, with settings by (dotted) name.
+"""How methods are spelled: `feddyn+sam`, `fedasam+swa`, `adabest(mu=0.01)+asam+swa`, settings by (dotted) name.
 
-Algorithm, then client optimiser, then average; it holds in Python, on the command line and in run directories.
+Algorithm, then client optimiser, then average, each perhaps with its settings in brackets; it holds in Python, on the
+command line and in run directories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from flatfed.core.configuration.config import parameters
+from flatfed.core.configuration.config import Config, parameters
+from flatfed.core.configuration.grammar import Call, parse_call, split
+from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 
@@ -26,32 +29,106 @@ class Method:
     average: Average | None = None
 
 
+@dataclass(frozen=True)
+class Spelling:
+    """A spelling taken apart: the classes that it names, and the settings that stand in its brackets."""
+
+    algorithm: type[Algorithm]
+    optimiser: type[ClientOptimiser] | None = None
+    average: type[Average] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def short(self) -> str:
+        """The ids alone: `feddyn+sam`."""
+        named = (self.algorithm, self.optimiser, self.average)
+        return "+".join(cls.id for cls in named if cls is not None)
+
+    @property
+    def settable(self) -> list[str]:
+        """The names that can be set for the method."""
+        own = [name for name in parameters(self.algorithm) if name != "client_opt"]
+        optimiser = self.optimiser or _usual_optimiser(self.algorithm)
+        return own + _dotted("client_opt", optimiser) + _dotted("average", self.average)
+
+
+def _dotted(owner: str, cls: type[Config] | None) -> list[str]:
+    return [] if cls is None else [f"{owner}.{name}" for name in parameters(cls)]
+
+
 def spelling_of(algorithm: Algorithm, average: Average | None) -> str:
     """Return the short spelling of a method: algorithm, client optimiser unless plain, average."""
     optimiser = getattr(algorithm, "client_opt", None)
     parts = [algorithm.id or type(algorithm).__name__.lower()]
     if optimiser is not None and optimiser.id != "sgd":
         parts.append(optimiser.id)
-    return "+".join(parts + ([average.id] if average else []))
+    if average is not None:
+        parts.append(average.id)
+    return "+".join(parts)
 
 
-def parse_method(spelling: str, settings: Mapping[str, Any] | None = None) -> Method:
+def read_spelling(text: str) -> Spelling:
+    """Take a spelling apart; what is unknown, out of order or there twice is an error."""
+    first, *suffixes = [_call(part) for part in split(text, "+")]
+    algorithm = _algorithm(first, suffixes)
+    optimisers = [call for call in suffixes if call.name in ClientOptimiser.registry]
+    averages = [call for call in suffixes if call.name in Average.registry]
+    _check_suffixes(text, suffixes, optimisers, averages)
+    settings = _settings_in(first, algorithm, "")
+    optimiser = average = None
+    for call in optimisers:
+        optimiser = ClientOptimiser.registry[call.name]
+        settings |= _settings_in(call, optimiser, "client_opt.")
+    for call in averages:
+        average = Average.registry[call.name]
+        settings |= _settings_in(call, average, "average.")
+    return Spelling(algorithm, optimiser, average, settings)
+
+
+def _algorithm(call: Call, suffixes: Sequence[Call]) -> type[Algorithm]:
+    if call.name in ClientOptimiser.registry or call.name in Average.registry:
+        raise ConfigError(_not_an_algorithm(call.name, [suffix.name for suffix in suffixes]))
+    return Algorithm.registry.find(call.name)
+
+
+def _check_suffixes(text: str, suffixes: Sequence[Call], optimisers: Sequence[Call], averages: Sequence[Call]) -> None:
+    """Refuse what is neither an optimiser nor an average, and both in another order or number than one each."""
+    known = [*ClientOptimiser.registry, *Average.registry]
+    for call in suffixes:
+        if call.name not in known:
+            raise ConfigError(nearest(call.name, known, "suffix"))
+    in_order = [*optimisers, *averages] == list(suffixes)
+    if not in_order or len(optimisers) > 1 or len(averages) > 1:
+        raise ConfigError(f"{text!r}: write the algorithm, then a client optimiser, then an average, once each")
+
+
+def parse_method(spelling: str | Spelling, settings: Mapping[str, Any] | None = None) -> Method:
     """Return the method that a spelling names, with its settings.
 
     A setting is `name` (the algorithm's), `client_opt.name` or `average.name`.
     """
-    id, optimiser, average = _parts(spelling)
-    own, of_optimiser, of_average = _sorted(settings or {})
-    if optimiser is not None or of_optimiser:
-        if "client_opt" not in parameters(Algorithm.registry[id]):
-            raise ConfigError(f"{id} takes no client optimiser; it has its own way to the gradient")
-        if "client_opt" in own:
-            raise ConfigError(f"{spelling}: client_opt={own['client_opt']!r} is set besides; give one of the two")
-        own["client_opt"] = ClientOptimiser.registry.make(optimiser or "sgd", **of_optimiser)
-    if of_average and average is None:
-        raise ConfigError(f"{spelling!r} has no average to set {', '.join(of_average)} of; write {spelling}+swa")
-    made = Average.registry.make(average, **of_average) if average else None
-    return Method(spelling, Algorithm.registry.make(id, **own), made)
+    read = read_spelling(spelling) if isinstance(spelling, str) else spelling
+    own, of_optimiser, of_average = _by_owner(_once(read, settings or {}))
+    if read.optimiser is not None or of_optimiser:
+        own["client_opt"] = _optimiser(read, own, of_optimiser)
+    return Method(read.short, read.algorithm(**own), _average(read, of_average))
+
+
+def _optimiser(read: Spelling, own: Mapping[str, Any], settings: Mapping[str, Any]) -> ClientOptimiser:
+    if "client_opt" not in parameters(read.algorithm):
+        raise ConfigError(f"{read.algorithm.id} takes no client optimiser; it has its own way to the gradient")
+    if "client_opt" in own:
+        raise ConfigError(f"{read.short}: client_opt={own['client_opt']!r} is set besides; give one of the two")
+    optimiser = read.optimiser or ClientOptimiser.registry["sgd"]
+    return optimiser(**settings)
+
+
+def _average(read: Spelling, settings: Mapping[str, Any]) -> Average | None:
+    if read.average is not None:
+        return read.average(**settings)
+    if settings:
+        raise ConfigError(f"{read.short!r} has no average to set {', '.join(settings)} of; write {read.short}+swa")
+    return None
 
 
 def parse_algorithm(spelling: str, settings: Mapping[str, Any] | None = None) -> Algorithm:
@@ -65,23 +142,35 @@ def parse_algorithm(spelling: str, settings: Mapping[str, Any] | None = None) ->
     return method.algorithm
 
 
-def _parts(spelling: str) -> tuple[str, str | None, str | None]:
-    """Return the ids of the algorithm, the client optimiser and the average."""
-    id, *suffixes = spelling.split("+")
-    if id in ClientOptimiser.registry or id in Average.registry:
-        raise ConfigError(_not_an_algorithm(id, suffixes))
-    Algorithm.registry.find(id)
-    optimiser = average = None
-    for suffix in suffixes:
-        if suffix in ClientOptimiser.registry and optimiser is None and average is None:
-            optimiser = suffix
-        elif suffix in Average.registry and average is None:
-            average = suffix
-        elif suffix in ClientOptimiser.registry or suffix in Average.registry:
-            raise ConfigError(f"{spelling!r}: write the algorithm, then a client optimiser, then an average, once each")
-        else:
-            raise ConfigError(nearest(suffix, [*ClientOptimiser.registry, *Average.registry], "suffix"))
-    return id, optimiser, average
+def _call(part: str) -> Call:
+    call = parse_call(part)
+    if call is None and part.count("(") != part.count(")"):
+        raise ConfigError(f"{part!r}: the brackets do not match; write them as in feddyn(alpha=0.1)+sam(rho=0.05)")
+    if call is None:
+        # A name that cannot be one is still looked up, so that the error names what is near it.
+        return Call(part)
+    return call
+
+
+def _settings_in(call: Call, cls: type[Config], prefix: str) -> dict[str, Any]:
+    """Return the settings that stand in a part's brackets, each under its full name."""
+    given = call.by_name(list(parameters(cls)))
+    return {f"{prefix}{name}": parse_value(value) for name, value in given.items()}
+
+
+def _once(read: Spelling, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the spelling and the settings say together; what both say is an error."""
+    for name in settings:
+        if name in read.settings:
+            raise ConfigError(f"{name} is set in the brackets of {read.short} and besides; give it once")
+    return {**read.settings, **settings}
+
+
+def _usual_optimiser(algorithm: type[Algorithm]) -> type[ClientOptimiser] | None:
+    """Return the class of an algorithm's client optimiser where none is named; None where it takes none."""
+    defaults = {entry.name: entry.default for entry in fields(algorithm)}
+    usual = defaults.get("client_opt", MISSING)
+    return None if usual is MISSING else type(usual)
 
 
 def _not_an_algorithm(id: str, suffixes: list[str]) -> str:
@@ -89,13 +178,13 @@ def _not_an_algorithm(id: str, suffixes: list[str]) -> str:
     return f"{id!r} is {kind}, not an algorithm; write {(suffixes or ['fedavg'])[0]}+{id}"
 
 
-def _sorted(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _by_owner(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Divide settings into the algorithm's own, its client optimiser's and the average's."""
-    found: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *OWNERS)}
+    owners: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *OWNERS)}
     for name, value in settings.items():
         owner, _, bare = name.rpartition(".")
-        if owner not in found:
+        if owner not in owners:
             spellings = ", ".join(f"{known}.name" for known in OWNERS)
             raise ConfigError(f"{name}: there is nothing called {owner!r} to set; write name, or one of {spellings}")
-        found[owner][bare] = value
-    return found[""], found["client_opt"], found["average"]
+        owners[owner][bare] = value
+    return owners[""], owners["client_opt"], owners["average"]

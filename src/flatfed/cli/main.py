@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from flatfed import __version__
-from flatfed.core.errors import EngineError, FlatfedError, nearest
+from flatfed.cli.options.wording import typed_words, word_for
+from flatfed.core.errors import ConfigWarning, EngineError, FlatfedError, nearest
 
 COMMANDS = {
     "run": "flatfed.cli.commands.run:run",
@@ -40,6 +41,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Load a subcommand."""
+        # Not before: `flatfed --help` and the others must not wait for what this one needs.
         if name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[name].partition(":")
@@ -50,9 +52,15 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand, or name the nearest ones."""
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise click.UsageError(nearest(args[0], COMMANDS, "command"), ctx)
+        if args:
+            _refuse_unknown(args[0], ctx)
         return super().resolve_command(ctx, args)
+
+
+def _refuse_unknown(name: str, ctx: click.Context) -> None:
+    is_option = name.startswith("-")
+    if not is_option and name not in COMMANDS:
+        raise click.UsageError(nearest(name, COMMANDS, "command"), ctx)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,31 +85,60 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one clear sentence and exit code 2, never a traceback."""
-    # One thread a process is what makes runs exact, and idle OpenMP threads would only take time from workers.
+    # One thread per process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # so that --model my_module:Net finds what lies here
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # At the end, so that a file here never takes the place of an installed package.
+        sys.path.append(here)  # so that --model my_module:Net finds what lies here
+    sys.exit(_exit_code(arguments))
+
+
+def _exit_code(arguments: Sequence[str] | None) -> int:
+    """Run a command and return how it ended; what it could not do is told on standard error."""
     try:
+        # Not standalone: which error ends with which code is decided here.
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
-        sys.exit(BAD_INPUT)
-    except FlatfedError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(FAILED if isinstance(error, EngineError) else BAD_INPUT)
+        return BAD_INPUT
     except (click.Abort, KeyboardInterrupt) as error:
         # Click turns the interrupt into an Abort and keeps what it said as the cause.
         click.echo(str(error.__cause__ or error) or "interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except BrokenPipeError:
+        # Closed, because Python would complain of the broken pipe as it ends.
         sys.stderr.close()
-        sys.exit(FAILED)
-    except OSError as error:
+        return FAILED
+    except (FlatfedError, OSError) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(FAILED)
+        return _code_of(error)
+    return _as_code(code)
+
+
+def _as_code(value: object) -> int:
+    """Return the exit code that a command gave; help and --version give none."""
+    if isinstance(value, int):
+        return value
+    return 0
+
+
+def _code_of(error: Exception) -> int:
+    """Return the exit code of an error: a mistake in what was asked for, or something that failed on the way."""
+    if isinstance(error, EngineError | OSError):
+        return FAILED
+    return BAD_INPUT
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    click.echo(f"Warning: {_worded(message)}", err=True)
+
+
+def _worded(message: Warning | str) -> str:
+    """Return a warning in the words of the command that is running."""
+    if not isinstance(message, ConfigWarning):
+        return str(message)
+    words = typed_words(click.get_current_context(silent=True))
+    word = word_for(message.parameter, words)
+    return str(message) if word is None else message.worded(word)

@@ -21,9 +21,17 @@ def module_names(package: str, path: Iterable[str]) -> list[str]:
     for module in pkgutil.iter_modules(path, f"{package}."):
         names.append(module.name)
         if module.ispkg:
-            inner = importlib.import_module(module.name)
-            names += module_names(module.name, inner.__path__)
+            names += _names_within(module.name)
     return names
+
+
+def _names_within(package: str) -> list[str]:
+    """Return the names of the modules of an inner package; of one that cannot be imported there are none."""
+    try:
+        inner = importlib.import_module(package)
+    except Exception:  # a package may fail in any way; `import_one` says how, as it is itself one of the names
+        return []
+    return module_names(package, inner.__path__)
 
 
 def import_one(name: str, kind: str) -> None:

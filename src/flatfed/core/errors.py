@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 MANY = 12
-"""A message lists so many names at most."""
+"""A message lists at most this many names."""
+
+PARAMETER = "{parameter}"
+"""Where a message names the parameter that it is about, which is called otherwise on the command line."""
 
 
 class FlatfedError(Exception):
     """Base of every error that flatfed raises on purpose; the command line shows it without a traceback."""
 
 
-class ConfigError(FlatfedError, ValueError):
+class AboutParameter(Exception):
+    """A message that may be about one parameter.
+
+    Args:
+        message: what is wrong, what was expected and what to do; `PARAMETER` stands for the parameter's name.
+        parameter: the parameter by its name in Python: `lr`, or `fedsam: rho` with its owner.
+    """
+
+    def __init__(self, message: str = "", parameter: str = "") -> None:
+        super().__init__(message.replace(PARAMETER, parameter))
+        self.parameter, self._template = parameter, message
+
+    def within(self, where: str) -> Self:
+        """Return the same error with a word before it on where it struck."""
+        return type(self)(f"{where}: {self._template}", parameter=self.parameter)
+
+    def worded(self, name: str) -> str:
+        """Return the message with another name for the parameter: `--lr` for `lr`."""
+        return self._template.replace(PARAMETER, name)
+
+
+class ConfigError(AboutParameter, FlatfedError, ValueError):
     """A value, name or combination that cannot be used."""
 
 
-class CheckpointError(FlatfedError):
+class ConfigWarning(AboutParameter, UserWarning):
+    """A value that is used in part only."""
+
+
+class CheckpointError(AboutParameter, FlatfedError):
     """A checkpoint or run directory that cannot be read."""
 
 
@@ -32,9 +61,17 @@ class Interrupted(FlatfedError):
 def nearest(name: str, known: Iterable[str], kind: str) -> str:
     """Return `unknown KIND 'NAME'; did you mean ...?` with the closest of the `known` names."""
     known = sorted(known)
+    unknown = f"unknown {kind} {name!r}"
     if not known:
-        return f"unknown {kind} {name!r}"
+        return unknown
     close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    listed = ", ".join(known[:MANY]) + (f", ... ({len(known)} in all)" if len(known) > MANY else "")
-    hint = f"did you mean {' or '.join(repr(k) for k in close)}?" if close else f"known: {listed}"
-    return f"unknown {kind} {name!r}; {hint}"
+    if close:
+        return f"{unknown}; did you mean {' or '.join(map(repr, close))}?"
+    return f"{unknown}; known: {listed(known)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names with commas between them; of very many, the first ones and how many there are."""
+    if len(names) <= MANY:
+        return ", ".join(names)
+    return f"{', '.join(names[:MANY])}, ... ({len(names)} in all)"

@@ -17,7 +17,9 @@ import torch
 
 def key(seed: int, purpose: str, *parts: int | str) -> int:
     """Return a 63-bit integer that depends on every part of the key (BLAKE2b of their text)."""
+    # With a sign between the parts: round 1, client 23 must not have the key of round 12, client 3.
     text = "\x1f".join([str(seed), purpose, *map(str, parts)])
+    # 63 bits: torch takes seeds of 64, and a client adds the number of its step to them.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -46,6 +48,7 @@ def other_generators(seed: int) -> Iterator[None]:
     """Key the global generators of NumPy and of Python, and put them back: transforms of data sets draw from them."""
     states = np.random.get_state(), random.getstate()  # noqa: NPY002  (to put it back)
     random.seed(seed)
+    # NumPy's global generator takes seeds of 32 bits only.
     np.random.seed(seed % 2**32)  # noqa: NPY002  (transforms use the global generator)
     try:
         yield

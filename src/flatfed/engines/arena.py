@@ -7,6 +7,7 @@ offsets goes through the pipe; tensors are never pickled.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import shutil
@@ -21,7 +22,9 @@ from torch import Tensor
 from flatfed.core.errors import EngineError
 from flatfed.machine.disk_space import reserve
 
+# A multiple of every element's size, as a view of bytes in another type needs it.
 ALIGN = 64
+# Containers usually have 64 MB of shared memory, too little for the models of several workers.
 SPARE = 64 * 2**20
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -30,7 +33,7 @@ DTYPES = {str(dtype): dtype for dtype in FLOATS + WHOLES}
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """Where one tensor lies in the file."""
 
     name: str
@@ -45,7 +48,7 @@ class Header:
 
     file: str
     capacity: int
-    entries: tuple[Entry, ...]
+    entries: tuple[TensorEntry, ...]
 
 
 def shared_directory() -> Path:
@@ -67,22 +70,27 @@ class Outbox:
         """Copy the tensors in and return the header that finds them."""
         entries, offset = [], 0
         for name, tensor in tensors.items():
-            entries.append(Entry(name, str(tensor.dtype), tuple(tensor.shape), offset))
+            entries.append(TensorEntry(name, str(tensor.dtype), tuple(tensor.shape), offset))
             offset += -(-tensor.numel() * tensor.element_size() // ALIGN) * ALIGN
+        # Never empty: a file without bytes cannot be mapped.
         buffer = self._room(max(offset, ALIGN))
         for entry, tensor in zip(entries, tensors.values(), strict=True):
             _view(buffer, entry).copy_(tensor)
         return Header(self._file, len(buffer), tuple(entries))
 
     def _room(self, size: int) -> Tensor:
-        if self._buffer is None or len(self._buffer) < size:
-            if self._file:
-                Path(self._file).unlink(missing_ok=True)
-            self._generation += 1
-            path = self._directory / f"{self._name}-{os.getpid()}-{self._generation}"
-            with path.open("wb") as file:
-                _reserve(file.fileno(), size)
-            self._file, self._buffer = str(path), _mapped(path, size)
+        if self._buffer is not None and len(self._buffer) >= size:
+            return self._buffer
+        if self._file:
+            # A reader that has it mapped keeps its pages; the memory is free when the last one lets go.
+            Path(self._file).unlink(missing_ok=True)
+        # A new name for each size: a reader that has the old file mapped must notice that there is another.
+        self._generation += 1
+        # The process is in the name as well: one that replaces a dead worker counts from the beginning again.
+        path = self._directory / f"{self._name}-{os.getpid()}-{self._generation}"
+        with path.open("wb") as file:
+            _reserve(file.fileno(), size)
+        self._file, self._buffer = str(path), _mapped(path, size)
         return self._buffer
 
 
@@ -120,14 +128,13 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def _mapped(path: Path, size: int) -> Tensor:
+    # To write, also for readers: torch warns of tensors in memory that cannot be written.
     with path.open("r+b") as file:
         return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=torch.uint8)
 
 
-def _view(buffer: Tensor, entry: Entry) -> Tensor:
+def _view(buffer: Tensor, entry: TensorEntry) -> Tensor:
     dtype = DTYPES[entry.dtype]
-    count = 1
-    for length in entry.shape:
-        count *= length
+    count = math.prod(entry.shape)
     part = buffer[entry.offset : entry.offset + count * dtype.itemsize]
     return part.view(dtype).view(entry.shape)

@@ -11,9 +11,9 @@ from torch import Tensor
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunction, together
 from flatfed.core.method.messages import Message
 from flatfed.core.randomness import preserved_global_state
-from flatfed.core.round.engine import Held, Item, Job, Jobs, Piece, Reply, together
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
@@ -35,21 +35,22 @@ class InProcessEngine:
         keep_freed_memory()
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
-        """Run the jobs in order, one at a time or group by group in lockstep."""
+        """Run the jobs in order, one at a time, or group by group where clients are vectorised."""
         for group in grouped(jobs, self._trainer.settings):
             self._pulse()
             received = together(self._held.receive(group[0].round, group[0].exchange, message))
-            with single_thread(), preserved_global_state(), told(f"client {group[0].client}"):
+            with single_thread(), preserved_global_state(), named_errors(f"client {group[0].client}"):
                 replies = self._trainer.run_together(received, group, self._pulse)
+            # Outside of the contexts: between two replies the caller has its own threads and generator.
             yield from replies
 
     def compute(
-        self, piece: Piece, given: Mapping[str, Tensor], items: Sequence[Item]
+        self, piece: WorkFunction, given: Mapping[str, Tensor], items: Sequence[Item]
     ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """Do a piece of work for one item after the other."""
         for number, item in enumerate(items):
-            with single_thread(), preserved_global_state(), told(label(piece, item)):
-                result = dict(piece(self._trainer, given, *item))
+            with single_thread(), preserved_global_state(), named_errors(label(piece, item)):
+                result = dict(piece(self._trainer.evaluator, given, *item))
             yield number, result
 
     def close(self) -> None:
@@ -57,14 +58,18 @@ class InProcessEngine:
 
 
 def grouped(jobs: Jobs, settings: Settings) -> Iterator[list[Job]]:
-    """Yield the jobs that are done together: one at a time, or as many as go in lockstep."""
-    sizes, left = group_sizes(len(jobs)) if settings.batched else [1] * len(jobs), iter(jobs)
-    for size in sizes:
+    """Yield the jobs that are done together: one at a time, or a vectorised group."""
+    left = iter(jobs)
+    for size in _sizes(len(jobs), settings):
         yield list(itertools.islice(left, size))
 
 
+def _sizes(count: int, settings: Settings) -> list[int]:
+    return group_sizes(count) if settings.vectorised else [1] * count
+
+
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def named_errors(what: str) -> Iterator[None]:
     """Let an error say what failed."""
     try:
         yield
@@ -74,6 +79,6 @@ def told(what: str) -> Iterator[None]:
         raise EngineError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def label(piece: Piece, item: Item) -> str:
+def label(piece: WorkFunction, item: Item) -> str:
     """Return how errors call a piece of work."""
     return f"{getattr(piece, '__name__', 'computation')} of {', '.join(str(word) for word in item)}"

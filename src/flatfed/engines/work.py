@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError
+from flatfed.core.method.engine import Item, Job, Reply, WorkFunction
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
-from flatfed.core.round.engine import Item, Job, Piece, Reply
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 from flatfed.engines.in_process import label
-from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Sent, Train
+from flatfed.engines.worker import Answer, Command, Compute, Done, Sent, Train
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Work(Generic[T]):
 
 
 class TrainWork(Work[list[Reply]]):
-    """Clients of an exchange that are trained together: one, or a group in lockstep."""
+    """Clients of an exchange that are trained together: one, or a vectorised group."""
 
     def __init__(self, held: list[Sent], jobs: list[Job]) -> None:
         self.held, self.jobs = tuple(held), jobs
@@ -56,18 +56,18 @@ class TrainWork(Work[list[Reply]]):
         """Return the clients' replies and new states."""
         tensors = {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
         replies = []
-        for place, (job, told) in enumerate(zip(self.jobs, done.told, strict=True)):
-            message = Message.of(group(f"{place}/vector", tensors), told.scalars)
+        for place, (job, numbers) in enumerate(zip(self.jobs, done.numbers, strict=True)):
+            message = Message.of(group(f"{place}/vector", tensors), numbers.scalars)
             kept = State(group(f"{place}/kept", tensors))
             model = tensors.get(f"{place}/model")
-            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, model=model, **told.facts))
+            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, model=model, **numbers.facts))
         return replies
 
 
 class ComputeWork(Work[tuple[int, dict[str, Tensor]]]):
     """A piece of work for one item of a computation."""
 
-    def __init__(self, given: Header, piece: Piece, number: int, item: Item) -> None:
+    def __init__(self, given: Header, piece: WorkFunction, number: int, item: Item) -> None:
         self.given, self.piece, self.number, self.item = given, piece, number, item
         self.label = label(piece, item)
 
@@ -76,16 +76,16 @@ class ComputeWork(Work[tuple[int, dict[str, Tensor]]]):
         return Compute(self.given, self.piece, self.item)
 
     def result(self, done: Done, inbox: Inbox) -> tuple[int, dict[str, Tensor]]:
-        """Return the item's number and what was found."""
+        """Return the item's number and its tensors."""
         return self.number, {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
 
 
 class Computation:
-    """The items of a computation that are still to do, and what has been found meanwhile."""
+    """The items of a computation that are still to do, and what has been done meanwhile."""
 
-    def __init__(self, given: Header, piece: Piece, items: Sequence[Item]) -> None:
+    def __init__(self, given: Header, piece: WorkFunction, items: Sequence[Item]) -> None:
         self.todo = deque(ComputeWork(given, piece, number, item) for number, item in enumerate(items))
-        self.found: list[tuple[int, dict[str, Tensor]]] = []
+        self.results: list[tuple[int, dict[str, Tensor]]] = []
         self.error: FlatfedError | None = None
 
     def fail(self, error: FlatfedError) -> None:
@@ -101,10 +101,10 @@ class Computation:
 
 def done_or_error(answer: Answer, work: Work[Any]) -> Done:
     """Return a good answer; a failure becomes an error that names the work and carries the worker's traceback."""
-    if isinstance(answer, Failed) and answer.is_mistake:
+    if isinstance(answer, Done):
+        return answer
+    if answer.is_mistake:
         raise ConfigError(answer.error)
-    if isinstance(answer, Failed):
-        error = EngineError(answer.error if answer.says_who else f"{work.label} failed: {answer.error}")
-        error.add_note(answer.trace)
-        raise error
-    return answer
+    error = EngineError(answer.error if answer.says_who else f"{work.label} failed: {answer.error}")
+    error.add_note(answer.trace)
+    raise error

@@ -21,9 +21,9 @@ from torch import Tensor
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError, EngineError
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import Item, Job, WorkFunction, together
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
-from flatfed.core.round.engine import Item, Job, Piece, together
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.task.task import Task
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
@@ -61,12 +61,12 @@ class Compute:
     """Do a piece of work for one item, with the tensors in `given`."""
 
     given: Header
-    piece: Piece
+    piece: WorkFunction
     item: Item
 
 
 @dataclass(frozen=True)
-class Told:
+class ReplyNumbers:
     """The numbers of one client's reply."""
 
     scalars: Scalars
@@ -75,10 +75,10 @@ class Told:
 
 @dataclass(frozen=True)
 class Done:
-    """An answer; `tensors` finds its vectors, `told` has the numbers of each client that was trained."""
+    """An answer; `tensors` finds its vectors, `numbers` has those of each client that was trained."""
 
     tensors: Header
-    told: tuple[Told, ...] = ()
+    numbers: tuple[ReplyNumbers, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,23 +106,31 @@ def serve(
 ) -> None:
     """Serve commands until the pipe closes; the interrupt key is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A forked process has the parent's handler, which only takes note; a worker that is told to end should end.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = os.getppid()
     for end in inherited:
+        # While a copy of the parent's end is open here, the pipe does not close when the parent is gone.
         end.close()
+    # Sums over long vectors then have one order, the same as in the parent, and workers do not compete for cores.
     torch.set_num_threads(1)
     keep_freed_memory()
     worker = Worker(Path(directory), name, lambda: Trainer(task, algorithm, settings))
     try:
-        while True:
-            command: Command | None = pipe.recv()
-            if command is None:
-                return
-            pipe.send(worker.answer(command))
+        _answer_all(pipe, worker)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         # If the parent is gone without a word, nobody else will clean up.
         if _orphaned(parent):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _answer_all(pipe: Connection, worker: Worker) -> None:
+    """Answer command after command, until the parent says that there are no more."""
+    while True:
+        command: Command | None = pipe.recv()
+        if command is None:
+            return
+        pipe.send(worker.answer(command))
 
 
 def _orphaned(parent: int) -> bool:
@@ -138,7 +146,9 @@ class Worker:
 
     def __init__(self, directory: Path, name: str, make: Callable[[], Trainer]) -> None:
         self._make = make
-        self._common, self._own, self._given = defaultdict[int, Inbox](Inbox), Inbox(), Inbox()
+        # One for each exchange, as each has its own file: a single one would map the files anew for every client.
+        self._common: defaultdict[int, Inbox] = defaultdict(Inbox)
+        self._own, self._given = Inbox(), Inbox()
         self._out = Outbox(directory, f"{name}-up")
 
     @functools.cached_property
@@ -149,32 +159,51 @@ class Worker:
     def answer(self, command: Command) -> Answer:
         """Do one command; an error becomes an answer."""
         try:
-            match command:
-                case Train():
-                    return self._train(command)
-                case Compute():
-                    given = self._given.read(command.given)
-                    return Done(self._out.write(command.piece(self.trainer, given, *command.item)))
+            if isinstance(command, Train):
+                return self._train(command)
+            return self._compute(command)
         except EngineError as error:
             return Failed(str(error), traceback.format_exc(), says_who=True)
         except ConfigError as error:
-            is_mistake = isinstance(command, Compute)  # in what was asked for, as it would be in this process
-            return Failed(str(error) if is_mistake else f"{type(error).__name__}: {error}", "", is_mistake=is_mistake)
+            if isinstance(command, Compute):  # a mistake in what was asked for, as it would be in this process
+                return Failed(str(error), "", is_mistake=True)
+            return Failed(f"{type(error).__name__}: {error}", "")
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
+    def _compute(self, command: Compute) -> Done:
+        given = self._given.read(command.given)
+        tensors = command.piece(self.trainer.evaluator, given, *command.item)
+        return Done(self._out.write(tensors))
+
     def _train(self, command: Train) -> Done:
-        boxes = ((self._common[exchange], sent) for exchange, sent in enumerate(command.held))
-        message = together(Message.of(box.read(sent.vectors), sent.scalars) for box, sent in boxes)
-        own, jobs, tensors, told = self._own.read(command.own), [], dict[str, Tensor](), []
-        for place, (client, scalars) in enumerate(zip(command.clients, command.own_scalars, strict=True)):
-            personal = Message.of(group(f"{place}/personal", own), scalars)
-            kept = State({name: tensor.clone() for name, tensor in group(f"{place}/kept", own).items()})
-            shows = command.shows_model
-            jobs.append(Job(client, command.round, command.exchange, command.lr, kept, personal, shows))
-        for place, reply in enumerate(self.trainer.run_together(message, jobs)):
+        jobs = self._jobs(command)
+        tensors: dict[str, Tensor] = {}
+        numbers: list[ReplyNumbers] = []
+        for place, reply in enumerate(self.trainer.run_together(self._message(command), jobs)):
             tensors |= prefixed(f"{place}/vector", reply.message.vectors)
             tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
-            tensors |= {f"{place}/model": reply.model} if reply.model is not None else {}
-            told.append(Told(reply.message.scalars, {name: getattr(reply, name) for name in FACTS}))
-        return Done(self._out.write(tensors), tuple(told))
+            if reply.model is not None:
+                tensors[f"{place}/model"] = reply.model
+            facts = {name: getattr(reply, name) for name in FACTS}
+            numbers.append(ReplyNumbers(reply.message.scalars, facts))
+        return Done(self._out.write(tensors), tuple(numbers))
+
+    def _message(self, command: Train) -> Message:
+        """Return what the clients hold of everyone's messages of the round."""
+        messages = []
+        for exchange, sent in enumerate(command.held):
+            vectors = self._common[exchange].read(sent.vectors)
+            messages.append(Message.of(vectors, sent.scalars))
+        return together(messages)
+
+    def _jobs(self, command: Train) -> list[Job]:
+        own = self._own.read(command.own)
+        jobs = []
+        for place, (client, scalars) in enumerate(zip(command.clients, command.own_scalars, strict=True)):
+            personal = Message.of(group(f"{place}/personal", own), scalars)
+            # A copy: the client changes its state, and the box is the parent's.
+            kept = State({name: tensor.clone() for name, tensor in group(f"{place}/kept", own).items()})
+            where = command.round, command.exchange, command.lr
+            jobs.append(Job(client, *where, kept, personal, command.shows_model))
+        return jobs

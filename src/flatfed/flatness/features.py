@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.model.devices import CPU
-from flatfed.core.round.trainer import Trainer
-from flatfed.flatness import pieces
-from flatfed.flatness.results import Embedding, Floats
+from flatfed.flatness import sums
+from flatfed.flatness.drawable import Embedding, Floats
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface
 
@@ -22,49 +22,59 @@ LEAST = 10
 """t-SNE of fewer examples says nothing."""
 
 
-def features(trainer: Trainer, given: pieces.Given, sample: Sample, first: int, count: int) -> dict[str, Tensor]:
+def features(evaluator: Evaluator, model: sums.Tensors, sample: Sample, first: int, count: int) -> dict[str, Tensor]:
     """Return the features and classes of a stretch of a sample."""
-    policy = pieces.shown(trainer, given["w"], given)
-    found, classes = [], []
-    for inputs, targets in pieces.batches(trainer, sample, first, count):
-        with torch.no_grad(), trainer.inference(policy):
-            found.append(_penultimate(trainer.oracle.model, inputs).flatten(1).to(CPU))
+    policy = sums.show(evaluator, model["w"], model)
+    rows, classes = [], []
+    for inputs, targets in sums.batches(evaluator, sample, first, count):
+        with torch.no_grad(), evaluator.inference(policy):
+            rows.append(_penultimate(evaluator.oracle.model, inputs).flatten(1).to(CPU))
         classes.append(targets.to(CPU))
-    return {"features": torch.cat(found), "classes": torch.cat(classes)}
+    return {"features": torch.cat(rows), "classes": torch.cat(classes)}
 
 
 def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Return what the last module with weights is given."""
+    """Return the input of the last module with weights.
+
+    Which module that is shows only when the model runs: modules need not be used in the order of their definition.
+    """
     seen: list[Tensor] = []
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         seen.append(next(iter((*arguments, *named.values()))))
 
-    leaves = [m for m in model.modules() if not list(m.children()) and list(m.parameters(recurse=False))]
+    leaves = [module for module in model.modules() if _is_leaf_with_weights(module)]
     hooks = [leaf.register_forward_pre_hook(note, with_kwargs=True) for leaf in leaves]
     try:
         model(inputs)
     finally:
+        # The model is the evaluator's own, and is used for other things afterwards.
         for hook in hooks:
             hook.remove()
     return seen[-1]
 
 
+def _is_leaf_with_weights(module: nn.Module) -> bool:
+    return not list(module.children()) and bool(list(module.parameters(recurse=False)))
+
+
 def embedding(surface: Surface, label: str, seed: int = 0) -> Embedding:
     """Return the t-SNE map of the sample's features (scikit-learn, initialised by principal components)."""
-    found = surface.stretches(features)
-    places = _mapped(found["features"], found["classes"], seed)
-    return Embedding(label, places, found["classes"].long().numpy(), surface.note)
+    tensors = surface.stretches(features)
+    places = _mapped(tensors["features"], tensors["classes"], seed)
+    return Embedding(label, places, tensors["classes"].long().numpy(), surface.note)
 
 
 def joint_embedding(
     surfaces: Mapping[str, Surface], label: str, seed: int = 0, class_names: Sequence[str] = ()
 ) -> Embedding:
     """Return one t-SNE map of the features that several models have of the same examples, by the models' names."""
-    found = [surface.stretches(features) for surface in surfaces.values()]
-    rows, classes = (torch.cat([each[name] for each in found]) for name in ("features", "classes"))
-    whose = np.repeat(np.arange(len(found)), [len(each["classes"]) for each in found])
-    note = f"{next(iter(surfaces.values())).note}, under {len(found)} models together; seed {seed} of t-SNE"
+    models = [surface.stretches(features) for surface in surfaces.values()]
+    rows = torch.cat([model["features"] for model in models])
+    classes = torch.cat([model["classes"] for model in models])
+    whose = np.repeat(np.arange(len(models)), [len(model["classes"]) for model in models])
+    first = next(iter(surfaces.values()))
+    note = f"{first.note}, under {len(models)} models together; seed {seed} of t-SNE"
     places = _mapped(rows, classes, seed)
     return Embedding(label, places, classes.long().numpy(), note, tuple(surfaces), whose, class_names)
 
@@ -73,12 +83,14 @@ def _mapped(rows: Tensor, classes: Tensor, seed: int) -> Floats:
     """Return the places of features in two dimensions."""
     if importlib.util.find_spec("sklearn") is None:
         raise ConfigError("t-SNE needs scikit-learn; pip install 'flatfed[plots]'")
+    # Imported here, because it takes long and only maps need it.
     from sklearn.manifold import TSNE
 
     if classes.ndim != 1 or classes.is_floating_point():
         raise ConfigError("t-SNE colours each example by its class, and these examples have none")
     if len(rows) < LEAST:
         raise ConfigError(f"t-SNE needs at least {LEAST} examples, not {len(rows)}")
+    # The perplexity must be below the number of examples.
     perplexity = min(30.0, (len(rows) - 1) / 3)
     mapped = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(rows.double().numpy())
     return np.asarray(mapped, dtype=np.float64)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import Config, Registry
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.evaluations import calibrated
 from flatfed.core.evaluation.statistics import has_batch_norm
@@ -50,12 +51,13 @@ class Subject:
         """Return a global model's loss over a client's own examples, with the parts that it keeps for itself."""
         assert self.federation is not None
         surface = of or self.surface
+        examples = sample or own(client)
         kept = self.federation.clients.read(client)
         local = {name: getattr(kept, name) for name in LOCAL if name in kept}
-        return surface.over(sample or own(client)).at(surface.w, {**surface.buffers, **local})
+        return surface.over(examples).at(surface.w, {**surface.buffers, **local})
 
     def counted(self, name: str, product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """Return the product, telling each time it is done."""
+        """Return the product; `on_step` hears of each time it is taken."""
         done = 0
 
         def watched(v: Tensor) -> Tensor:
@@ -68,28 +70,40 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What was found: numbers by name, numbers by client, lists, and remarks on how well they are known."""
+class MeasurementResult:
+    """What a measurement gives: numbers by name, numbers by client, lists, and a remark on how well they are known."""
 
     numbers: Mapping[str, float]
     clients: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     series: Mapping[str, list[float]] = field(default_factory=dict)
-    verdict: str = ""
+    remark: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same, ready for JSON."""
-        clients = {name: {str(k): value for k, value in by.items()} for name, by in self.clients.items()}
-        told = {"numbers": self.numbers, "clients": clients, "series": self.series, "verdict": self.verdict}
-        plain: dict[str, Any] = finite(told)
+        parts = {
+            "numbers": self.numbers,
+            "clients": self.clients_by_text(),
+            "series": self.series,
+            "remark": self.remark,
+        }
+        plain: dict[str, Any] = finite(parts)
         return plain
 
+    def clients_by_text(self) -> dict[str, dict[str, float]]:
+        """Return the numbers by client; JSON has no keys but text."""
+        return {name: {str(k): value for k, value in values.items()} for name, values in self.clients.items()}
+
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Reading:
+    def from_dict(cls, data: Mapping[str, Any]) -> MeasurementResult:
         """Undo `to_dict`."""
-        clients = {name: {int(k): _number(v) for k, v in by.items()} for name, by in data["clients"].items()}
+        clients = {name: _by_client(values) for name, values in data["clients"].items()}
         numbers = {name: _number(value) for name, value in data["numbers"].items()}
-        series = {name: [_number(value) for value in values] for name, values in data["series"].items()}
-        return cls(numbers, clients, series, data["verdict"])
+        series = {name: list(map(_number, values)) for name, values in data["series"].items()}
+        return cls(numbers, clients, series, data["remark"])
+
+
+def _by_client(values: Mapping[str, float | None]) -> dict[int, float]:
+    return {int(client): _number(value) for client, value in values.items()}
 
 
 def _number(value: float | None) -> float:
@@ -98,15 +112,21 @@ def _number(value: float | None) -> float:
 
 def surface_at(federation: Federation, w: Tensor, sample: Sample) -> Surface:
     """Return the loss of a global model, with the statistics that evaluation would use."""
-    task, engine, buffers = federation.task, federation.engine, federation.server.buffers
+    task, engine = federation.task, federation.engine
+    buffers = federation.server.buffers
     surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
-    if federation.settings.eval_stats == "recalibrate" and has_batch_norm(task.model):
+    recalibrates = federation.settings.eval_stats == "recalibrate"
+    if recalibrates and has_batch_norm(task.model):
         return surface.at(w, calibrated(engine, task, w, buffers))
     return surface
 
 
 class Measurement(Config):
-    """Family of measurements: each takes numbers of a model, of its surface or of its clients, and changes nothing."""
+    """Family of measurements: each takes numbers of a model, of its surface or of its clients, and changes nothing.
+
+    A monitor measures in the middle of a run, and the run must end with the same bits: a measurement reads the state,
+    plays rounds on copies (`core/round/probe.py`) and draws from keys of its own.
+    """
 
     registry: ClassVar[Registry[Measurement]] = Registry("measurement")
 
@@ -122,6 +142,6 @@ class Measurement(Config):
         """Say why this means nothing for a method, if so."""
         return ""
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Take the measurement."""
         raise NotImplementedError

@@ -8,13 +8,13 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.round.federation import Federation
-from flatfed.flatness.measurement import Measurement, Reading, Subject, surface_at
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject, surface_at
 from flatfed.flatness.sample import Sample
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """A measurement of the evaluated model after every so many rounds."""
+    """A measurement of the evaluated model after every n rounds."""
 
     measurement: Measurement
     every: int
@@ -30,18 +30,22 @@ class Monitor:
         return (round + 1) % self.every == 0
 
     def read(self, federation: Federation) -> Mapping[str, Any]:
-        """Return what goes into the round's row: numbers to `watch`, and those of single clients.
+        """Return what goes into the round's row: numbers to `watch`, and those of single clients."""
+        result = self._result(federation)
+        row: dict[str, Any] = {"watch": dict(result.numbers)}
+        by_client = result.clients_by_text()
+        if by_client:
+            row["clients_watch"] = by_client
+        return row
 
-        What cannot be measured (a loss that is not finite, say) is None.
-        """
+    def _result(self, federation: Federation) -> MeasurementResult:
+        """Take the measurement; what cannot be measured (a loss that is not finite, say) is not a number."""
+        # A run goes on without a number that cannot be had: a diverging model still has rounds to play.
         try:
-            found = self.measurement.measure(
-                Subject(surface_at(federation, federation.evaluated, self.sample), federation)
-            )
+            surface = surface_at(federation, federation.evaluated, self.sample)
+            return self.measurement.measure(Subject(surface, federation))
         except ConfigError:
-            found = Reading({self.measurement.id: float("nan")})
-        by_client = {name: {str(k): v for k, v in by.items()} for name, by in found.clients.items()}
-        return {"watch": dict(found.numbers)} | ({"clients_watch": by_client} if by_client else {})
+            return MeasurementResult({self.measurement.id: float("nan")})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same, ready for JSON."""

@@ -20,7 +20,7 @@ class Sample:
 
     Attributes:
         of: `train` (all clients' examples), `client 3` (one client's), or the name of a test set.
-        most: take so many at random, if there are more; None is all.
+        most: take this number at random, if there are more; None is all.
         seed: key of that draw.
         part: which of the draws that have no example in common, from 0.
     """
@@ -31,46 +31,75 @@ class Sample:
     part: int = 0
 
     def __post_init__(self) -> None:
-        if self.most is not None and (isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1):
+        if self.most is None:
+            return
+        is_whole = isinstance(self.most, int) and not isinstance(self.most, bool)
+        if not is_whole or self.most < 1:
             raise ConfigError(f"the number of examples must be a whole number of at least 1, not {self.most!r}")
 
     def examples(self, task: Task) -> Examples:
         """Return the examples."""
         whole = self._whole(task)
-        if self.most is None or len(whole) <= self.most:
+        if self._is_all_of(len(whole)):
             return whole
+        # The draws of one seed are parts of one permutation: they have no example in common.
         order = torch.randperm(len(whole), generator=torch_generator(self.seed, "sample", self.of))
+        assert self.most is not None
         chosen = order[self.part * self.most : (self.part + 1) * self.most]
+        # Sorted: only the set is random, and not the order of sums over it.
         return PartExamples(whole, chosen.sort().values)
 
+    def _is_all_of(self, count: int) -> bool:
+        return self.most is None or count <= self.most
+
     def _whole(self, task: Task) -> Examples:
+        """Return the examples that are drawn from."""
         if self.of == TRAIN:
             return joined(task.clients)
-        kind, _, number = self.of.partition(" ")
-        if kind == CLIENT and number.isascii() and number.isdigit():
-            if int(number) >= task.population:
-                raise ConfigError(f"there is no client {number}; they are 0 to {task.population - 1}")
-            return task.examples(int(number))
+        client = self._client()
+        if client is not None:
+            return _examples_of(task, client)
         if self.of not in task.test_sets:
             known = [TRAIN, *task.test_sets, "client 0"]
             raise ConfigError(nearest(self.of, known, "set of examples"))
         return task.test_sets[self.of]
+
+    def _client(self) -> int | None:
+        """Return which client's examples these are, if one's."""
+        kind, _, number = self.of.partition(" ")
+        # `isdigit` alone admits digits that `int` refuses.
+        if kind == CLIENT and number.isascii() and number.isdigit():
+            return int(number)
+        return None
 
     def count(self, task: Task) -> int:
         """Return how many examples there are, and refuse an empty set."""
         count = len(self._whole(task))
         if count == 0:
             raise ConfigError(f"{self.of} holds no examples to take a loss over")
-        return count if self.most is None else min(count, self.most)
+        if self.most is None:
+            return count
+        return min(count, self.most)
 
     def describe(self, task: Task) -> str:
         """Return the same for people."""
         whole = len(self._whole(task))
-        name = "training data of all clients" if self.of == TRAIN else self.of
-        name = name if " " in name else f"{name} set"
-        if self.most is None or whole <= self.most:
-            return f"{name}, all {whole:,} examples"
-        return f"{name}, {self.most:,} of {whole:,} examples (seed {self.seed})"
+        if self._is_all_of(whole):
+            return f"{self._name()}, all {whole:,} examples"
+        return f"{self._name()}, {self.most:,} of {whole:,} examples (seed {self.seed})"
+
+    def _name(self) -> str:
+        if self.of == TRAIN:
+            return "training data of all clients"
+        if " " in self.of:
+            return self.of
+        return f"{self.of} set"
+
+
+def _examples_of(task: Task, client: int) -> Examples:
+    if client >= task.population:
+        raise ConfigError(f"there is no client {client}; they are 0 to {task.population - 1}")
+    return task.examples(client)
 
 
 def own(client: int, most: int | None = None, seed: int = 0, part: int = 0) -> Sample:

@@ -39,22 +39,41 @@ def sharpness(surface: Surface, rho: float, *, steps: int = 1, eta: float | None
         steps: 1 is SAM's point; more are projected ascent.
         eta: ASAM's norm with this `eta` instead of the Euclidean one.
     """
-    w, is_weight = surface.w, surface.layout.weight_mask()[: surface.size]
-    T = torch.ones_like(w) if eta is None else torch.where(is_weight, w.abs() + eta, 1.0)
+    # In coordinates in which the ball is round: the perturbation is T * e.
+    T = _scale(surface, eta)
     start = surface.loss()
 
     def rise(e: Tensor) -> Sharpness:
-        return Sharpness(surface.loss(w + T * e) - start, T * e)
+        return Sharpness(surface.loss(surface.w + T * e) - start, T * e)
 
-    # In coordinates in which the ball is round: the perturbation is T * e.
     slope = unit(T * surface.gradient())
+    # SAM's point is among the candidates of several steps: more steps never find less.
     best = rise(rho * slope)
-    e, length = torch.zeros_like(w), ASCENT * rho / steps
-    for step in range(steps if steps > 1 else 0):
-        e = e + length * (slope if step == 0 else unit(T * surface.gradient(w + T * e)))
-        e = e * min(1.0, rho / (norm(e) + GUARD))
-        best = max(best, rise(e), key=lambda found: found.rise)
+    if steps == 1:
+        return best
+    e = torch.zeros_like(surface.w)
+    length = ASCENT * rho / steps
+    for step in range(steps):
+        # The slope at the start is known already.
+        if step > 0:
+            slope = unit(T * surface.gradient(surface.w + T * e))
+        e = _projected(e + length * slope, rho)
+        best = max(best, rise(e), key=lambda candidate: candidate.rise)
     return best
+
+
+def _scale(surface: Surface, eta: float | None) -> Tensor:
+    """Return what a perturbation is measured in: `|w| + eta` on weights in ASAM's norm, 1 elsewhere."""
+    if eta is None:
+        return torch.ones_like(surface.w)
+    is_weight = surface.layout.weight_mask()[: surface.size]
+    return torch.where(is_weight, surface.w.abs() + eta, 1.0)
+
+
+def _projected(e: Tensor, rho: float) -> Tensor:
+    """Return the nearest perturbation of at most this length."""
+    # The guard is for a perturbation of length 0.
+    return e * min(1.0, rho / (norm(e) + GUARD))
 
 
 @dataclass(frozen=True)
@@ -68,5 +87,11 @@ class LPF:
 def lpf(surface: Surface, *, sigma: float = 0.01, samples: int = 100, seed: int = 0) -> LPF:
     """Return the low-pass-filtered loss: lower is flatter."""
     losses = surface.noisy_losses(sigma, samples, seed)
-    error = float(losses.std()) / math.sqrt(samples) if samples > 1 else math.inf
-    return LPF(float(losses.mean()), error)
+    return LPF(float(losses.mean()), standard_error(losses))
+
+
+def standard_error(values: Tensor) -> float:
+    """Return the standard error of a mean; a single value says nothing about it."""
+    if len(values) < 2:
+        return math.inf
+    return float(values.std()) / math.sqrt(len(values))

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.metrics import Figure, Totals, add_up, figures
 from flatfed.core.evaluation.statistics import even_chunks
+from flatfed.core.method.engine import Engine, Item, WorkFunction
 from flatfed.core.method.vectors import is_finite
 from flatfed.core.model.layout import Layout
-from flatfed.core.round.engine import Engine
+from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
 from flatfed.core.task.task import Task
-from flatfed.flatness import pieces
+from flatfed.flatness import sums
 from flatfed.flatness.sample import Sample
 
 STRETCHES = 16
-"""One gradient or product is divided into at most so many parts, whatever the number of workers."""
+"""One gradient or product is divided into at most n parts, whatever the number of workers: so are the roundings."""
 
-OnPoint = Callable[[int, dict[str, Figure]], None]
+OnPoint = Callable[[int, dict[str, MetricValue]], None]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Surface:
     def __post_init__(self) -> None:
         if not is_finite(self.w):
             raise ConfigError("the model's weights are not finite numbers: it has diverged, and has no flatness")
+        # Counting refuses unknown and empty samples, before any work is done.
         self.sample.count(self.task)
 
     @property
@@ -67,76 +68,90 @@ class Surface:
 
     def over(self, sample: Sample | str) -> Surface:
         """Return the loss of the same model over other examples."""
-        return replace(self, sample=Sample(sample) if isinstance(sample, str) else sample)
+        if isinstance(sample, str):
+            sample = Sample(sample)
+        return replace(self, sample=sample)
 
     def at(self, w: Tensor, buffers: Mapping[str, Tensor] | None = None) -> Surface:
         """Return the loss of another model of the same shape over the same examples."""
         if w.shape != self.w.shape:
             raise ConfigError(f"models of {len(self.w):,} and of {len(w):,} parameters have no common surface")
-        return replace(self, w=w, buffers=self.buffers if buffers is None else buffers)
+        if buffers is None:
+            buffers = self.buffers
+        return replace(self, w=w, buffers=buffers)
 
     def loss(self, w: Tensor | None = None) -> float:
         """Return `L(w)`."""
-        found = self.figures(w)["loss"]
-        assert isinstance(found, float)
-        return found
+        value = self.metrics(w)["loss"]
+        assert isinstance(value, float)
+        return value
 
-    def figures(self, w: Tensor | None = None) -> dict[str, Figure]:
-        """Return loss and figures (accuracy, ...) at `w`."""
+    def metrics(self, w: Tensor | None = None) -> dict[str, MetricValue]:
+        """Return loss and metrics (accuracy, ...) at `w`."""
         items = [((), self.sample, *stretch) for stretch in self._stretches()]
-        found = dict(self.engine.compute(pieces.loss, self._given(w), items))
-        return self._told([found[number] for number in range(len(items))])
+        return self._metrics(self._in_order(sums.loss, self._model(w), items))
 
-    def figures_at(
+    def metrics_at(
         self,
-        points: Sequence[pieces.Coefficients],
+        points: Sequence[sums.Coefficients],
         directions: Sequence[Tensor],
         statistics: Sequence[Mapping[str, Tensor]] = (),
-        on_point: OnPoint = lambda number, found: None,
-    ) -> list[dict[str, Figure]]:
-        """Return the figures at `w + sum_i c_i d_i` for each point; `on_point` hears of each as it comes.
+        on_point: OnPoint = lambda number, metrics: None,
+    ) -> list[dict[str, MetricValue]]:
+        """Return the metrics at `w + sum_i c_i d_i` for each point; `on_point` hears of each as it comes.
 
         `statistics` are directions of the buffers that go with those of the weights.
         """
-        given = self._given() | {f"d{number}": direction for number, direction in enumerate(directions)}
-        given |= {f"d{number}/{name}": part for number, own in enumerate(statistics) for name, part in own.items()}
+        model = self._model() | _numbered(directions, statistics)
         count = self.sample.count(self.task)
+        # A piece for each point, because there are enough of them for all workers.
         items = [(tuple(point), self.sample, 0, count) for point in points]
-        return self._by_item(self.engine.compute(pieces.loss, given, items), len(items), on_point)
+        return self._by_item(self.engine.compute(sums.loss, model, items), len(items), on_point)
 
     def noisy_losses(self, sigma: float, samples: int, seed: int) -> Tensor:
-        """Return `L(w + tau)` for so many draws of Gaussian noise."""
+        """Return `L(w + tau)` for n draws of Gaussian noise."""
         items = [(sigma, seed, number, self.sample) for number in range(samples)]
-        found = self._by_item(self.engine.compute(pieces.noisy_loss, self._given(), items), samples)
-        return torch.tensor([one["loss"] for one in found], dtype=torch.float64)
+        draws = self._by_item(self.engine.compute(sums.noisy_loss, self._model(), items), samples)
+        return torch.tensor([metrics["loss"] for metrics in draws], dtype=torch.float64)
 
     def gradient(self, w: Tensor | None = None) -> Tensor:
         """Return the gradient of `L` at `w`."""
-        return self._mean(pieces.gradient, self._given(w))
+        return self._mean(sums.gradient, self._model(w))
 
     def product(self, v: Tensor, w: Tensor | None = None) -> Tensor:
         """Return `H(w) v`, `H` the Hessian of `L`."""
-        return self._mean(pieces.product, self._given(w) | {"v": v})
+        return self._mean(sums.product, self._model(w) | {"v": v})
 
-    def stretches(self, piece: Callable[..., Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Return what a piece finds in every stretch of the examples, one after the other."""
+    def stretches(self, work: WorkFunction) -> dict[str, Tensor]:
+        """Return what a function finds in every stretch of the examples, one after the other."""
         items = [(self.sample, *stretch) for stretch in self._stretches()]
-        found = dict(self.engine.compute(piece, self._given(), items))
-        return {name: torch.cat([found[number][name] for number in range(len(items))]) for name in found[0]}
+        parts = self._in_order(work, self._model(), items)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
-    def _given(self, w: Tensor | None = None) -> dict[str, Tensor]:
-        return {"w": self.w if w is None else w, **self.buffers}
+    def _model(self, w: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the tensors that every worker needs: the weights and what goes with them."""
+        if w is None:
+            w = self.w
+        return {"w": w, **self.buffers}
 
-    def _mean(self, piece: Callable[..., Mapping[str, Tensor]], given: Mapping[str, Tensor]) -> Tensor:
-        """Return a mean over the examples from sums over stretches, added in their order."""
+    def _mean(self, work: WorkFunction, model: Mapping[str, Tensor]) -> Tensor:
+        """Return a mean over the examples from sums over stretches."""
         items = [(self.sample, *stretch) for stretch in self._stretches()]
-        found = dict(self.engine.compute(piece, given, items))
-        total = add_up(found[number] for number in range(len(items)))
-        self._refuse_none(total)
+        total = add_up(self._in_order(work, model, items))
+        self._refuse_uncounted(total)
         return total["sum"] / float(total["counted"])
 
+    def _in_order(self, work: WorkFunction, model: Mapping[str, Tensor], items: Sequence[Item]) -> list[Totals]:
+        """Return the result of every item, in the order of the items.
+
+        Workers answer in any order, and a sum of floats depends on its order: only a fixed one gives the same bits on
+        any number of workers.
+        """
+        results = dict(self.engine.compute(work, model, items))
+        return [results[number] for number in range(len(items))]
+
     def _stretches(self) -> list[tuple[int, int]]:
-        """Return the division of the examples: whole batches, in at most so many stretches of about one size."""
+        """Return the division of the examples: whole batches, in at most `STRETCHES` parts of about one size."""
         count = self.sample.count(self.task)
         batches = even_chunks(count, self.task.test_batch)
         parts = even_chunks(len(batches), -(-len(batches) // STRETCHES))
@@ -146,23 +161,34 @@ class Surface:
         self,
         results: Iterable[tuple[int, Totals]],
         count: int,
-        on_point: OnPoint = lambda number, found: None,
-    ) -> list[dict[str, Figure]]:
-        found: dict[int, dict[str, Figure]] = {}
+        on_point: OnPoint = lambda number, metrics: None,
+    ) -> list[dict[str, MetricValue]]:
+        by_number: dict[int, dict[str, MetricValue]] = {}
         for number, totals in results:
-            found[number] = self._told([totals])
-            on_point(number, found[number])
-        return [found[number] for number in range(count)]
+            by_number[number] = self._metrics([totals])
+            on_point(number, by_number[number])
+        return [by_number[number] for number in range(count)]
 
-    def _told(self, parts: Sequence[Totals]) -> dict[str, Figure]:
+    def _metrics(self, parts: Sequence[Totals]) -> dict[str, MetricValue]:
         totals = add_up(parts)
-        self._refuse_none(totals)
-        return figures(self.task.metrics, totals)
+        self._refuse_uncounted(totals)
+        return metric_values(self.task.metrics, totals)
 
-    def _refuse_none(self, totals: Totals) -> None:
+    def _refuse_uncounted(self, totals: Totals) -> None:
+        """Refuse examples of which no target counts: there is nothing to take a mean over."""
         if not totals["counted"] > 0:
             raise ConfigError(f"{self.sample.of}: no target of these examples counts, so there is no loss")
 
 
+def _numbered(directions: Sequence[Tensor], statistics: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return directions under the names that workers know them by: `d0`, `d1`, ..., and `d0/buffers` beside them."""
+    tensors = {f"d{number}": direction for number, direction in enumerate(directions)}
+    for number, parts in enumerate(statistics):
+        tensors |= {f"d{number}/{name}": part for name, part in parts.items()}
+    return tensors
+
+
 def _span(batches: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return batches[0][0], sum(size for _, size in batches)
+    """Return where consecutive batches begin, and how many examples they hold."""
+    first, _ = batches[0]
+    return first, sum(size for _, size in batches)

@@ -12,6 +12,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BLOCKS = (2**30, 2**25)
+# The largest that `mallopt` takes: its values are C ints.
 KEPT_TOP = 2**31 - 1
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from flatfed.core.errors import ConfigError, nearest
 
 Norm = Callable[[int], nn.Module]
-"""Makes the normalisation of so many channels."""
+"""Makes the normalisation of a number of channels."""
 
 INITS = ("default", "kaiming")
 
@@ -51,19 +51,24 @@ class BatchNorm(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalised features."""
-        if self.training and input.numel() == input.shape[1]:
+        # In training torch refuses such a batch.
+        if self.training and _has_one_value_per_channel(input):
             return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(input)
 
 
+def _has_one_value_per_channel(input: Tensor) -> bool:
+    return input.numel() == input.shape[1]
+
+
 def group_norm(id: str, groups: Any) -> Norm:
-    """Return a maker of GroupNorm with so many groups; they must divide the channels."""
-    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+    """Return a maker of GroupNorm with `groups` groups; they must divide the channels."""
+    if not _is_number(groups, int) or groups < 1:
         raise ConfigError(f"{id}: groups must be a whole number of at least 1, not {groups!r}")
 
     def make(channels: int) -> nn.Module:
         if channels % groups:
-            raise ConfigError(f"{id}: groups must divide the {channels} channels of a layer, which {groups} does not")
+            raise ConfigError(f"{id}: groups must divide the {channels} channels of a layer; {groups} does not")
         return nn.GroupNorm(groups, channels)
 
     return make
@@ -77,9 +82,14 @@ def check_choice(id: str, name: str, value: Any, known: Sequence[str]) -> None:
 
 def check_dropout(id: str, value: Any) -> float:
     """Return the share of units that dropout silences."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+    if not _is_number(value, (int, float)) or not 0 <= value < 1:
         raise ConfigError(f"{id}: dropout must be at least 0 and less than 1, not {value!r}")
     return float(value)
+
+
+def _is_number(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    # True and False are whole numbers to Python, and mistakes here.
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def initialise(id: str, network: nn.Module, init: Any) -> nn.Module:
@@ -90,7 +100,16 @@ def initialise(id: str, network: nn.Module, init: Any) -> nn.Module:
     """
     check_choice(id, "init", init, INITS)
     if init == "kaiming":
-        for module in network.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        _draw_convolutions(network)
     return network
+
+
+def _draw_convolutions(network: nn.Module) -> None:
+    # In the order of the modules: each draw moves the generator on.
+    for module in network.modules():
+        _draw_convolution(module)
+
+
+def _draw_convolution(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

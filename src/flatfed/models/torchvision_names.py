@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -44,24 +45,41 @@ class Architecture:
     @property
     def tensors(self) -> dict[str, str]:
         """Every tensor: torchvision's name, and ours."""
-        found = {f"{theirs}.weight": f"{ours}.weight" for theirs, ours in self.convolutions.items()}
+        names: dict[str, str] = {}
+        for theirs, ours in self.convolutions.items():
+            names |= _parts(theirs, ours, ("weight",))
         for theirs, ours in self.norms.items():
-            found |= {f"{theirs}.{part}": f"{ours}.{part}" for part in AFFINE + STATISTICS}
+            names |= _parts(theirs, ours, AFFINE + STATISTICS)
         theirs, ours = self.head
-        return found | {f"{theirs}.{part}": f"{ours}.{part}" for part in AFFINE}
+        return names | _parts(theirs, ours, AFFINE)
+
+
+def _parts(theirs: str, ours: str, parts: tuple[str, ...]) -> dict[str, str]:
+    return {f"{theirs}.{part}": f"{ours}.{part}" for part in parts}
 
 
 def _resnet18() -> Architecture:
     convolutions, norms = {"conv1": "conv1"}, {"bn1": "norm1"}
     for stage, block in itertools.product((1, 2, 3, 4), (0, 1)):
         theirs, ours = f"layer{stage}.{block}", f"stages.stage{stage}.{block}"
-        convolutions |= {f"{theirs}.conv{n}": f"{ours}.conv{n}" for n in (1, 2)}
-        norms |= {f"{theirs}.bn{n}": f"{ours}.norm{n}" for n in (1, 2)}
-        if stage > 1 and block == 0:
+        convolutions |= {f"{theirs}.conv1": f"{ours}.conv1", f"{theirs}.conv2": f"{ours}.conv2"}
+        norms |= {f"{theirs}.bn1": f"{ours}.norm1", f"{theirs}.bn2": f"{ours}.norm2"}
+        if _changes_shape(stage, block):
             convolutions[f"{theirs}.downsample.0"] = f"{ours}.shortcut.conv"
             norms[f"{theirs}.downsample.1"] = f"{ours}.shortcut.norm"
     takers = ("resnet18-bn", "resnet18-gn")
     return Architecture("ResNet-18", "layer1.0.conv1.weight", takers, convolutions, norms, ("fc", "head"))
+
+
+def _changes_shape(stage: int, block: int) -> bool:
+    """Say whether a block of ResNet-18 changes the shape, so that its shortcut has a convolution of its own."""
+    return stage > 1 and block == 0
+
+
+def _layers_with_activation(block: int) -> tuple[str, ...]:
+    if block == 0:
+        return ("depthwise",)  # the first block does not expand
+    return ("expand", "depthwise")
 
 
 def _mobilenetv2() -> Architecture:
@@ -69,7 +87,7 @@ def _mobilenetv2() -> Architecture:
     norms = {"features.0.1": "stem.norm", "features.18.1": "last.norm"}
     for number in range(17):
         theirs, ours = f"features.{number + 1}.conv", f"blocks.{number}.layers"
-        active = ("expand", "depthwise") if number > 0 else ("depthwise",)  # the first block does not expand
+        active = _layers_with_activation(number)
         for place, layer in enumerate(active):
             convolutions[f"{theirs}.{place}.0"] = f"{ours}.{layer}.conv"
             norms[f"{theirs}.{place}.1"] = f"{ours}.{layer}.norm"
@@ -91,10 +109,16 @@ RESNETS: dict[tuple[tuple[int, ...], int], str] = {
 }
 """Blocks of the four stages, convolutions of a block."""
 
+BLOCK = re.compile(r"layer(\d+)\.\d+\.conv1\.weight")
+"""The tensor that every block has once; its number is that of the stage."""
+
 
 def recognise(names: Collection[str]) -> Architecture | None:
     """Return the architecture whose tensors a file holds, by their names."""
-    return next((known for known in ARCHITECTURES if known.mark in names), None)
+    for known in ARCHITECTURES:
+        if known.mark in names:
+            return known
+    return None
 
 
 def translate(
@@ -106,40 +130,75 @@ def translate(
     """
     _check_architecture(known, tensors, id)
     names = known.tensors
-    found = {names[theirs]: tensor for theirs, tensor in tensors.items()}
-    found |= {name: own[name] for name in own if name.endswith(COUNTER) and name not in found}
-    statistics = [name for name in found if name not in own and name.endswith(STATISTICS)]
-    if not statistics:
-        return found, ""
+    # Counters of the file, where it has any, go before the model's own.
+    translated = _counters(own) | {names[theirs]: tensor for theirs, tensor in tensors.items()}
+    taken = _without_statistics(translated, own)
+    if len(taken) == len(translated):
+        return translated, ""
     remark = (
         f"{id} has GroupNorm: of BatchNorm in torchvision's {known.name} it takes scales and shifts, and leaves the "
         "running means and variances out"
     )
-    return {name: tensor for name, tensor in found.items() if name not in statistics}, remark
+    return taken, remark
+
+
+def _without_statistics(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors but for the statistics that the model has no place for."""
+    return {name: tensor for name, tensor in tensors.items() if name in own or not name.endswith(STATISTICS)}
+
+
+def _counters(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the model's own counters, for files that have none."""
+    return {name: tensor for name, tensor in own.items() if name.endswith(COUNTER)}
 
 
 def _check_architecture(known: Architecture, tensors: Mapping[str, Tensor], id: str) -> None:
     """Refuse the weights of a larger relative, those with unknown tensors, and those that the model cannot take."""
-    really = resnet_of(tensors) if known is RESNET18 else known.name
-    if really != known.name:
-        raise ConfigError(f"they are those of torchvision's {really}; {id} takes {_taken(id)}")
+    # First, because larger ResNets bear the mark of ResNet-18 too.
+    if known is RESNET18:
+        _check_resnet18(tensors, id)
     if id not in known.takers:
-        raise ConfigError(f"they are those of torchvision's {known.name}, for --model {' or '.join(known.takers)}")
+        takers = " or ".join(known.takers)
+        raise ConfigError(f"they are those of torchvision's {known.name}, for the model {takers}")
+    _check_known(known, tensors)
+
+
+def _check_known(known: Architecture, tensors: Mapping[str, Tensor]) -> None:
     unknown = sorted(tensors.keys() - known.tensors.keys())
     if unknown:
-        listed = ", ".join(unknown[:MANY]) + (f", ... ({len(unknown)} in all)" if len(unknown) > MANY else "")
-        raise ConfigError(f"they hold {listed}, which torchvision's {known.name} has not")
+        raise ConfigError(f"they hold {_listed(unknown)}, which torchvision's {known.name} does not have")
+
+
+def _check_resnet18(tensors: Mapping[str, Tensor], id: str) -> None:
+    """Refuse the weights of a larger ResNet, whose tensors have names like those of ResNet-18."""
+    actual = resnet_of(tensors)
+    if actual != RESNET18.name:
+        raise ConfigError(f"they are those of torchvision's {actual}; {id} takes {_taken(id)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:MANY])
+    if len(names) > MANY:
+        return f"{listed}, ... ({len(names)} in all)"
+    return listed
 
 
 def _taken(id: str) -> str:
-    return next(
-        (f"those of its {known.name}" for known in ARCHITECTURES if id in known.takers), "none of torchvision's"
-    )
+    for known in ARCHITECTURES:
+        if id in known.takers:
+            return f"those of its {known.name}"
+    return "none of torchvision's"
 
 
 def resnet_of(names: Collection[str]) -> str:
     """Return which ResNet a file is of, by its blocks and the convolutions of a block."""
-    blocks = {(int(m[1]), int(m[2])) for name in names if (m := re.match(r"layer(\d+)\.(\d+)\.conv1\.weight", name))}
-    stages = tuple(sum(stage == s for stage, _ in blocks) for s in range(1, 5))
+    stages = _blocks_per_stage(names)
+    # ResNet-50 and larger have blocks of three convolutions.
     deep = 3 if "layer1.0.conv3.weight" in names else 2
     return RESNETS.get((stages, deep), f"ResNets, with {', '.join(map(str, stages))} blocks")
+
+
+def _blocks_per_stage(names: Collection[str]) -> tuple[int, ...]:
+    matches = filter(None, map(BLOCK.match, names))
+    counts = Counter(int(match[1]) for match in matches)
+    return tuple(counts[stage] for stage in range(1, 5))

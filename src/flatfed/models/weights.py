@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors.torch
 from torch import Tensor, nn
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.models.torchvision_names import recognise, translate
 
 Tensors = dict[str, Tensor]
+Head = Callable[[], set[str]]
+"""Returns the names of the head's tensors, or raises a `ConfigError` where it is not clear which they are."""
+
+NAMED = 4
+"""A message names at most this number of tensors."""
 
 
 def load_weights(
     model: nn.Module,
     path: Path,
     id: str = "the model",
-    head: Callable[[], set[str]] = set,
+    head: Head = set,
     new_head: bool = False,
 ) -> None:
     """Load a safetensors file into a model; names and shapes must be the model's own, or torchvision's for the same.
@@ -31,65 +37,135 @@ def load_weights(
         head: returns the names of the head's tensors, or raises a `ConfigError` where it is not clear which they are.
         new_head: whether the head stays as it is, whatever the file holds of it.
     """
-    tensors, own, remark = _read(path), model.state_dict(), ""
+    tensors = _read(path)
     try:
-        known = recognise(tensors)
-        if known is not None and known.mark not in own:
-            tensors, remark = translate(known, tensors, id, own)
-        kept = _kept(model, head()) if new_head else set[str]()
-        tensors, own = ({n: t for n, t in part.items() if n not in kept} for part in (tensors, own))
-        _check_names(tensors, own, head)
-        _check_shapes(tensors, own, head)
+        fitting = _fitting(tensors, model, id, head, new_head)
     except ConfigError as error:
         raise ConfigError(f"the weights {path} do not fit the model: {error}") from None
-    model.load_state_dict(tensors, strict=not kept)
-    if remark:
-        warnings.warn(remark, stacklevel=2)
+    # All names were compared: those that the file does not have are the new head's.
+    model.load_state_dict(fitting.tensors, strict=not new_head)
+    if fitting.remark:
+        warnings.warn(fitting.remark, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """Tensors under the names and in the shapes of a model, and what the user should know about them."""
+
+    tensors: Tensors
+    remark: str
+
+
+def _fitting(tensors: Tensors, model: nn.Module, id: str, head: Head, new_head: bool) -> _Fitting:
+    own = model.state_dict()
+    fitting = _translated(tensors, id, own)
+    kept = _kept(model, head()) if new_head else set[str]()
+    taken, needed = _without(kept, fitting.tensors), _without(kept, own)
+    _check_names(taken, needed, head)
+    _check_shapes(taken, needed, head)
+    return _Fitting(taken, fitting.remark)
+
+
+def _translated(tensors: Tensors, id: str, own: Mapping[str, Tensor]) -> _Fitting:
+    """Return a file's tensors under the model's names, where they have torchvision's."""
+    known = recognise(tensors)
+    # A network of the user's own may have torchvision's names: nothing is to be translated there.
+    if known is None or known.mark in own:
+        return _Fitting(tensors, "")
+    return _Fitting(*translate(known, tensors, id, own))
+
+
+def _without(names: set[str], tensors: Mapping[str, Tensor]) -> Tensors:
+    return {name: tensor for name, tensor in tensors.items() if name not in names}
 
 
 def _read(path: Path) -> Tensors:
-    if path.is_dir():
-        raise ConfigError(f"the weights {path} are a folder, not a safetensors file{_of_a_run(path)}")
+    _check_file(path)
     try:
+        # Such a file holds numbers alone: reading it runs nothing.
         return safetensors.torch.load_file(path)
-    except FileNotFoundError:
-        raise ConfigError(f"the weights {path} are missing") from None
     except Exception as error:
         raise ConfigError(f"the weights {path} cannot be read: {_why(path, error)}") from None
 
 
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise ConfigError(f"the weights {path} are a folder, not a safetensors file{_of_a_run(path)}")
+    if not path.exists():
+        raise ConfigError(f"the weights {path} are missing")
+
+
 def _kept(model: nn.Module, head: set[str]) -> set[str]:
-    """Return the tensors that a new head keeps; one that is also used elsewhere cannot stay and be loaded at once."""
-    every = dict(model.named_parameters(remove_duplicate=False))
-    shared = [n for n, p in every.items() if n not in head and any(p is every[h] for h in head if h in every)]
+    """Return the tensors that a new head keeps; one that is used elsewhere too cannot stay and be loaded at once."""
+    shared = _shared_with(head, dict(model.named_parameters(remove_duplicate=False)))
     if shared:
-        raise ConfigError(f"the head shares its weights with {shared[0]}, so --new-head cannot leave them out")
+        raise ConfigError(
+            f"the head shares its weights with {shared[0]}, so {PARAMETER} cannot leave them out", parameter="new_head"
+        )
     return head
 
 
-def _check_names(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], head: Callable[[], set[str]]) -> None:
-    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    if missing or extra:
-        parts = [f"lack {', '.join(missing[:4])}"] if missing else []
-        parts += [f"hold {', '.join(extra[:4])}, which the model has not"] if extra else []
-        raise ConfigError(f"they {' and '.join(parts)}{_hint({*missing, *extra}, head)}")
+def _shared_with(head: set[str], parameters: Mapping[str, Tensor]) -> list[str]:
+    """Return the names outside of the head for parameters that are in it too."""
+    others = _without(head, parameters)
+    of_head = list(_without(set(others), parameters).values())
+    return [name for name, parameter in others.items() if _is_among(parameter, of_head)]
 
 
-def _check_shapes(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], head: Callable[[], set[str]]) -> None:
-    """Refuse tensors of another shape; what is wrong outside of the head is told first."""
-    other = [name for name, tensor in tensors.items() if tensor.shape != own[name].shape]
-    if other:
-        name = next((name for name in other if not _hint({name}, head)), other[0])
+def _is_among(parameter: Tensor, parameters: Sequence[Tensor]) -> bool:
+    # By identity: tied weights are one tensor under two names, and `==` would compare their values.
+    return any(parameter is other for other in parameters)
+
+
+def _check_names(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], head: Head) -> None:
+    missing = sorted(own.keys() - tensors.keys())
+    extra = sorted(tensors.keys() - own.keys())
+    differences = _differences(missing, extra)
+    if differences:
+        raise ConfigError(f"they {differences}{_hint([*missing, *extra], head)}")
+
+
+def _differences(missing: Sequence[str], extra: Sequence[str]) -> str:
+    differences = []
+    if missing:
+        differences.append(f"lack {', '.join(missing[:NAMED])}")
+    if extra:
+        differences.append(f"hold {', '.join(extra[:NAMED])}, which the model does not have")
+    return " and ".join(differences)
+
+
+def _check_shapes(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], head: Head) -> None:
+    """Refuse tensors of another shape."""
+    names = _of_other_shape(tensors, own)
+    if names:
+        name = _most_telling(names, head)
         shapes = f"{tuple(tensors[name].shape)}, the model's {tuple(own[name].shape)}"
-        raise ConfigError(f"their {name} has shape {shapes}{_hint(set(other), head)}")
+        raise ConfigError(f"their {name} has shape {shapes}{_hint(names, head)}")
 
 
-def _hint(names: set[str], head: Callable[[], set[str]]) -> str:
-    """Return that the head can be started anew, where nothing else is wrong and it is clear which it is."""
+def _of_other_shape(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    return [name for name, tensor in tensors.items() if tensor.shape != own[name].shape]
+
+
+def _most_telling(names: Sequence[str], head: Head) -> str:
+    """Return the first tensor outside of the head, if any: with other classes the head differs in any case."""
+    # False comes before True.
+    return min(names, key=lambda name: _in_head([name], head))
+
+
+def _hint(names: Sequence[str], head: Head) -> str:
+    """Return that the head can be started anew, where nothing else is wrong."""
+    if _in_head(names, head):
+        return "; new_head starts with a new head"
+    return ""
+
+
+def _in_head(names: Sequence[str], head: Head) -> bool:
+    """Say whether all tensors belong to the head; no, where it is not clear which those are."""
     try:
-        return "; --new-head starts with a new head" if names <= head() else ""
+        return head().issuperset(names)
     except ConfigError:
-        return ""
+        return False
 
 
 def _of_a_run(path: Path) -> str:
@@ -106,6 +182,7 @@ def _why(path: Path, error: Exception) -> str:
             first = file.read(4)
     except OSError as unreadable:
         return str(unreadable.strerror)
+    # A zip archive or a bare pickle: the two formats of torch.save.
     if first.startswith((b"PK\3\4", b"\x80\2")):
         return f"it is not a safetensors file but one of torch.save; convert it with {_saved('model')}"
     return f"it is not a whole safetensors file ({error}); write one with {_saved('model')}"

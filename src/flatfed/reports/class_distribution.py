@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.errors import ConfigError
-from flatfed.reports.curves import COLOURS, available
+from flatfed.reports.figures.drawing.palette import COLOURS
+from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
 
 Ints = npt.NDArray[np.int64]
 
@@ -18,20 +18,16 @@ CELL = 0.085
 """Inches that a client or a class takes, where the figure has room."""
 
 
-def draw_holdings(table: Ints, files: Sequence[Path], title: str = "") -> None:
+def draw_class_distribution(table: Ints, files: Sequence[Path], title: str = "") -> None:
     """Draw clients x classes into each of the files; the ending decides the format.
 
-    A cell is darker the more samples it stands for, and white where there are none: one hue, told apart by lightness
-    with any kind of colour vision. Bars show the size of every client above, and of every class to the right.
+    A cell is darker the more samples it stands for, and white where there are none: one hue in several
+    shades, for any kind of colour vision. Bars show the size of every client above, and of every class to the right.
     """
-    if not available():
-        raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    width, height = _inches(table.shape[0], 5.0, 10.0), _inches(table.shape[1], 2.2, 8.5)
-    figure = Figure(figsize=(width + 2.6, height + 1.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    require_matplotlib()
+    clients, classes = table.shape
+    width, height = _inches(clients, 5.0, 10.0), _inches(classes, 2.2, 8.5)
+    figure = new_figure(width + 2.6, height + 1.9)
     grid = figure.add_gridspec(2, 2, width_ratios=[width, 0.9], height_ratios=[0.9, height])
     cells = figure.add_subplot(grid[1, 0])
     _draw_cells(figure, cells, table)
@@ -39,8 +35,7 @@ def draw_holdings(table: Ints, files: Sequence[Path], title: str = "") -> None:
     _draw_class_sizes(figure.add_subplot(grid[1, 1], sharey=cells), table.sum(axis=0))
     if title:
         figure.suptitle(title, fontsize=10)
-    for file in files:
-        figure.savefig(file, dpi=160)
+    save(figure, files)
 
 
 def _inches(count: int, least: float, most: float) -> float:
@@ -52,17 +47,26 @@ def _draw_cells(figure: Any, axes: Any, table: Ints) -> None:
     from matplotlib.ticker import MaxNLocator
 
     # By the square root: a few samples are still seen beside a full class.
-    most = max(int(table.max()), 2)
+    most = max(int(table.max()), 2)  # a scale from 1 to 1 has no length
     scale = PowerNorm(0.5, vmin=1, vmax=most)
     shown = np.ma.masked_equal(table.T, 0)
     image = axes.imshow(shown, cmap=_shades(), norm=scale, aspect="auto", origin="lower", interpolation="antialiased")
     axes.set_xlabel("client")
     axes.set_ylabel("class")
+    # There are no halves of clients and classes.
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
+    _add_colour_bar(figure, axes, image, most)
+
+
+def _add_colour_bar(figure: Any, axes: Any, image: Any, most: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40, pad=0.02)
     bar.set_label("samples of the class")
-    bar.set_ticks([1, *(t for t in MaxNLocator(5, integer=True).tick_values(1, most) if 1 < t <= most)])
+    # The scale begins at 1, which is no round number: it is a tick all the same.
+    ticks = np.asarray(MaxNLocator(5, integer=True).tick_values(1, most))
+    bar.set_ticks([1, *ticks[(ticks > 1) & (ticks <= most)]])
     bar.minorticks_off()
 
 
@@ -94,7 +98,8 @@ def _draw_bars(axes: Any, sizes: Ints, orientation: str) -> None:
     if len(sizes) > 50:
         edges = np.arange(len(sizes) + 1) - 0.5
         axes.stairs(sizes, edges, orientation=orientation, fill=True, color=COLOURS[0], linewidth=0)
+    elif orientation == "vertical":
+        axes.bar(np.arange(len(sizes)), sizes, 0.8, color=COLOURS[0], linewidth=0)
     else:
-        bars = axes.bar if orientation == "vertical" else axes.barh
-        bars(np.arange(len(sizes)), sizes, 0.8, color=COLOURS[0], linewidth=0)
+        axes.barh(np.arange(len(sizes)), sizes, 0.8, color=COLOURS[0], linewidth=0)
     axes.spines[["top", "right"]].set_visible(False)

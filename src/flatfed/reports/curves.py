@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
-from flatfed.core.errors import ConfigError
-from flatfed.reports.results.results import Result
+from flatfed.reports.figures.drawing.palette import alone, look
+from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
+from flatfed.reports.results.one_run import OneRun
+from flatfed.reports.results.result import Result, all_runs
 from flatfed.reports.tables.columns import primary
+from flatfed.reports.tables.numbers import known, known_items
 from flatfed.runs.history import Row
+from flatfed.runs.metrics import Metric
 
-# Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 LEGEND_COLUMNS = 4
 PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
 """Inches: a panel's width, the height without the legend, and that of one line of it."""
-STYLES = ("-", "--", "-.", ":")
 CENTRALISED = "centralised"
 """The id of training on the pooled data: no federated rounds, so a line to hold the others against."""
 REFERENCE = {"linestyle": (0, (6, 3)), "linewidth": 1.2}
@@ -32,11 +33,8 @@ LABELS = {
     "lambda_ratio": "λmax/λ5",
     "lpf": "LPF",
 }
-
-
-def available() -> bool:
-    """Say whether figures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
+Points = dict[int, float]
+"""Values by round, counted from 1."""
 
 
 def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "", names: Sequence[str] = ()) -> None:
@@ -46,47 +44,94 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     primary metric (accuracy, say) and the training loss. A centralised run among federated ones is a dashed line at
     its final value.
     """
-    if not available():
-        raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    require_matplotlib()
     chosen = list(names) or default_names(results)
-    figure = Figure(figsize=(PANEL * max(len(chosen), 1), HEIGHT), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(PANEL * len(chosen), HEIGHT)
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
-    known: dict[str, Any] = {}
-    metrics = {metric.column: metric for result in results for metric in result.metrics}
-    federated = any(not is_centralised(result) for result in results)
     for axes, name in zip(panels, chosen, strict=True):
-        scale = metrics[name].scale if name in metrics else 1.0
-        for index, result in enumerate(results):
-            style = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
-            draw = _reference if federated and is_centralised(result) else _curve
-            draw(axes, result, name, scale, style)
-        plain = metrics[name].axis if name in metrics else name.replace("_", " ")
-        _finish(axes, LABELS.get(name, plain))
-        if name == "train_loss":
-            _scale_loss(axes, results)
-        known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | known
-    if known:
-        _add_legend(figure, known)
+        _draw_panel(axes, results, name)
+    keys = _legend_keys(panels)
+    if keys:
+        _add_legend(figure, keys)
     if title:
         figure.suptitle(textwrap.fill(title, _letters(figure)), fontsize=10)
-    for file in files:
-        figure.savefig(file, dpi=160)
+    save(figure, files)
 
 
-def _add_legend(figure: Any, known: dict[str, Any]) -> None:
+def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
+    """Draw the curves of one number."""
+    scale = _scale_of(results, name)
+    references = _references(results)
+    for index, result in enumerate(results):
+        if result in references:
+            _draw_reference(axes, result, name, scale, look(index))
+        else:
+            _draw_curve(axes, result, name, scale, look(index))
+    _dress(axes, _axis_name(results, name))
+    if name == "train_loss":
+        _scale_loss(axes, results)
+
+
+def _references(results: Sequence[Result]) -> list[Result]:
+    """Return the centralised results among federated ones; alone they are drawn as curves."""
+    centralised = [result for result in results if is_centralised(result)]
+    if len(centralised) == len(results):
+        return []
+    return centralised
+
+
+def _metric(results: Sequence[Result], name: str) -> Metric | None:
+    """Return the metric with this column, if there is one; of several methods' the last."""
+    metrics = {metric.column: metric for result in results for metric in result.metrics}
+    return metrics.get(name)
+
+
+def _scale_of(results: Sequence[Result], name: str) -> float:
+    metric = _metric(results, name)
+    if metric is None:
+        return 1.0
+    return metric.scale
+
+
+def _axis_name(results: Sequence[Result], name: str) -> str:
+    metric = _metric(results, name)
+    if name in LABELS:
+        return LABELS[name]
+    if metric is None:
+        return name.replace("_", " ")
+    return metric.axis
+
+
+def _legend_keys(panels: Sequence[Any]) -> dict[str, Any]:
+    """Return one line for each label, from the first panel that has it."""
+    keys: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        # A method without values in one panel may have some in the next.
+        keys = dict(zip(labels, handles, strict=True)) | keys
+    return keys
+
+
+def _add_legend(figure: Any, keys: dict[str, Any]) -> None:
     """Put the legend below, in as many columns as fit, and make room for it."""
-    labels = [textwrap.fill(label, _letters(figure) - 8) for label in known]
-    for columns in range(min(LEGEND_COLUMNS, len(known)), 0, -1):
-        legend = figure.legend(known.values(), labels, loc="outside lower center", ncols=columns, frameon=False)
-        if columns == 1 or legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
-            break
+    labels = [textwrap.fill(label, _letters(figure) - 8) for label in keys]
+    columns = min(LEGEND_COLUMNS, len(keys))
+    legend = _legend(figure, keys.values(), labels, columns)
+    # How wide a legend is, is known only when it is drawn: fewer columns are tried until it fits.
+    while columns > 1 and _is_too_wide(figure, legend):
         legend.remove()
+        columns -= 1
+        legend = _legend(figure, keys.values(), labels, columns)
     lines = sum(label.count("\n") + 1 for label in labels)
     figure.set_size_inches(figure.get_figwidth(), HEIGHT + LINE * -(-lines // columns))
+
+
+def _legend(figure: Any, handles: Iterable[Any], labels: Sequence[str], columns: int) -> Any:
+    return figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _is_too_wide(figure: Any, legend: Any) -> bool:
+    return bool(legend.get_window_extent(figure.canvas.get_renderer()).width > figure.bbox.width)
 
 
 def _letters(figure: Any) -> int:
@@ -104,72 +149,124 @@ def is_centralised(result: Result) -> bool:
     return all(run.config["algorithm"].get("id") == CENTRALISED for run in result.runs)
 
 
+def _rows(runs: Sequence[OneRun]) -> list[Row]:
+    return [row for run in runs for row in run.rows]
+
+
 def drawable(results: Sequence[Result]) -> list[str]:
     """Return the names of all numbers in the histories, those that methods watch included."""
-    rows = [row for result in results for run in result.runs for row in run.rows]
-    numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)} - {"round"}
-    return sorted(numbers | {name for row in rows for name in row.get("watch", {})})
+    names: set[str] = set()
+    for row in _rows(all_runs(results)):
+        names |= _columns_with(row, int | float)
+        names |= row.get("watch", {}).keys()
+    return sorted(names - {"round"})
 
 
 def undrawable(results: Sequence[Result]) -> dict[str, str]:
     """Return the columns that hold more than a number, and what it is."""
-    rows = [row for result in results for run in result.runs for row in run.rows]
-    lists = {name: "a list" for row in rows for name, value in row.items() if isinstance(value, list)}
-    return lists | {name: "numbers by name" for row in rows for name, value in row.items() if isinstance(value, dict)}
+    lists: dict[str, str] = {}
+    by_name: dict[str, str] = {}
+    for row in _rows(all_runs(results)):
+        lists |= dict.fromkeys(_columns_with(row, list), "a list")
+        by_name |= dict.fromkeys(_columns_with(row, dict), "numbers by name")
+    return lists | by_name
+
+
+def _columns_with(row: Row, kind: type | UnionType) -> set[str]:
+    """Return the columns of a row that hold a value of this kind."""
+    return {name for name, value in row.items() if isinstance(value, kind)}
 
 
 def _value(row: Row, name: str) -> float | None:
     """Return a number of a history row: a column, or one that a method watches."""
-    found: float | None = row.get(name, row.get("watch", {}).get(name))
-    return found
+    value: float | None = row.get(name, row.get("watch", {}).get(name))
+    return value
 
 
-def _curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
+def _points(run: OneRun, name: str, scale: float) -> Points:
+    """Return a run's values, as they are drawn, in the rounds that have one."""
+    values = known_items({row["round"] + 1: _value(row, name) for row in run.rows})
+    return {round: scale * value for round, value in values.items()}
+
+
+def _draw_curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw the mean over seeds, the range over seeds, and a cross where a run diverged."""
-    points: dict[int, list[float]] = {}
-    for run in result.runs:
-        found = [(row["round"] + 1, _value(row, name)) for row in run.rows]
-        told = [(round, scale * value) for round, value in found if value is not None]
-        for round, value in told:
-            points.setdefault(round, []).append(value)
-        if told and run.summary["status"] == "diverged":
-            axes.plot(*told[-1], marker="x", color=style["color"], markersize=7, markeredgewidth=2)
-    rounds = sorted(points)
-    if not rounds:
+    curves = [_points(run, name, scale) for run in result.runs]
+    for run, points in zip(result.runs, curves, strict=True):
+        if run.summary["status"] == "diverged":
+            _draw_cross(axes, points, style["color"])
+    values = _by_round(curves)
+    if not values:
         return
-    alone = {"marker": "o", "markersize": 5} if len(rounds) == 1 else {}  # one point makes no line
-    means = [statistics.fmean(points[r]) for r in rounds]
-    axes.plot(rounds, means, label=result.method, linewidth=1.5, **style, **alone)
-    if len(result.runs) > 1:
-        low, high = [min(points[r]) for r in rounds], [max(points[r]) for r in rounds]
-        axes.fill_between(rounds, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        if alone:
-            axes.vlines(rounds, low, high, color=style["color"], alpha=0.3, linewidth=4)
+    means = list(map(statistics.fmean, values.values()))
+    axes.plot(list(values), means, label=result.method, linewidth=1.5, **style, **alone(len(means)))
+    if len(curves) > 1:
+        _draw_range(axes, values, style["color"])
 
 
-def _reference(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
+def _draw_cross(axes: Any, points: Points, colour: str) -> None:
+    """Mark the last point of a run that diverged."""
+    if not points:
+        return
+    last = max(points)
+    axes.plot(last, points[last], marker="x", color=colour, markersize=7, markeredgewidth=2)
+
+
+def _by_round(curves: Sequence[Points]) -> dict[int, list[float]]:
+    """Return the values of all seeds, round by round."""
+    rounds = sorted(set[int]().union(*curves))
+    return {round: known(points.get(round) for points in curves) for round in rounds}
+
+
+def _draw_range(axes: Any, values: Mapping[int, Sequence[float]], colour: str) -> None:
+    """Shade the range over seeds."""
+    rounds = list(values)
+    low, high = list(map(min, values.values())), list(map(max, values.values()))
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    if len(rounds) == 1:  # an area over one round has no width
+        axes.vlines(rounds, low, high, color=colour, alpha=0.3, linewidth=4)
+
+
+def _draw_reference(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw a dashed line at the final value, the mean over seeds."""
-    runs = [[value for row in run.rows if (value := _value(row, name)) is not None] for run in result.good]
-    finals = [scale * values[-1] for values in runs if values]
+    # The last value of a run that diverged says nothing.
+    finals = known(_final(_points(run, name, scale)) for run in result.good)
     if finals:
         axes.axhline(statistics.fmean(finals), label=result.method, **style | REFERENCE)
 
 
+def _final(points: Points) -> float | None:
+    if not points:
+        return None
+    return points[max(points)]
+
+
 def _scale_loss(axes: Any, results: Sequence[Result]) -> None:
     """Scale by the runs that did not diverge: one that did would press the others into a line."""
-    good = [row["train_loss"] for result in results for run in result.good for row in run.rows]
-    positive = [value for value in good if value is not None and value > 0]
-    if positive:
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(min(positive) / 1.3, max(positive) * 1.3)
+    positive = _positive_losses(results)
+    if not positive:
+        return
+    # Logarithmic, because training losses fall by orders of magnitude.
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(min(positive) / 1.3, max(positive) * 1.3)
 
 
-def _finish(axes: Any, label: str) -> None:
+def _positive_losses(results: Sequence[Result]) -> list[float]:
+    """Return the training losses of the good runs, as far as a logarithmic scale has a place for them."""
+    losses = known(row["train_loss"] for row in _rows(_good_runs(results)))
+    return [loss for loss in losses if loss > 0]
+
+
+def _good_runs(results: Sequence[Result]) -> list[OneRun]:
+    return [run for result in results for run in result.good]
+
+
+def _dress(axes: Any, label: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

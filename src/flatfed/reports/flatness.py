@@ -1,21 +1,19 @@
-"""What was measured of several runs: as a table for people, as JSON, and as figures."""
+"""What was measured of several runs: as a table for people, and as JSON."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.measurement import Reading
+from flatfed.flatness.measurement import MeasurementResult
 from flatfed.flatness.measurements.radius import RADIUS
-from flatfed.flatness.results import Spectrum
-from flatfed.reports.tables.sheets import EMPTY, NOTHING, Cell, Sheet
+from flatfed.reports.tables.numbers import NOTHING, known_items
+from flatfed.reports.tables.sheets import EMPTY, Sheet, SheetCell, columns_of, in_parts
 from flatfed.runs.history import Row
 from flatfed.runs.results import finite
 
@@ -23,10 +21,12 @@ BOUNDS = {"lambda_max": "lambda_max_residual", "trace": "trace_error", "lpf": "l
 """Numbers that come with how well they are known; shown as ±."""
 OF_NO_RADIUS = ("heterogeneity", "batch_deviation")
 """Numbers of a measurement with a radius that do not depend on it."""
+HIDDEN = {*BOUNDS.values(), "lambda_products", RADIUS}
+"""Numbers without a row of their own."""
 
 
 @dataclass(frozen=True)
-class Held:
+class MajorityClass:
     """The class that a client holds most of: its number, its name, and its share of the client's examples."""
 
     number: int
@@ -34,19 +34,23 @@ class Held:
     share: float
 
     def __str__(self) -> str:
-        return self.name if self.share == 1 else f"{self.name} ({min(round(100 * self.share), 99)} %)"
+        if self.share == 1:
+            return self.name
+        # 99.6 % is not all: what is rounded must not look so.
+        percent = min(round(100 * self.share), 99)
+        return f"{self.name} ({percent} %)"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run's readings.
+    """One run's results.
 
     Attributes:
         label: the method, with what tells equal ones apart.
         path: the run directory.
         round: after how many rounds.
         accuracy: the final test accuracy, or None.
-        readings: by measurement.
+        results: by measurement.
         note: over which examples losses were taken.
         rows: the run's history up to there.
         remark: what else a reader should know.
@@ -57,20 +61,19 @@ class Measured:
     path: Path
     round: int
     accuracy: float | None
-    readings: Mapping[str, Reading]
+    results: Mapping[str, MeasurementResult]
     note: str
     rows: Sequence[Row]
     remark: str = ""
-    classes: Mapping[int, Held] = field(default_factory=dict)
+    classes: Mapping[int, MajorityClass] = field(default_factory=dict)
 
     @property
     def by_client(self) -> dict[str, Mapping[int, float]]:
         """Every number that was read of single clients, by name; one that was read in several ways says how."""
-        found: dict[str, Mapping[int, float]] = {}
-        for key, reading in self.readings.items():
-            for name, values in reading.clients.items():
-                found[f"{name}, {key}" if "(" in key else name] = values
-        return found
+        numbers: dict[str, Mapping[int, float]] = {}
+        for key, result in self.results.items():
+            numbers |= {_row_name(name, key): values for name, values in result.clients.items()}
+        return numbers
 
     def holds(self, client: int) -> str:
         """Return what a client holds most of, for people; nothing where there are no classes."""
@@ -79,172 +82,181 @@ class Measured:
     @property
     def numbers(self) -> dict[str, float]:
         """Every number that was read."""
-        return {name: value for reading in self.readings.values() for name, value in reading.numbers.items()}
+        return {name: value for result in self.results.values() for name, value in result.numbers.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same, ready for JSON."""
-        readings = {id: finite(reading.to_dict()) for id, reading in self.readings.items()}
-        head = {"method": self.label, "path": str(self.path), "round": self.round, "accuracy": self.accuracy}
-        told = head | {"over": self.note, "readings": readings}
-        held = {str(client): vars(held) for client, held in self.classes.items()}
-        return told | ({"client_classes": held} if held else {})
+        record: dict[str, Any] = {
+            "method": self.label,
+            "path": str(self.path),
+            "round": self.round,
+            "accuracy": self.accuracy,
+            "over": self.note,
+            "results": {id: finite(result.to_dict()) for id, result in self.results.items()},
+        }
+        if self.classes:
+            record["client_classes"] = {str(client): vars(majority) for client, majority in self.classes.items()}
+        return record
+
+
+def _row_name(name: str, key: str) -> str:
+    """Return the name of a number's row; a measurement with options of its own says which."""
+    if "(" in key:
+        return f"{name}, {key}"
+    return name
 
 
 Make = Callable[[Sequence[Measured]], Sheet]
 
 
-def tables(found: Sequence[Measured], width: int, make: Make) -> list[Sheet]:
+def tables(runs: Sequence[Measured], width: int, make: Make) -> list[Sheet]:
     """Return one table of all runs, or several with some of the runs where one is too wide."""
-    from rich.console import Console
-
-    whole = make(found)
-    if len(found) == 1 or Console(width=1000).measure(whole.terminal()).maximum <= width:
-        return [whole]
-    half = (len(found) + 1) // 2
-    return [*tables(found[:half], width, make), *tables(found[half:], width, make)]
+    return in_parts(runs, make, Sheet.terminal, width)
 
 
-def by_number(found: Sequence[Measured]) -> Sheet:
+def by_number(runs: Sequence[Measured]) -> Sheet:
     """Return a row for every number and a column for every run.
 
     Numbers of one measurement that were taken within different radii stand in rows of their own.
     """
-    several = _several_radii(found)
-    columns = [_cells(one, several) for one in found]
-    names = dict.fromkeys(name for column in columns for name in column)
-    rows = [[Cell(name, name), *(column.get(name, EMPTY) for column in columns)] for name in names]
-    return Sheet(["", *(one.label for one in found)], rows)
+    several = _several_radii(runs)
+    columns = [_cells(run, several) for run in runs]
+    rows = [_row(name, columns) for name in columns_of(columns)]
+    return Sheet(["", *(run.label for run in runs)], rows)
 
 
-def by_client(found: Sequence[Measured]) -> Sheet:
+def _row(name: str, columns: Sequence[Mapping[str, SheetCell]]) -> list[SheetCell]:
+    return [SheetCell(name, name), *(column.get(name, EMPTY) for column in columns)]
+
+
+@dataclass(frozen=True)
+class _ClientColumn:
+    """One number of single clients, of one run."""
+
+    run: Measured
+    name: str
+
+    @property
+    def values(self) -> Mapping[int, float]:
+        return self.run.by_client[self.name]
+
+    @property
+    def head(self) -> str:
+        return f"{self.run.label}\n{self.name}"
+
+    @property
+    def clients(self) -> set[tuple[int, str]]:
+        """The clients that have a value, each with what it holds most of."""
+        return {(client, self.run.holds(client)) for client in self.values}
+
+    @property
+    def mean(self) -> SheetCell:
+        return _number(statistics.fmean(self.values.values()), self.name)
+
+    def cell(self, client: int, held: str) -> SheetCell:
+        # Runs with different partitions have clients of one number that are not the same client.
+        values = self.values
+        if client not in values or self.run.holds(client) != held:
+            return EMPTY
+        return _number(values[client], self.name)
+
+
+def by_client(runs: Sequence[Measured]) -> Sheet:
     """Return a row for every client, with the class it holds most of, and columns for every run; last their means."""
-    columns = [(one, name) for one in found for name in one.by_client]
+    columns = _client_columns(runs)
     if not columns:
         raise ConfigError("nothing that was measured has a number for each client; measure local_global, say")
-    who = sorted({(client, one.holds(client)) for one, name in columns for client in one.by_client[name]})
-    rows = [
-        [
-            Cell(str(client), client),
-            Cell(held or NOTHING, held),
-            *(_of_client(one, name, client, held) for one, name in columns),
-        ]
-        for client, held in who
-    ]
-    means = [_number(statistics.fmean(one.by_client[name].values()), name) for one, name in columns]
-    heads = [f"{one.label}\n{name}" for one, name in columns]
-    return Sheet(["client", "holds", *heads], [*rows, [Cell("mean", "mean"), Cell("", None), *means]], words=2)
+    rows = [_client_row(client, held, columns) for client, held in _clients(columns)]
+    heads = ["client", "holds", *(column.head for column in columns)]
+    return Sheet(heads, [*rows, _mean_row(columns)], words=2)
 
 
-def _of_client(one: Measured, name: str, client: int, held: str) -> Cell:
-    values = one.by_client[name]
-    return _number(values[client], name) if client in values and one.holds(client) == held else EMPTY
+def _client_columns(runs: Sequence[Measured]) -> list[_ClientColumn]:
+    return [_ClientColumn(run, name) for run in runs for name in run.by_client]
 
 
-def _several_radii(found: Sequence[Measured]) -> set[str]:
+def _mean_row(columns: Sequence[_ClientColumn]) -> list[SheetCell]:
+    return [SheetCell("mean", "mean"), SheetCell("", None), *(column.mean for column in columns)]
+
+
+def _clients(columns: Sequence[_ClientColumn]) -> list[tuple[int, str]]:
+    """Return the clients of all columns, each with what it holds most of."""
+    return sorted({client for column in columns for client in column.clients})
+
+
+def _client_row(client: int, held: str, columns: Sequence[_ClientColumn]) -> list[SheetCell]:
+    names = [SheetCell(str(client), client), SheetCell(held or NOTHING, held)]
+    return [*names, *(column.cell(client, held) for column in columns)]
+
+
+def _several_radii(runs: Sequence[Measured]) -> set[str]:
     """Return the measurements whose radii differ between runs."""
     radii: dict[str, set[float]] = {}
-    for one in found:
-        for key, reading in one.readings.items():
-            if RADIUS in reading.numbers:
-                radii.setdefault(key, set()).add(reading.numbers[RADIUS])
+    for run in runs:
+        for key, radius in _radii(run).items():
+            radii.setdefault(key, set()).add(radius)
     return {key for key, values in radii.items() if len(values) > 1}
 
 
-def _cells(one: Measured, several: Collection[str] = ()) -> dict[str, Cell]:
+def _radii(run: Measured) -> dict[str, float]:
+    """Return the radius of each measurement that has one."""
+    return known_items({key: numbers.get(RADIUS) for key, numbers in _numbers(run).items()})
+
+
+def _cells(run: Measured, several: Collection[str] = ()) -> dict[str, SheetCell]:
     """Return a run's numbers as people read them; one that was read in several ways says how."""
-    hidden, cells = {*BOUNDS.values(), "lambda_products", RADIUS}, dict[str, Cell]()
-    for key, reading in one.readings.items():
-        within = f", radius {reading.numbers[RADIUS]:g}" if key in several else ""
-        for name in reading.numbers:
-            if name not in hidden:
-                row = name if name in OF_NO_RADIUS else f"{name}{within}"
-                cells[f"{row}, {key}" if "(" in key else row] = _cell(reading.numbers, name)
+    cells: dict[str, SheetCell] = {}
+    for key, numbers in _numbers(run).items():
+        for name in _shown(numbers):
+            row = _within_radius(name, numbers) if key in several else name
+            cells[_row_name(row, key)] = _cell(numbers, name)
     return cells
 
 
-def _cell(numbers: Mapping[str, float], name: str) -> Cell:
+def _numbers(run: Measured) -> dict[str, Mapping[str, float]]:
+    """Return the numbers of each measurement."""
+    return {key: result.numbers for key, result in run.results.items()}
+
+
+def _within_radius(name: str, numbers: Mapping[str, float]) -> str:
+    """Return the name of a number with the radius within which it was taken, unless that does not matter."""
+    if name in OF_NO_RADIUS:
+        return name
+    return f"{name}, radius {numbers[RADIUS]:g}"
+
+
+def _shown(names: Iterable[str]) -> list[str]:
+    """Return the numbers that have a row: how well one is known stands beside it."""
+    return [name for name in names if name not in HIDDEN]
+
+
+def _cell(numbers: Mapping[str, float], name: str) -> SheetCell:
     """Return a number as people read it, with how well it is known."""
-    cell, bound = _number(numbers[name], name), numbers.get(BOUNDS.get(name, ""))
-    known = cell.value is not None and bound is not None and math.isfinite(bound)
-    return Cell(f"{cell.text} ± {bound:.2g}", cell.value) if known else cell
+    cell = _number(numbers[name], name)
+    bound = numbers.get(BOUNDS.get(name, ""), math.nan)
+    # The standard error of a single sample is infinite, and says nothing.
+    if cell.value is None or not math.isfinite(bound):
+        return cell
+    return SheetCell(f"{cell.text} ± {bound:.2g}", cell.value)
 
 
-def _number(value: float, name: str) -> Cell:
+def _number(value: float, name: str) -> SheetCell:
     if math.isnan(value):
         return EMPTY
-    return Cell(f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.5g}", value)
+    if _is_share(name):
+        return SheetCell(f"{100 * value:.2f} %", value)
+    return SheetCell(f"{value:.5g}", value)
 
 
-def verdicts(found: Sequence[Measured]) -> list[str]:
-    """Return how well the readings are known: one line for each that has something to say."""
-    lines = []
-    for one in found:
-        words = [f"{id}: {reading.verdict}" for id, reading in one.readings.items() if reading.verdict]
-        lines += [f"{one.label}: " + "; ".join(words)] if words else []
-    return lines
+def _is_share(name: str) -> bool:
+    return name.endswith("accuracy")
 
 
-def draw(found: Sequence[Measured], folder: Path) -> list[Path]:
-    """Draw what can be drawn of the readings and return the files."""
-    from flatfed.reports.figures.scatter import draw_scatter
-    from flatfed.reports.figures.spectra import draw_spectra
-
-    files: list[Path] = []
-    spectra = [spectrum for one in found if (spectrum := _spectrum(one)) is not None]
-    if spectra:
-        files += (pair := _pair(folder, "spectra"))
-        draw_spectra(spectra, pair)
-    points = [(_method(one), lam, 100 * one.accuracy) for one in found if (lam := _lambda(one)) and one.accuracy]
-    if len(points) > 1:
-        files += (pair := _pair(folder, "accuracy-lambda"))
-        draw_scatter(points, pair, "λmax", "test accuracy (%)")
-    return files + _draw_trends(found, folder)
+def remarks(runs: Sequence[Measured]) -> list[str]:
+    """Return how well the results are known: one line for each that has something to say."""
+    texts = [(run.label, _remarks(run)) for run in runs]
+    return [f"{label}: {text}" for label, text in texts if text]
 
 
-def _draw_trends(found: Sequence[Measured], folder: Path) -> list[Path]:
-    """Draw the numbers of single clients that monitors took over the rounds, a figure for each run and number."""
-    from flatfed.reports.figures.trends import draw_client_trends
-
-    files: list[Path] = []
-    for one in found:
-        rows = [row for row in one.rows if row.get("clients_watch")]
-        for name in dict.fromkeys(name for row in rows for name in row["clients_watch"]):
-            told = [(row["round"] + 1, row["clients_watch"][name]) for row in rows if name in row["clients_watch"]]
-            clients = sorted({int(client) for _, by in told for client in by})
-            scale, unit = (100, " (%)") if name.endswith("accuracy") else (1, "")
-            values = {client: [_scaled(by.get(str(client)), scale) for _, by in told] for client in clients}
-            files += (pair := _pair(folder, f"{_file_name(one.label)}-{name}"))
-            words = f"{name.replace('_', ' ')}{unit}"
-            draw_client_trends([round for round, _ in told], values, pair, words, one.label)
-    return files
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else scale * value
-
-
-def _spectrum(one: Measured) -> Spectrum | None:
-    reading = next((r for r in one.readings.values() if "eigenvalues" in r.series), None)
-    if reading is None:
-        return None
-    values, residuals, points, weights = (
-        np.array(reading.series.get(name, [])) for name in ("eigenvalues", "residuals", "points", "weights")
-    )
-    return Spectrum(one.label, values, residuals, points, weights, one.note)
-
-
-def _lambda(one: Measured) -> float | None:
-    value = one.numbers.get("lambda_max")
-    return value if value is not None and value > 0 else None
-
-
-def _method(one: Measured) -> str:
-    return one.label.partition(" seed")[0]
-
-
-def _pair(folder: Path, name: str) -> list[Path]:
-    return [folder / f"{name}.png", folder / f"{name}.svg"]
-
-
-def _file_name(label: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "+-" else "-" for letter in label)
+def _remarks(run: Measured) -> str:
+    return "; ".join(f"{id}: {result.remark}" for id, result in run.results.items() if result.remark)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flatfed.reports.curves import available, draw_curves
-from flatfed.reports.results.results import Result
+from flatfed.reports.curves import draw_curves
+from flatfed.reports.figures.drawing.palette import available
+from flatfed.reports.figures.drawing.style import png_and_svg
+from flatfed.reports.results.result import Result
 from flatfed.reports.results.setting import recorded_settings, setting_section
 from flatfed.reports.tables.columns import PLAIN
 from flatfed.reports.tables.extras import Extras
@@ -17,19 +19,25 @@ from flatfed.reports.tables.table import as_csv, as_json, markdown
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:
     """Write the report into `out` and return its files; the curves are left out where matplotlib is missing."""
-    files = {
+    figures = png_and_svg(out, "curves") if available() else []
+    body = f"{markdown(results, extras)}{_picture(figures)}\n{setting_section(results)}"
+    texts = {
         out / "results.csv": as_csv(results, extras),
         out / "results.json": json.dumps(document(results, extras), indent=1) + "\n",
+        out / "report.md": f"# {title}\n\n    {command}\n\n{body}",
     }
-    figures = [out / "curves.png", out / "curves.svg"] if available() else []
-    picture = f"\n![Curves: shaded is the range over seeds]({figures[0].name})\n" if figures else ""
-    told = f"{markdown(results, extras)}{picture}\n{setting_section(results)}"
-    files[out / "report.md"] = f"# {title}\n\n    {command}\n\n{told}"
-    for path, text in files.items():
+    for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     if figures:
         draw_curves(results, figures, title)
-    return [*files, *figures]
+    return [*texts, *figures]
+
+
+def _picture(figures: Sequence[Path]) -> str:
+    """Return the Markdown that shows the first of the figures, if there is one."""
+    if not figures:
+        return ""
+    return f"\n![Curves: shaded is the range over seeds]({figures[0].name})\n"
 
 
 def document(results: Sequence[Result], extras: Extras = PLAIN) -> dict[str, Any]:

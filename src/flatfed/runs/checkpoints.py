@@ -21,10 +21,11 @@ from torch import Tensor
 
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
-from flatfed.core.round.store import ClientStore
+from flatfed.core.method.store import ClientStore
 from flatfed.runs.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
 
 FORMAT = 1
+# One more than is needed to go on, should the newest turn out to be damaged.
 KEPT = 2
 
 
@@ -66,11 +67,13 @@ class Checkpoints:
 
     def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
+        # The states first: a manifest must never refer to a file that is not there.
         for name, store in stores.items():
             changed = store.take_changed()
             try:
                 self._save_states(name, store, changed, round)
             except OSError:
+                # Some are not saved, and the next checkpoint must not take the older files for theirs.
                 store.mark_changed(changed)
                 raise
         temporary = self._root / f".new-{round:06d}-{os.getpid()}"
@@ -90,15 +93,17 @@ class Checkpoints:
         )
         sync_directory(temporary)
         final = self._path(round)
+        # A directory cannot be renamed over one that is not empty.
         _discard(final)
         temporary.rename(final)
         sync_directory(self._root)
+        # Only when the new one is in place: at every moment there is one to go on from.
         self._forget_old()
 
     def rounds(self) -> list[int]:
         """Return the rounds of which there is a checkpoint, newest first."""
-        found = [p.name.removeprefix("round-") for p in self._root.glob("round-*")] if self._root.is_dir() else []
-        return sorted((int(name) for name in found if name.isdigit()), reverse=True)
+        numbers = [path.name.removeprefix("round-") for path in self._root.glob("round-*")]
+        return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
 
     def load_newest(self, say: Any = lambda text: None) -> Loaded:
         """Return the newest good checkpoint; one that is damaged or foreign is passed over with its reason."""
@@ -108,7 +113,7 @@ class Checkpoints:
                 return self.load(round)
             except CheckpointError as error:
                 reasons.append(str(error))
-                say(f"checkpoint of round {round} refused: {error}")
+                say(f"checkpoint of round {round} cannot be used: {error}")
         detail = "; ".join(reasons) or "there is none"
         raise CheckpointError(f"{self._root} holds no usable checkpoint ({detail})")
 
@@ -118,6 +123,7 @@ class Checkpoints:
         tensors = _read(self._path(round) / "server.safetensors", manifest["server"])
         entries: dict[str, dict[str, str]] = manifest["states"]
         states = {name: self._load_states(files) for name, files in entries.items()}
+        # Saving goes on from here: a client whose state does not change keeps the file that it has.
         self._manifests = entries
         return Loaded(round, tensors, states)
 
@@ -142,6 +148,7 @@ class Checkpoints:
             self._states.mkdir(exist_ok=True)
         for client in sorted(changed):
             data = pack(store.read(client).tensors())
+            # With the round: earlier checkpoints still refer to the state of theirs.
             file = f"{name}-{client:06d}-{round:06d}.safetensors"
             replace_file(self._states / file, data)
             manifest[str(client)] = f"{file}:{_digest(data)}"
@@ -149,6 +156,7 @@ class Checkpoints:
     def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
         files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
         states = SavedStates(
+            # The last part of the name only: a manifest must not lead out of the directory.
             {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
         )
         for _ in states.items():  # a damaged one must show before anything is restored
@@ -159,13 +167,14 @@ class Checkpoints:
         """Keep the run's last two checkpoints, the named ones, and the client states that they refer to."""
         own: dict[int, dict[str, Any]] = {}
         for round in self.rounds():
+            # One that is damaged or of another run is not counted among the last two, and is not removed.
             with contextlib.suppress(CheckpointError):
                 own[round] = self._manifest(round)
-        for round in [round for round in list(own)[KEPT:] if round not in self._kept]:
-            _discard(self._path(round))
-            del own[round]
-        states = [files for manifest in own.values() for files in manifest["states"].values()]
-        wanted = {entry.rsplit(":", 1)[0] for files in states for entry in files.values()}
+        for round in list(own)[KEPT:]:
+            if round not in self._kept:
+                _discard(self._path(round))
+                del own[round]
+        wanted = {file for manifest in own.values() for file in _state_files(manifest)}
         for file in self._states.glob("*.safetensors"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)
@@ -184,9 +193,15 @@ class Checkpoints:
         return self._root / "states"
 
 
+def _state_files(manifest: dict[str, Any]) -> set[str]:
+    """Return the names of the files of client states that a checkpoint refers to."""
+    return {entry.rsplit(":", 1)[0] for files in manifest["states"].values() for entry in files.values()}
+
+
 def _discard(path: Path) -> None:
     """Remove a checkpoint at once: a half-removed one must not look like one."""
     if path.exists():
+        # Under a name that `sweep` removes, should the process end in between.
         trash = path.with_name(f".new-trash-{path.name}-{os.getpid()}")
         shutil.rmtree(trash, ignore_errors=True)
         path.rename(trash)

@@ -14,17 +14,19 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import Checkpoints
+from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.environment import describe
 from flatfed.runs.files import read_json, remove_temporary_files, write_json
-from flatfed.runs.history import History, read_rows
+from flatfed.runs.history import History, Row, read_rows
 from flatfed.runs.summary import summarise
 
 FORMAT = 1
@@ -36,8 +38,10 @@ REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "wor
 class RunDirectory:
     """Paths and records of one run on disk."""
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], recorded: dict[str, Any] | None = None) -> None:
         self.path, self.config = path, config
+        self._recorded = recorded
+        """The configuration as the file has it; None while there is none."""
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
@@ -51,30 +55,31 @@ class RunDirectory:
 
     def begin(self) -> None:
         """Write the first record, under the lock: of two that start here at once, the second is refused."""
+        # Looked at again: another process may have begun here between `create` and the lock.
         refuse_taken(self.path)
         write_json(self.path / "environment.json", describe())
 
     def publish(self) -> None:
         """Write the configuration, which makes the directory a run: from now on it can be resumed."""
         write_json(self.path / "config.json", self.config)
+        self._recorded = self.config
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory."""
-        if not is_run(path):
-            raise ConfigError(f"{path} is not a run directory: {_what_it_is(path)}")
-        config = read_json(path / "config.json")
-        if config.get("format") != FORMAT:
-            raise CheckpointError(
-                f"{path}/config.json has format {config.get('format')!r}; this version reads {FORMAT}"
-            )
-        missing = [name for name in REQUIRED if name not in config]
-        if missing:
-            raise CheckpointError(f"{path}/config.json lacks {', '.join(missing)}")
-        for name in ("settings", "task", "algorithm", "sampler"):
-            if not isinstance(config[name], dict):
-                raise CheckpointError(f"{path}/config.json: {name} is not an object")
-        return cls(path, config)
+        require_run(path)
+        config = config_of_today(read_json(path / "config.json"))
+        _check_config(path / "config.json", config)
+        return cls(path, config, recorded=config)
+
+    def with_config(self, **changes: Any) -> RunDirectory:
+        """Return the run as if its record said something else; nothing is written."""
+        return RunDirectory(self.path, self.config | changes, self._recorded)
+
+    def record_changes(self) -> None:
+        """Write the configuration, where it is another than the file has."""
+        if self.config != self._recorded:
+            self.publish()
 
     def rewrite(self, config: dict[str, Any]) -> None:
         """Replace the configuration: a run that is extended by more rounds."""
@@ -91,31 +96,38 @@ class RunDirectory:
         """The run's checkpoints."""
         return Checkpoints(self.path / "checkpoints", self.config["run"], self.config.get("keep_checkpoints", ()))
 
+    @functools.cached_property
+    def rows(self) -> list[Row]:
+        """The rows of the history as they were when this object first looked."""
+        return read_rows(self.path / "history.jsonl")
+
+    def keep_rows(self, rows: list[Row]) -> None:
+        """Take note of rows that were added, so that reports of the same process need not read them again."""
+        self.__dict__["rows"] = rows
+
     def history(self) -> History:
         """The run's history, ready to be continued."""
-        path = self.path / "history.jsonl"
-        return History(path, read_rows(path))
+        return History(self.path / "history.jsonl", self.rows)
 
-    def set_status(self, status: str, reason: str = "", figures: dict[str, Any] | None = None) -> None:
-        """Record how the run stands and, at its end, its figures."""
-        write_json(self.path / "status.json", {**(figures or {}), "status": status, "reason": reason})
+    def set_status(self, status: str, reason: str = "", metrics: dict[str, Any] | None = None) -> None:
+        """Record how the run stands and, at its end, its metrics."""
+        write_json(self.path / "status.json", {**(metrics or {}), "status": status, "reason": reason})
 
     def status(self) -> dict[str, str]:
         """Return how the run stands; one that says `running` but has no process is `interrupted`."""
         path = self.path / "status.json"
-        found = read_json(path) if path.exists() else {"status": "running"}
-        if "status" not in found:
+        recorded = read_json(path) if path.exists() else {"status": "running"}
+        if "status" not in recorded:
             raise CheckpointError(f"{path} lacks the status")
-        if found["status"] == "running" and not self._being_written():
-            return {"status": "interrupted", "reason": "its process ended without a word"}
-        return {"status": str(found["status"]), "reason": str(found.get("reason", ""))}
+        if recorded["status"] == "running" and not self._being_written():
+            return {"status": "interrupted", "reason": "its process was ended from outside"}
+        return {"status": str(recorded["status"]), "reason": str(recorded.get("reason", ""))}
 
     def summary(self) -> dict[str, Any]:
-        """Return the run's figures."""
+        """Return the run's metrics."""
         settings = self.config["settings"]
-        rows = read_rows(self.path / "history.jsonl")
         try:
-            return summarise(rows, settings["rounds"], settings["last"], self.config) | self.status()
+            return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | self.status()
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
 
@@ -140,6 +152,7 @@ class RunDirectory:
 
     def _being_written(self) -> bool:
         path = (self.path / ".lock").resolve()
+        # Not through the file where this process holds the lock: closing it again would let the lock go.
         if path in _HELD or not path.exists():
             return path in _HELD
         try:
@@ -154,17 +167,40 @@ _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""
 
 
+def _check_config(file: Path, config: dict[str, Any]) -> None:
+    """Refuse a record of another format, or one that lacks what every run has."""
+    if config.get("format") != FORMAT:
+        raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads {FORMAT}")
+    missing = [name for name in REQUIRED if name not in config]
+    if missing:
+        raise CheckpointError(f"{file} lacks {', '.join(missing)}")
+    for name in ("settings", "task", "algorithm", "sampler"):
+        if not isinstance(config[name], dict):
+            raise CheckpointError(f"{file}: {name} is not an object")
+
+
 def is_run(path: Path) -> bool:
     """Say whether a directory holds a run."""
     return (path / "config.json").is_file()
 
 
+def require_run(path: Path) -> None:
+    """Refuse a directory that holds no run, and say what it holds."""
+    if not is_run(path):
+        raise ConfigError(f"{path} is not a run directory: {_what_it_is(path)}")
+
+
 def refuse_taken(path: Path) -> None:
     """Say why a new run cannot be written here, if so."""
     if is_run(path):
-        raise ConfigError(f"{path} already holds a run; `flatfed resume {path}` continues it, or choose another --out")
-    if path.exists() and (not path.is_dir() or not all(_is_ours(entry) for entry in path.iterdir())):
-        raise ConfigError(f"{path} exists and is not empty; choose another --out")
+        continued = f"`flatfed resume {path}` continues it"
+        raise ConfigError(f"{path} already holds a run; {continued}, or choose another {PARAMETER}", parameter="out")
+    if path.exists() and not _is_free(path):
+        raise ConfigError(f"{path} exists and is not empty; choose another {PARAMETER}", parameter="out")
+
+
+def _is_free(path: Path) -> bool:
+    return path.is_dir() and all(_is_ours(entry) for entry in path.iterdir())
 
 
 def _is_ours(entry: Path) -> bool:
@@ -175,5 +211,5 @@ def _is_ours(entry: Path) -> bool:
 def _what_it_is(path: Path) -> str:
     if not path.exists():
         return "it does not exist"
-    below = sorted(str(file.parent) for file in path.glob("*/config.json")) if path.is_dir() else []
-    return f"it holds the runs {', '.join(below[:3])} ..." if below else "it has no config.json"
+    runs = sorted(str(file.parent) for file in path.glob("*/config.json"))
+    return f"it holds the runs {', '.join(runs[:3])} ..." if runs else "it has no config.json"

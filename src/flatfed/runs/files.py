@@ -20,9 +20,12 @@ def write_synced(path: Path, data: bytes) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Give a file new content at once: a temporary name, synced, then renamed over the old one."""
+    # In the same directory, as a rename is atomic only within a file system; two processes may write at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     write_synced(temporary, data)
+    # Its bytes are on the disk by now: otherwise the name could lead to an empty file after a crash.
     temporary.replace(path)
+    # The rename is an entry of the directory, and can be lost until that is synced too.
     sync_directory(path.parent)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
+from flatfed.runs.earlier_versions import row_of_today
 from flatfed.runs.files import replace_file
 
 Row = dict[str, Any]
@@ -28,6 +29,7 @@ class History:
             if self._file is None:
                 self._file = self._path.open("ab")
             self._file.write(json.dumps(row).encode() + b"\n")
+            # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
             self._file.flush()
 
     def sync(self) -> None:
@@ -37,6 +39,7 @@ class History:
 
     def cut(self, round: int) -> None:
         """Drop rows from `round` on: they will be made again."""
+        # Closed first: rows would otherwise go on into the old file, not into the one that replaces it.
         self.close()
         self.rows = [row for row in self.rows if row["round"] < round]
         if self._path is not None:
@@ -51,14 +54,19 @@ class History:
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows that are whole; what is still being written, or was torn off by a crash, is left out."""
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    found = [_row(line) for line in lines]
-    while found and found[-1] is None:
-        found.pop()
-    rows = [row for row in found if row is not None]
-    if len(rows) < len(found):
-        raise CheckpointError(f"{path}, line {found.index(None) + 1} is damaged")
-    return rows
+    if not path.exists():
+        return []
+    rows = [_row(line) for line in path.read_bytes().split(b"\n")]
+    while rows and rows[-1] is None:  # after the last line break, or torn off
+        rows.pop()
+    return [_whole(path, number, row) for number, row in enumerate(rows, start=1)]
+
+
+def _whole(path: Path, number: int, row: Row | None) -> Row:
+    if row is None:
+        # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
+        raise CheckpointError(f"{path}, line {number} is damaged")
+    return row
 
 
 def _row(line: bytes) -> Row | None:
@@ -66,4 +74,6 @@ def _row(line: bytes) -> Row | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("round"), int) else None
+    if not isinstance(row, dict) or not isinstance(row.get("round"), int):
+        return None
+    return row_of_today(row)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flatfed.core.evaluation.metrics import ACCURACY, LOSS, SEGMENTATION, Declared, Shown, declared
+from flatfed.core.task.metrics import ACCURACY, LOSS, SEGMENTATION, Declared, Shown, declared
 from flatfed.core.task.task import TEST, Task
 
 Row = dict[str, Any]
@@ -52,12 +52,14 @@ class Metric:
     @property
     def title(self) -> str:
         """The same with test set and unit: `test accuracy in %`."""
-        return f"{self.test} {self.label}" + (f" in {self.shown.unit}" if self.shown.unit else "")
+        unit = f" in {self.shown.unit}" if self.shown.unit else ""
+        return f"{self.test} {self.label}{unit}"
 
     @property
     def axis(self) -> str:
         """The same as a figure says it: `test accuracy (%)`."""
-        return f"{self.test} {self.label}" + (f" ({self.shown.unit})" if self.shown.unit else "")
+        unit = f" ({self.shown.unit})" if self.shown.unit else ""
+        return f"{self.test} {self.label}{unit}"
 
     @property
     def scale(self) -> float:
@@ -76,11 +78,11 @@ class Metric:
 
     def values(self, rows: Sequence[Row]) -> list[tuple[int, float]]:
         """Return rounds (from 0) and values where it was measured."""
-        found = [(row["round"], self._of(row)) for row in rows]
-        return [(round, value) for round, value in found if value is not None]
+        values = [(row["round"], self._of(row)) for row in rows]
+        return [(round, value) for round, value in values if value is not None]
 
     def _of(self, row: Row) -> float | None:
-        # A row without figures of the global model is of a round in which the evaluated model was the global one.
+        # A row without metrics of the global model is of a round in which the evaluated model was the global one.
         same = row.get(f"{TEST}_{self.name}") if self.test == GLOBAL else None
         value: float | None = row.get(self.column, same)
         return value
@@ -98,19 +100,28 @@ def metrics_of(rows: Sequence[Row], config: Mapping[str, Any] | None = None) -> 
     Runs of older versions did not record their metrics: those are told from the names.
     """
     names = _numbers(rows)
-    tests = list((config or {}).get("test_sets") or _test_sets(names))
-    found = [metric for test in tests for metric in _of_test(test, names, _declared(config, names))]
-    averaged = [Metric(GLOBAL, m.name, m.shown, hidden=True) for m in found if m.test == TEST]
-    return [*found, *(metric for metric in averaged if GLOBAL not in tests and metric.column in names)]
+    shown = _declared(config, names)
+    tests = _recorded_tests(config) or _test_sets(names)
+    metrics = [metric for test in tests for metric in _of_test(test, names, shown)]
+    if GLOBAL in tests:  # a test set of that name, not the global model
+        return metrics
+    return metrics + [metric for metric in _of_global_model(metrics) if metric.column in names]
+
+
+def _of_global_model(metrics: Sequence[Metric]) -> list[Metric]:
+    """Return the same numbers of the last global model: beside those of an average they are measured, not shown."""
+    return [Metric(GLOBAL, metric.name, metric.shown, hidden=True) for metric in metrics if metric.test == TEST]
 
 
 def primary_of(metrics: Sequence[Metric], config: Mapping[str, Any] | None = None) -> Metric:
     """Return the metric that a table goes by: the first that was measured, or the one that will be."""
-    measured = [metric for metric in metrics if not metric.hidden]
-    if measured:
-        return measured[0]
-    promised = [(name, shown) for name, shown in _declared(config, {}).items() if shown is not None]
-    return Metric(TEST, *(promised[0] if promised else ("accuracy", ACCURACY)))
+    for metric in metrics:
+        if not metric.hidden:
+            return metric
+    for name, shown in _declared(config, {}).items():
+        if shown is not None:
+            return Metric(TEST, name, shown)
+    return Metric(TEST, "accuracy", ACCURACY)
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, None]:
@@ -118,20 +129,29 @@ def _numbers(rows: Sequence[Row]) -> dict[str, None]:
     return dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, int | float))
 
 
+def _recorded_tests(config: Mapping[str, Any] | None) -> list[str]:
+    return [] if config is None else list(config.get("test_sets") or [])
+
+
 def _test_sets(names: Iterable[str]) -> list[str]:
     """Return the test sets that columns speak of: `test`, and others that have a loss."""
-    losses = [name.removesuffix("_loss") for name in names if name.endswith("_loss")]
-    sets = [name for name in losses if name not in (TEST, "train", GLOBAL) and not name.startswith(f"{TEST}_")]
-    apart = [name for name in sets if not any(name.startswith(f"{other}_") for other in sets)]
-    return [TEST, *apart]
+    sets = [name.removesuffix("_loss") for name in names if name.endswith("_loss")]
+    others = [name for name in sets if name not in (TEST, "train", GLOBAL) and not name.startswith(f"{TEST}_")]
+    return [TEST, *(name for name in others if not _begins_with_another(name, others))]
+
+
+def _begins_with_another(name: str, others: Sequence[str]) -> bool:
+    """Say whether what looks like a set's name is a metric of another set: `unseen_hinge` of `unseen`."""
+    return any(name.startswith(f"{other}_") for other in others)
 
 
 def _of_test(test: str, names: Iterable[str], shown: Declared) -> list[Metric]:
     """Return a set's metrics: declared ones in their order, then others, the loss last."""
-    given = [name.removeprefix(f"{test}_") for name in names if name.startswith(f"{test}_")]
-    ordered = dict.fromkeys([name for name in shown if name in given] + [name for name in given if name != "loss"])
-    ends = [*ordered, *(["loss"] if "loss" in given and "loss" not in ordered else [])]
-    return [_metric(test, name, shown) for name in ends]
+    measured = [name.removeprefix(f"{test}_") for name in names if name.startswith(f"{test}_")]
+    first = [name for name in shown if name in measured]
+    others = [name for name in measured if name != "loss"]
+    ordered = dict.fromkeys([*first, *others, *measured])
+    return [_metric(test, name, shown) for name in ordered]
 
 
 def _metric(test: str, name: str, shown: Declared) -> Metric:
@@ -141,7 +161,7 @@ def _metric(test: str, name: str, shown: Declared) -> Metric:
 
 
 def _declared(config: Mapping[str, Any] | None, names: Iterable[str]) -> Declared:
-    recorded = (config or {}).get("metrics")
-    if recorded is None:
-        return SEGMENTATION if "test_miou" in names else {}
-    return {name: Shown(**shown) if shown else None for name, shown in recorded.items()}
+    recorded = None if config is None else config.get("metrics")
+    if recorded is not None:
+        return {name: Shown(**shown) if shown else None for name, shown in recorded.items()}
+    return SEGMENTATION if "test_miou" in names else {}

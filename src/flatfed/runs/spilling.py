@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from flatfed.core.method.state import State
-from flatfed.core.round.store import MemoryStore
+from flatfed.core.method.store import MemoryStore
 from flatfed.machine.disk_space import reserve
 
+# A file for many clients: the number of mappings that a process may have is limited.
 SEGMENT_BYTES = 64 * 2**20
 ALIGN = 64
 
 
 @dataclass(frozen=True)
-class Range:
+class FileRange:
     """Where an entry lies in a mapped file."""
 
     segment: mmap.mmap
@@ -46,7 +47,7 @@ class SpillingStore(MemoryStore):
         self._segment: mmap.mmap | None = None
         self._segment_size = 0
         self._used = 0
-        self._mapped: dict[int, list[Range]] = {}
+        self._mapped: dict[int, list[FileRange]] = {}
         self._opened: set[int] = set()
 
     def read(self, client: int) -> State:
@@ -59,6 +60,7 @@ class SpillingStore(MemoryStore):
         """Return a client's state itself, to change in place."""
         if client not in self._states:
             self.write(client, self._fresh())
+        # What is open may still be changed, so its pages are let go when the next one is opened.
         for other in self._opened - {client}:
             self._release(other)
         self._opened = {client}
@@ -73,6 +75,7 @@ class SpillingStore(MemoryStore):
             self._states[client] = self._place(client, state)
         else:
             for name, entry in self._states[client].tensors().items():
+                # In its place: a new one would leave the old room in the file unused.
                 entry.copy_(getattr(state, name))
         self._release(client)
 
@@ -94,6 +97,7 @@ class SpillingStore(MemoryStore):
 
     def _map(self, client: int, entry: Tensor) -> Tensor:
         """Copy a tensor into the scratch file and return its mapped view."""
+        # Whole pages, which is what can be let go: a page must not hold states of two clients.
         size = _aligned(entry, mmap.PAGESIZE)
         if self._segment is None or self._used + size > self._segment_size:
             self._segment_size, self._used = max(SEGMENT_BYTES, size), 0
@@ -101,8 +105,9 @@ class SpillingStore(MemoryStore):
             with tempfile.TemporaryFile(dir=self._directory) as file:
                 reserve(file.fileno(), self._segment_size)
                 self._segment = mmap.mmap(file.fileno(), self._segment_size)
+        # At least one entry, for torch makes no tensor of an empty range.
         flat = torch.frombuffer(self._segment, dtype=entry.dtype, count=max(entry.numel(), 1), offset=self._used)
-        self._mapped.setdefault(client, []).append(Range(self._segment, self._used, size))
+        self._mapped.setdefault(client, []).append(FileRange(self._segment, self._used, size))
         self._used += size
         return flat[: entry.numel()].view(entry.shape).copy_(entry)
 

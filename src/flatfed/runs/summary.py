@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flatfed.core.configuration.settings import averaged_rounds
-from flatfed.core.evaluation.metrics import ACCURACY, LOSS
+from flatfed.core.task.metrics import ACCURACY, LOSS
 from flatfed.core.task.task import TEST
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
 
@@ -30,7 +30,7 @@ def summarise(
     metrics, first = metrics_of(rows, config), rounds - averaged_rounds(rounds, last)
     primary = primary_of(metrics, config)
     accuracy, loss = _three(TEST_ACCURACY, rows, first), _three(TEST_LOSS, rows, first)
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "rounds": len(rows),
         "accuracy_final": accuracy["accuracy_final"],
         "accuracy_last_mean": accuracy["accuracy_last_mean"],
@@ -40,8 +40,8 @@ def summarise(
     }
     for metric in metrics:  # beside another metric, the final loss is enough
         if metric.column != TEST_LOSS.column or metric == primary:
-            found |= _three(metric, rows, first)
-    return found | _costs(rows)
+            summary |= _three(metric, rows, first)
+    return summary | _costs(rows)
 
 
 def _three(metric: Metric, rows: Sequence[Row], first: int) -> dict[str, float | None]:
@@ -50,19 +50,24 @@ def _three(metric: Metric, rows: Sequence[Row], first: int) -> dict[str, float |
     tail = [value for round, value in values if round >= first]
     return {
         f"{metric.stem}_final": values[-1][1] if values else None,
-        f"{metric.stem}_last_mean": sum(tail) / len(tail) if tail else None,
+        f"{metric.stem}_last_mean": _mean(tail),
         f"{metric.stem}_best": metric.best(value for _, value in values),
     }
 
 
 def _costs(rows: Sequence[Row]) -> dict[str, Any]:
     """Return totals; `client_seconds` is a mean over the rounds that have it."""
-    taken = [row["client_seconds"] for row in rows if row.get("client_seconds") is not None]
-    return {
-        "bytes_down": sum(row["bytes_down"] for row in rows),
-        "bytes_up": sum(row["bytes_up"] for row in rows),
-        "backprops": sum(row["backprops"] for row in rows),
-        "seconds": sum(row["seconds"] for row in rows),
-        **({"client_seconds": sum(taken) / len(taken)} if taken else {}),
-        "refused": sum(len(row.get("refused", [])) for row in rows),
-    }
+    costs: dict[str, Any] = {name: _total(name, rows) for name in ("bytes_down", "bytes_up", "backprops", "seconds")}
+    times = [row["client_seconds"] for row in rows if row.get("client_seconds") is not None]
+    if times:
+        costs["client_seconds"] = _mean(times)
+    costs["rejected"] = sum(len(row.get("rejected", [])) for row in rows)
+    return costs
+
+
+def _total(name: str, rows: Sequence[Row]) -> Any:
+    return sum(row[name] for row in rows)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,8 +20,8 @@ from methods.table import CLIENT_OPTS
 
 EVERYONE = (0, 1, 2, 3, 4, 5)
 
-few = settings(max_examples=8)
-fewer = settings(few, max_examples=3)
+few = settings(max_examples=5)
+fewer = settings(few, max_examples=2)
 radius = st.floats(1e-3, 2.0)
 coordinates = arrays(np.float64, 4, elements=st.floats(0.1, 2.0) | st.floats(-2.0, -0.1))
 fraction = st.floats(0.05, 0.95)
@@ -28,7 +29,7 @@ each_opt = pytest.mark.parametrize("opt", CLIENT_OPTS)
 
 
 def opt_named(name: str) -> Any:
-    return client_opt(CLIENT_OPTS[name])
+    return client_opt(CLIENT_OPTS[name].opt)
 
 
 def vector(method_id: str, setup: Setup, **params: Any) -> Vector:
@@ -92,12 +93,7 @@ TAKE_NONE: dict[str, Mapping[str, Any]] = {
 }
 METHODS = TAKE_A_CLIENT_OPT | TAKE_NONE
 OPTIMISERS: dict[str, Callable[[], Any]] = {
-    "sgd": lambda: ff.SGD(),
-    "sam": lambda: ff.SAM(rho=0.3),
-    "asam": lambda: ff.ASAM(rho=0.6, eta=0.2),
-    "sam-prev": lambda: ff.PreviousSAM(rho=0.3),
-    "vasso": lambda: ff.VaSSO(rho=0.3, theta=0.6),
-    "fsam": lambda: ff.FriendlySAM(rho=0.3, sigma=0.7, lam=0.6),
+    name: functools.partial(opt_named, name) for name, row in CLIENT_OPTS.items() if row.published is not None
 }
 each_method = pytest.mark.parametrize("method", METHODS)
 any_opt = pytest.mark.parametrize("opt", OPTIMISERS)

@@ -16,7 +16,7 @@ import flatfed as ff
 from engines.bench import assert_same, bits, normed_digits
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.task.examples import PartExamples, Partition, Pooled, joined
-from flatfed.experiments.running.plan import Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import play
 from flatfed.experiments.tasks.recipe import TaskRecipe, fingerprint
 from flatfed.runs.directory import RunDirectory
@@ -64,7 +64,7 @@ def test_with_one_full_batch_step_it_is_fedavg_with_everyone() -> None:
     assert_close(vector("centralised", setup), vector("fedavg", setup), rel=1e-12)
 
 
-@pytest.mark.parametrize("sampling", [2, ff.Bernoulli(p=0.3), ff.Schedule([[0, 1], [2], [4]]), 99])
+@pytest.mark.parametrize("sampling", [2, ff.Bernoulli(p=0.3), ff.Replay([[0, 1], [2], [4]]), 99])
 def test_sampling_and_weighting_have_no_part_in_it(sampling: Any, recwarn: pytest.WarningsRecorder) -> None:
     method, task = ff.make("centralised", client_opt=ff.SAM()), small_task()
     expected = ff.train(task, method, sampling=1, **SETTINGS)
@@ -78,7 +78,7 @@ def test_sampling_and_weighting_have_no_part_in_it(sampling: Any, recwarn: pytes
 def test_workers_and_resuming_change_no_bit(average: ff.Average | None, tmp_path: Path) -> None:
     method = ff.make("centralised", client_opt=ff.ASAM())
     task = small_task(augment=jittered)
-    changes = {"average": average, "batch_size": 4, "lr": 0.1, "sampling": 2, "every": 1}
+    changes = {"average": average, "batch_size": 4, "lr": 0.1, "sampling": 2, "evaluate_every": 1}
     expected = bits(ff.train(task, method, rounds=5, workers=0, **changes), 1)
     for workers in (1, 2):
         run = ff.train(task, method, rounds=5, workers=workers, out=tmp_path / str(workers), **changes)

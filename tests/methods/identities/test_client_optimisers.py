@@ -187,7 +187,6 @@ def test_one_client_and_one_step_is_centralised_sam() -> None:
 
 @pytest.mark.parametrize(("method", "opt"), [("fedsam", "sam"), ("fedasam", "asam"), ("fedasam", "asam-all")])
 def test_the_named_methods_are_fedavg_with_the_client_optimiser(method: str, opt: str) -> None:
-    setup, o = network_setup(), CLIENT_OPTS[opt]
-    params = {"rho": o.rho} if opt == "sam" else {"rho": o.rho, "eta": o.eta, "tensors": o.tensors}
-    named = vector(method, setup, **params)
+    setup, o = network_setup(), CLIENT_OPTS[opt].opt
+    named = vector(method, setup, rho=o.rho, **o.more)
     np.testing.assert_array_equal(named, vector("fedavg", setup, client_opt=opt_named(opt)))

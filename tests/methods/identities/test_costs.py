@@ -7,7 +7,7 @@ import pytest
 from methods.bench import COHORTS, network_setup
 from methods.identities.shared import METHODS, OPTIMISERS, TAKE_A_CLIENT_OPT, any_opt, train_id
 from methods.naive import DIMENSION
-from methods.table import BACKPROPS_OF_OPT
+from methods.table import CLIENT_OPTS
 
 SCALARS = 64  # bytes that scalars may add per client, exchange and direction
 STEPS = 3
@@ -69,7 +69,7 @@ def test_a_client_optimiser_changes_the_backprops_and_nothing_else(method: str, 
     plain = train_id(method, setup, **params).history
     other = train_id(method, setup, **params, client_opt=OPTIMISERS[opt]()).history
     passes = 1 if method == "mimelite" else 0  # its full-batch gradient stays plain
-    times = BACKPROPS_OF_OPT[opt]
+    times = CLIENT_OPTS[opt].backprops
     for a, b, cohort in zip(plain, other, COHORTS[:1], strict=True):
         assert (a["bytes_down"], a["bytes_up"]) == (b["bytes_down"], b["bytes_up"])
         extra = passes * len(cohort)

@@ -158,7 +158,7 @@ def test_a_server_that_does_not_move_does_not_perturb() -> None:
 
 
 def test_the_dual_terms_are_taken_at_the_unperturbed_point() -> None:
-    setup, o = plain_setup(local_epochs=2, schedule=((0,), (0,))), CLIENT_OPTS["sam"]
+    setup, o = plain_setup(local_epochs=2, schedule=((0,), (0,))), CLIENT_OPTS["sam"].opt
     method = ff.make("fedgloss", rho_server=0.0, beta=2.0, client_opt=client_opt(o))
     expected = naive.fedgloss(setup, o, rho_server=0.0, beta=2.0)
     assert_close(train_network(method, setup).vector, expected.vector)
@@ -167,7 +167,7 @@ def test_the_dual_terms_are_taken_at_the_unperturbed_point() -> None:
 @pytest.mark.parametrize("method", ["fedgloss", "naivefedgloss"])
 @pytest.mark.parametrize("opt", ["sam", "asam"])
 def test_the_warm_up_raises_the_client_radius_linearly_and_then_keeps_it(method: str, opt: str) -> None:
-    o = CLIENT_OPTS[opt]
+    o = CLIENT_OPTS[opt].opt
     params = {"admm": False, "rho_server": 0.0, "rho_start": 0.05, "rho_warmup": 4}
     for t in (0, 2, 4, 5):
         setup = network_setup(schedule=COHORTS[: t + 1])

@@ -160,7 +160,7 @@ def test_after_resuming_the_corrections_count_all_rounds(tmp_path: Path) -> None
     setup = network_setup()
     method = ff.make("fedadam", server_lr=0.05, v0=0.0, bias_correction=True)
     whole = train_network(method, setup)
-    sampling = {"sampling": ff.Schedule([list(cohort) for cohort in setup.schedule])}
+    sampling = {"sampling": ff.Replay([list(cohort) for cohort in setup.schedule])}
     begun = train_network(method, setup, rounds=2, out=tmp_path / "run", **sampling)
     resumed = ff.resume(tmp_path / "run", rounds=setup.rounds, task=begun._federation.task)
     assert torch.equal(resumed.vector, whole.vector)

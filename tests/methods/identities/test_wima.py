@@ -27,7 +27,10 @@ def test_wima_leaves_the_trajectory_alone(method: str) -> None:
 @pytest.mark.parametrize("method", ["fedavg", "feddyn", "fedwmsam", "fedgmt"])
 def test_a_window_of_one_is_the_method_itself(method: str) -> None:
     setup, made = network_setup(), ff.make(method)
-    one, plain = train_network(made, setup, average=ff.WIMA(window=1), every=1), train_network(made, setup, every=1)
+    one, plain = (
+        train_network(made, setup, average=ff.WIMA(window=1), evaluate_every=1),
+        train_network(made, setup, evaluate_every=1),
+    )
     assert torch.equal(one.eval_vector, plain.vector)
     assert [row["test_loss"] for row in one.history] == [row["test_loss"] for row in plain.history]
 

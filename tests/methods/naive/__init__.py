@@ -15,12 +15,13 @@ method is one function in one of them.
 from __future__ import annotations
 
 from methods.naive.averaging import *
+from methods.naive.client_optimisers import Opt
 from methods.naive.drift_correction import *
 from methods.naive.global_sharpness import *
 from methods.naive.gloss import *
 from methods.naive.guided import *
 from methods.naive.lesam import *
-from methods.naive.local import Opt, lr_of_round, mean, norm, unit, weights
+from methods.naive.local import lr_of_round, mean, weights
 from methods.naive.local_sharpness import *
 from methods.naive.model import (
     CLASSES,
@@ -39,3 +40,4 @@ from methods.naive.outcome import Outcome
 from methods.naive.server_optimisers import *
 from methods.naive.swa import swa_weights
 from methods.naive.training import Setup, Swa, Wima
+from methods.naive.vectors import norm, unit

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_update
+from methods.naive.client_optimisers import SGD, Opt, local_gradient
+from methods.naive.local import train_client, weighted_update
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept
 
@@ -35,7 +36,7 @@ def fedsam(s: Setup, rho: float = 0.05) -> Outcome:
 
 def fedasam(s: Setup, rho: float = 0.5, eta: float = 0.2, tensors: str = "weights") -> Outcome:
     """docs/algorithms/fedasam.md."""
-    return fedavg(s, Opt("asam", rho, eta, tensors=tensors))
+    return fedavg(s, Opt("asam", rho, {"eta": eta, "tensors": tensors}))
 
 
 def fedprox(s: Setup, opt: Opt = SGD, mu: float = 0.1) -> Outcome:

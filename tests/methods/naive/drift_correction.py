@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from methods.naive.local import SGD, Opt, local_gradient, lr_of_round, mean, train_client
+from methods.naive.client_optimisers import SGD, Opt, local_gradient
+from methods.naive.local import lr_of_round, mean, train_client
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from methods.naive.local import lr_of_round, mean, norm, train_client, unit
+from methods.naive.local import lr_of_round, mean, train_client
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept
+from methods.naive.vectors import norm, unit
 
 
 def fedwmsam(

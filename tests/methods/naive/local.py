@@ -1,79 +1,15 @@
-"""The client optimisers, the local step, the weights, the learning rate."""
+"""The local step, the weights, the learning rate."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from methods.naive.model import Vector
 from methods.naive.swa import swa_start
 from methods.naive.training import Setup, Swa
-
-
-@dataclass(frozen=True)
-class Opt:
-    kind: str = "sgd"
-    rho: float = 0.0
-    eta: float = 0.2  # asam
-    theta: float = 0.9  # vasso: weight of the fresh gradient
-    sigma: float = 1.0  # fsam: how much of the past direction is taken out
-    lam: float = 0.6  # fsam: weight of the past
-    tensors: str = "weights"  # asam: which are scaled
-    memory: dict[int, Vector] = field(default_factory=dict, compare=False)  # sam-prev: by client, for a whole run
-
-    def afresh(self) -> Opt:
-        """The same optimiser in a run of its own."""
-        return replace(self, memory={})
-
-
-SGD = Opt()
-
-
-def norm(v: Vector) -> float:
-    return math.sqrt(float((v**2).sum()))
-
-
-def unit(v: Vector) -> Vector:
-    return v / (norm(v) + 1e-16) if norm(v) > 0 else np.zeros_like(v)
-
-
-def ascent(s: Setup, opt: Opt, g: Vector, w: Vector) -> Vector:
-    """`eps` of SAM or ASAM for the data gradient g at w."""
-    if opt.kind == "sam":
-        return opt.rho * unit(g)
-    T = np.where(s.is_weight | (opt.tensors == "all"), np.abs(w) + opt.eta, 1.0)
-    return opt.rho * T**2 * g / (norm(T * g) + 1e-16)
-
-
-def local_gradient(s: Setup, opt: Opt, k: int) -> Callable[[Vector], Vector]:
-    """What takes the place of g(w) in the local steps of client k in one round.
-
-    VaSSO and Friendly-SAM remember a direction; it begins and ends with what is returned here. That of `sam-prev` lives
-    on in the optimiser's memory.
-    """
-    past: Vector | None = None
-
-    def gradient(w: Vector) -> Vector:
-        nonlocal past
-        if opt.kind == "sam-prev":
-            opt.memory[k] = s.g(k, w + opt.rho * unit(opt.memory.get(k, s.zeros())))
-            return opt.memory[k]
-        g = s.g(k, w)
-        if opt.kind == "sgd":
-            return g
-        if opt.kind == "vasso":
-            past = g if past is None else (1 - opt.theta) * past + opt.theta * g
-            return s.g(k, w + opt.rho * unit(past))
-        if opt.kind == "fsam":
-            eps = opt.rho * unit(g if past is None else g - opt.sigma * past)
-            past = g if past is None else opt.lam * past + (1 - opt.lam) * g
-            return s.g(k, w + eps)
-        return s.g(k, w + ascent(s, opt, g, w))
-
-    return gradient
+from methods.naive.vectors import norm
 
 
 def train_client(s: Setup, k: int, t: int, start: Vector, direction: Callable[[Vector], Vector]) -> Vector:

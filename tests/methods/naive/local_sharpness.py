@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from methods.naive.client_optimisers import Opt
 from methods.naive.drift_correction import scaffold
-from methods.naive.local import Opt, mean, train_client, unit
+from methods.naive.local import mean, train_client
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept
+from methods.naive.vectors import unit
 
 
 def fedgamma(s: Setup, rho: float = 0.1, send_dc: bool = True) -> Outcome:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from methods.naive.local import SGD, Opt, local_gradient, train_client, weighted_mean, weighted_update, weights
+from methods.naive.client_optimisers import SGD, Opt, local_gradient
+from methods.naive.local import train_client, weighted_mean, weighted_update, weights
 from methods.naive.model import Vector
 from methods.naive.outcome import Outcome
 from methods.naive.training import Setup, kept

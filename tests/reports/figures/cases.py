@@ -13,7 +13,7 @@ from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
 from flatfed.reports.figures.trends import draw_client_trends
-from reports.figures.inputs import LONG, bowl, embedding, joint, line, plane, spectrum
+from reports.figures.inputs import LONG, bowl, embedding, line, plane, several_models, spectrum
 
 Draw = Callable[[Sequence[Path], str], None]
 ROUNDS = range(0, 50, 5)
@@ -56,7 +56,9 @@ CASES: dict[str, Draw] = {
         {"own": [bowl(LONG, 0.9), bowl()], "everyone's": [bowl(LONG, 5.0, 2.0), bowl(base=3.0)]}, files, title
     ),
     "contours apart": lambda files, title: draw_contours([bowl(), bowl(LONG, 90)], files, title, shared=False),
-    "joint embeddings": lambda files, title: draw_embeddings([joint(), joint(LONG)], files, title),
+    "embeddings of several models": lambda files, title: draw_embeddings(
+        [several_models(), several_models(LONG)], files, title
+    ),
     "contours": lambda files, title: draw_contours([bowl(), bowl(LONG, 0.9)], files, title),
     "plane": lambda files, title: draw_contours([plane()], files, title),
     "lines": lambda files, title: draw_lines([line(), line("fedsam → " + LONG, 0.1)], files, title),
@@ -78,7 +80,7 @@ NAMES = {
     "surfaces": ["loss", "direction 1", "direction 2", "fedavg: loss 0.4 at the centre", LONG],
     "surface panels": ["loss", "own", "everyone's", "fedavg: loss 0.4 and 3 at the centre", LONG],
     "contours apart": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
-    "joint embeddings": ["t-SNE (axes without unit)", "name 3", "global model", "client 3", "fedavg", LONG],
+    "embeddings of several models": ["t-SNE (axes without unit)", "name 3", "global model", "client 3", "fedavg", LONG],
     "contours": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
     "plane": ["loss (log scale)", "distance", "fedavg", "fedsam", LONG],
     "lines": ["loss", "share of the way", "train", "test", "fedavg → fedsam", "barrier 1.4", "barrier 0.1"],

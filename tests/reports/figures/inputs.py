@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from flatfed.flatness.results import Embedding, Grid, Line, Spectrum
+from flatfed.flatness.drawable import Embedding, Grid, Line, Spectrum
 
 NOTE = "digits, 500 test examples, seed 0"
 LONG = "fedgloss (rho_server=0.1, client_opt=sam)"
@@ -60,7 +60,7 @@ def embedding(label: str = "fedavg", classes: int = 10, count: int = 200) -> Emb
     return Embedding(label, places, numbers, NOTE)
 
 
-def joint(label: str = "fedavg", models: tuple[str, ...] = ("global model", "client 3")) -> Embedding:
+def several_models(label: str = "fedavg", models: tuple[str, ...] = ("global model", "client 3")) -> Embedding:
     """Return a map of several models."""
     parts = [embedding(label, count=60).places + 60 * number for number in range(len(models))]
     classes = np.tile(embedding(label, count=60).classes, len(models))

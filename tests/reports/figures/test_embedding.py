@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.embedding import CLASS_COLOURS, draw_embeddings
-from reports.figures.inputs import embedding, joint, size, words
+from reports.figures.inputs import embedding, several_models, size, words
 
 
 def test_ten_classes_have_ten_colours() -> None:
@@ -65,7 +65,7 @@ def test_one_example_and_none(tmp_path: Path) -> None:
 
 
 def test_each_model_of_a_map_has_a_mark_of_its_own(tmp_path: Path, figures: list[Any]) -> None:
-    draw_embeddings([joint()], [tmp_path / "a.svg"])
+    draw_embeddings([several_models()], [tmp_path / "a.svg"])
     drawn = figures[0].axes[0].collections
     assert [len(one.get_offsets()) for one in drawn] == [60, 60]
     marks = [one.get_paths()[0].vertices for one in drawn]
@@ -75,7 +75,7 @@ def test_each_model_of_a_map_has_a_mark_of_its_own(tmp_path: Path, figures: list
 
 
 def test_other_clients_in_each_map_are_counted(tmp_path: Path) -> None:
-    draw_embeddings([joint(), joint("b", ("global model", "client 5"))], [tmp_path / "a.svg"])
+    draw_embeddings([several_models(), several_models("b", ("global model", "client 5"))], [tmp_path / "a.svg"])
     said = words(tmp_path / "a.svg")
     assert "client no. 1" in said and "client 3" not in said
 

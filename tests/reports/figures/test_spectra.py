@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.results import Spectrum
+from flatfed.flatness.drawable import Spectrum
 from flatfed.reports.figures.densities import _density, _places, _width
 from flatfed.reports.figures.spectra import draw_spectra
 from reports.figures.inputs import LONG, NOTHING, size, spectrum, words

@@ -61,8 +61,8 @@ def test_what_is_not_finite_leaves_a_hole(bad: float, index: int) -> None:
     losses[20, 30] = bad
     holed = pieces_of(index, replace(bowl(size=49), losses=losses), False, (0.0, 8.0))[0]
     assert np.isfinite(holed).all()
-    faces = 4  # each place is a corner of so many
-    assert len(whole) - len(holed) == faces + (4 if index else 0)  # and an end of so many lines of the mesh
+    faces = 4  # each place is a corner of four
+    assert len(whole) - len(holed) == faces + (4 if index else 0)  # and an end of four lines of the mesh
 
 
 def test_a_hole_of_a_coarse_grid_is_not_larger_than_its_cells() -> None:

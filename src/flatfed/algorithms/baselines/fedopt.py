@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.config import Momentum, NonNegative, Positive
+from flatfed.core.configuration.ranges import Momentum, NonNegative, Positive
 from flatfed.core.method.algorithm import Algorithm, ClientOptimiser
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import Slots, vector
@@ -32,7 +32,7 @@ class ServerOptimiser(Algorithm):
     v0: NonNegative | None = dataclasses.field(default=None, kw_only=True)
     client_opt: ClientOptimiser = dataclasses.field(default=SGD(), kw_only=True)
 
-    courses: ClassVar[bool | frozenset[str]] = frozenset({"server_lr", "beta1", "beta2", "tau"})
+    schedules: ClassVar[bool | frozenset[str]] = frozenset({"server_lr", "beta1", "beta2", "tau"})
 
     def server_state(self) -> Slots:
         """Declare both moments."""
@@ -43,7 +43,7 @@ class ServerOptimiser(Algorithm):
         raise NotImplementedError
 
     def corrected(self, m: Tensor, v: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Return the moments that the step is made of, after so many steps: as they are."""
+        """Return the moments that the step is made of, after n steps: as they are."""
         return m, v
 
     def update(self, server: Server, replies: Replies) -> None:

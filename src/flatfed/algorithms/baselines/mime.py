@@ -6,7 +6,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.config import Momentum
+from flatfed.core.configuration.ranges import Momentum
 from flatfed.core.method.algorithm import Ask, ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
@@ -76,7 +76,7 @@ class MimeLite(ServerMomentum, id="mimelite"):
 
 
 class Mime(ServerMomentum, id="mime"):
-    """MimeLite with the clients' drift removed: the same clients are asked twice a round.
+    """MimeLite with the clients' drift removed: the same clients are asked twice per round.
 
         c = sum_S p_k grad f_k(w)                               from a first exchange
         q = (1 - beta) (g(w_k) - g(w) + c) + beta m             both gradients on the same batch
@@ -89,6 +89,7 @@ class Mime(ServerMomentum, id="mime"):
     def round(self, server: Server, ask: Ask) -> None:
         """Ask for the gradient at the model, then for local steps; what was received stays on the client."""
         c = ask(Message(w=server.w), expect=("g",)).mean("g")
+        # The model is not sent again: clients hold it from the first exchange.
         self.step(server, ask(Message(c=c, momentum=server.kept.momentum)), c)
 
     def local(self, client: Client) -> Message:
@@ -97,5 +98,6 @@ class Mime(ServerMomentum, id="mime"):
 
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Take the drift off and mix the momentum in."""
+        # `gradient` is still valid: of the two alternating buffers, the second pass takes the other.
         fresh = gradient - client.gradient(at=client.start) + client.received.c
         return self.mixed(fresh, client.received.momentum)

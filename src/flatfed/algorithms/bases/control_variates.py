@@ -62,6 +62,7 @@ class ControlVariates(Algorithm):
     def finish(self, client: Client) -> Message:
         """Renew `c_k` and send its change."""
         c = self.renewed(client)
+        # Before the state is assigned, which copies the new vector over the old one.
         dc = c - client.kept.c
         client.kept.c = c
         return super().finish(client) | (Message(dc=dc) if self.send_dc else Message())

@@ -37,6 +37,7 @@ class Duals(ServerRate):
 
     def server_state(self) -> Slots:
         """Declare `H`."""
+        # What is not declared is neither kept nor saved, so plain averaging costs no memory for duals.
         return super().server_state() | ({"H": vector()} if self.regularised else {})
 
     def client_state(self) -> Slots:
@@ -47,6 +48,7 @@ class Duals(ServerRate):
         """Add the dynamic regulariser's gradient."""
         if not self.regularised:
             return super().direction(client, gradient)
+        # The difference is a new vector, in which the rest can be done without another.
         return (client.w - client.start).add_(client.kept.h).mul_(self.penalty).add_(gradient)
 
     def finish(self, client: Client) -> Message:
@@ -61,6 +63,7 @@ class Duals(ServerRate):
             super().update(server, replies)
             return
         update = replies.mean_update()
+        # `update` is the mean over the m clients that replied, so m/N of it is their sum over N.
         server.kept.H += len(replies) / server.population * update
         server.w = server.w + update + server.kept.H
         server.watch["dual_norm"] = norm(server.kept.H)

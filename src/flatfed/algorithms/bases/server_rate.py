@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from flatfed.core.configuration.config import Positive
+from flatfed.core.configuration.ranges import Positive
 from flatfed.core.method.algorithm import Algorithm, Ask
 from flatfed.core.method.server import Server
 
@@ -21,6 +21,7 @@ class ServerRate(Algorithm):
 
     def advance(self, server: Server, ask: Ask) -> None:
         """Play the round and scale its step."""
+        # Not through the formula: adding and taking off the model again would change the last bits.
         if self.server_lr == 1:
             super().advance(server, ask)
             return

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from flatfed.core.configuration.config import NonNegative
+from flatfed.core.configuration.ranges import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.vectors import GUARD
@@ -22,6 +22,7 @@ def asam_gradient(client: Client, rho: float, eta: float, tensors: Scaled = "wei
     if tensors == "weights":
         T = torch.where(client.is_weight, T, 1.0)
     Tg = T * client.gradient()
+    # `T` is not needed any more, so the perturbation is made in its memory.
     eps = T.mul_(rho).mul_(Tg).div_(torch.linalg.vector_norm(Tg) + GUARD)
     return client.gradient(at=eps.add_(client.w))
 

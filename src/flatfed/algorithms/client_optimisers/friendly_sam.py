@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import Fraction, NonNegative
+from flatfed.core.configuration.ranges import Fraction, NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.vectors import unit
@@ -28,5 +28,6 @@ class FriendlySAM(ClientOptimiser, id="fsam"):
         g = client.gradient()
         first = client.step == 0
         ascent = unit(g if first else g - self.sigma * client.memo.m)
+        # A copy, as a gradient's memory is used again by the call after the next.
         client.memo.m = g.clone() if first else g.lerp(client.memo.m, self.lam)
         return client.gradient(at=client.w + self.rho * ascent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import NonNegative
+from flatfed.core.configuration.ranges import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.state import Slots, vector
@@ -30,5 +30,6 @@ class PreviousSAM(ClientOptimiser, id="sam-prev"):
         """Return the gradient at the point perturbed along the previous one."""
         ascent = unit(client.kept.previous_gradient)
         gradient = client.gradient(at=ascent.mul_(self.rho).add_(client.w))
+        # The assignment copies: the gradient itself lies in memory that is used again.
         client.kept.previous_gradient = gradient
         return gradient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import NonNegative
+from flatfed.core.configuration.ranges import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.vectors import unit
@@ -13,6 +13,7 @@ from flatfed.core.method.vectors import unit
 def sam_gradient(client: Client, rho: float) -> Tensor:
     """Return `g(w + rho * unit(g(w)))`, both on one batch."""
     ascent = unit(client.gradient())
+    # `unit` has made a new vector, so working in place leaves the gradient as it is.
     return client.gradient(at=ascent.mul_(rho).add_(client.w))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import Fraction, NonNegative
+from flatfed.core.configuration.ranges import Fraction, NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.vectors import unit
@@ -25,6 +25,7 @@ class VaSSO(ClientOptimiser, id="vasso"):
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the smoothed ascent point."""
         g = client.gradient()
+        # A copy, as a gradient's memory is used again by the call after the next.
         d = g.clone() if client.step == 0 else client.memo.d.lerp(g, self.theta)
         client.memo.d = d
         return client.gradient(at=client.w + self.rho * unit(d))

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
-from flatfed.core.configuration.config import Count, Fraction, NonNegative
+from flatfed.core.configuration.ranges import Count, Fraction, NonNegative
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server
@@ -46,6 +46,7 @@ class FedGF(ServerRate, id="fedgf"):
 
     def broadcast(self, server: Server) -> Message:
         """Send the model and, from round 1 on, the globally perturbed one with its weight."""
+        # There is no previous model yet, and zero in its place would give a direction that means nothing.
         if server.round == 0:
             return Message(w=server.w)
         c = float(server.kept.c) if self.c is None else self.c
@@ -69,6 +70,7 @@ class FedGF(ServerRate, id="fedgf"):
         """Return the gradient at the interpolated point."""
         point = client.w + self.rho * unit(client.gradient())
         if "perturbed" in client.received:
+            # Where layers stay on the client, the server's model lacks them: they are the client's own.
             point = point.lerp(client.complete(client.received.perturbed), client.received.scalars["c"])
         return client.gradient(at=point)
 

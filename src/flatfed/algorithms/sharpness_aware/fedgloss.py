@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.config import Alias, Index, NonNegative, Positive
+from flatfed.core.configuration.ranges import Alias, Index, NonNegative, Positive
 from flatfed.core.configuration.schedules import Ramp
 from flatfed.core.method.algorithm import Ask, ClientOptimiser
 from flatfed.core.method.client import Client
@@ -68,6 +68,7 @@ class FedGloSS(ServerRate, id="fedgloss"):
         optimiser = self.client_opt
         if self.rho_warmup and hasattr(optimiser, "rho"):
             optimiser = optimiser.replace(rho=Ramp(self.rho_start, optimiser.rho, self.rho_warmup).value(client.round))
+        # With the client, for the method is a configuration, which all clients share and nobody changes.
         client.memo.optimiser = optimiser
 
     def gradient(self, client: Client) -> Tensor:
@@ -99,6 +100,7 @@ class FedGloSS(ServerRate, id="fedgloss"):
         if self.admm:
             scale = (1 if self.dual == "official" else len(replies)) / server.population
             reference = before if self.dual == "printed" else replies.sent.w
+            # Of equal weights, whatever the weighting: in the duals all clients count alike.
             server.kept.sigma -= scale / self.beta * (replies.uniform_mean("w") - reference)
             server.w = server.w - self.beta * server.kept.sigma
             server.watch["dual_norm"] = norm(server.kept.sigma)
@@ -106,7 +108,7 @@ class FedGloSS(ServerRate, id="fedgloss"):
 
 
 class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
-    """SAM on the server with its true ascent direction: the same clients are asked twice a round.
+    """SAM on the server with its true ascent direction: the same clients are asked twice per round.
 
         Delta = sum_S p_k (w - w_k)                             from a first exchange at w
         w~    = w + rho_server * unit(Delta)                    where the second starts; then as FedGloSS
@@ -127,4 +129,5 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
         """Let the probe work on a copy of what the client keeps: duals and local parts stay as they are."""
         super().begin(client)
         if client.exchange == 0:
+            # The engine hands back the state that came with the job, so what the copy holds is dropped.
             client.kept, client.keeps_local_parts = client.kept.copy(), False

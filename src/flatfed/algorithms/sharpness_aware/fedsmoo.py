@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.duals import Duals
-from flatfed.core.configuration.config import NonNegative, Positive
+from flatfed.core.configuration.ranges import NonNegative, Positive
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server
@@ -61,10 +61,12 @@ class FedSMOO(Duals, id="fedsmoo"):
 
     def perturbed_along(self, server: Server, client: int, kept: State, gradient: Tensor) -> Tensor:
         """Return the gradient corrected by the client's dual and the global perturbation."""
+        # A client's vectors also have its local part, which the server does not know.
         return gradient - kept.mu[: len(server.w)] - server.kept.s
 
     def begin(self, client: Client) -> None:
         """Remember `mu_k` at the start: variant C sends its change."""
+        # A copy, as every step moves `mu_k` in place.
         client.memo.mu = client.kept.mu.clone()
 
     def gradient(self, client: Client) -> Tensor:

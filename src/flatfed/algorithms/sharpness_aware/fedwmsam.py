@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
-from flatfed.core.configuration.config import Fraction, NonNegative
+from flatfed.core.configuration.ranges import Fraction, NonNegative
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
@@ -39,7 +39,7 @@ class FedWMSAM(ServerRate, id="fedwmsam"):
     perturb_sign: Literal[1, -1] = 1
     reading: Literal["code", "poster"] = "code"
 
-    courses: ClassVar[bool | frozenset[str]] = frozenset({"rho", "lam", "server_lr"})  # alpha: only where it starts
+    schedules: ClassVar[bool | frozenset[str]] = frozenset({"rho", "lam", "server_lr"})  # alpha: only where it starts
     uniform: ClassVar[bool] = True
     assumes_plain_steps: ClassVar[bool] = True
 
@@ -84,6 +84,8 @@ class FedWMSAM(ServerRate, id="fedwmsam"):
         """Return the gradient at the point perturbed along the momentum; one backprop."""
         if self.rho == 0:
             return client.gradient()
+        # The divisor is never 0: the mix begins below 1, and what enters it is at most 0.9.
+        # The quotient is a new vector, which may be changed; what was received may not.
         momentum = client.received.pull / (1 - client.received.scalars["alpha"])
         ahead = momentum.mul_(client.step).add_(client.start).sub_(client.w)
         return client.gradient(at=unit_(ahead).mul_(self.perturb_sign * self.rho).add_(client.w))
@@ -97,6 +99,7 @@ class FedWMSAM(ServerRate, id="fedwmsam"):
         kept = server.kept
         if self.control:
             self._renew(server, replies)
+        # Before the momentum is renewed: clients are compared with the one that they were sent.
         agreement = sum(self._similarity(r.message.w - replies.sent.w, kept.momentum) for r in replies) / len(replies)
         kept.alpha = (1 - self.lam) * float(kept.alpha) + self.lam * min(max(agreement, 0.1), 0.9)
         kept.momentum = replies.mean_gradient(server.lr)
@@ -105,6 +108,7 @@ class FedWMSAM(ServerRate, id="fedwmsam"):
 
     def _renew(self, server: Server, replies: Replies) -> None:
         """Move the control variate of each client of the round, and then their mean."""
+        # All changes are from the mean before the round, while `kept.c` moves in the loop.
         c = server.kept.c.clone()
         for reply in replies:
             change = -c - (reply.message.w - replies.sent.w) / (reply.steps * server.lr)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import Count, Fraction, NonNegative
+from flatfed.core.configuration.ranges import Count, Fraction, NonNegative
 from flatfed.core.configuration.schedules import Cycle
 from flatfed.core.method.algorithm import Average
 from flatfed.core.method.state import Slots, State, scalar, vector
@@ -63,6 +63,7 @@ class SWA(Average, id="swa"):
             kept.average, kept.count = before, 1.0
         if self.captures(round, rounds):
             n = round // self.cycle if self.mode == "paper" else int(kept.count)
+            # As a correction of the average, so that the first model is taken over exactly, from zero.
             kept.average += (after - kept.average) / (n + 1)
             kept.count += 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.config import Count
+from flatfed.core.configuration.ranges import Count
 from flatfed.core.method.algorithm import Average
 from flatfed.core.method.state import Slots, State, scalar, window
 
@@ -25,6 +25,7 @@ class WIMA(Average, id="wima"):
 
     def capture(self, kept: State, before: Tensor, after: Tensor, round: int, rounds: int) -> None:
         """Put the new model in the place of the oldest."""
+        # A ring: nothing is shifted, for the mean does not ask which model is the oldest.
         kept.models[int(kept.count) % len(kept.models)] = after
         kept.count += 1
 

@@ -7,39 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.given import free_directory, typed_once
+from flatfed.cli.making.directory import free_directory
+from flatfed.cli.making.named import typed_once
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.runs import data_dir_option, json_option
 from flatfed.cli.options.values import Whole
+from flatfed.cli.output.following import Following, follow
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from flatfed.core.method.algorithm import Average
-    from flatfed.experiments.running.plan import Plan
+    from flatfed.experiments.planning.plan import Plan
+    from flatfed.experiments.running.run import Run
 
 OWNER = "average."
 
 
-@click.command(short_help="Go on from a run's checkpoint with an average (SWA).")
+@click.command(cls=GroupedCommand, short_help="Go on from a run's checkpoint with an average (SWA).")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--average", default="swa", show_default=True, help="Average of global models: flatfed list algorithms.")
-@click.option(
-    "--set",
-    "settings",
+@option("--average", "Average of global models: flatfed list algorithms.", str, "swa")
+@option(
+    "--set settings",
+    "A parameter of the average: average.cycle=20, average.start=0.5.",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter of the average: average.cycle=20, average.start=0.5.",
 )
-@click.option(
-    "--from",
-    "round",
-    type=Whole(0),
-    default=None,
-    help="Branch after N rounds.  [default: the newest checkpoint before the average begins]",
-)
-@click.option("--rounds", type=Whole(1), default=None, help="Total of rounds of the new run.  [default: RUN's]")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Directory to write.  [default: in runs/]")
-@click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")
-@click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as RUN]")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
+@option("--from round", "Branch after N rounds.  [default: the newest checkpoint before the average begins]", Whole(0))
+@option("--rounds", "Total of rounds of the new run.  [default: RUN's]", Whole(1))
+@option("--out", "Directory to write.  [default: a new one in runs/]", click.Path(path_type=Path))
+@data_dir_option
+@option("--workers", "Worker processes.  [default: as RUN]", Whole(0, "auto"))
+@json_option
 def branch(
     path: Path,
     average: str,
@@ -58,19 +56,17 @@ def branch(
     is only read. With --rounds the new run may be longer: SWA over 100 more rounds of a run of 1,000 is
     --rounds 1100 --set average.start=0.9091 (a share of the rounds). `flatfed resume` goes on with the new run.
     """
-    from flatfed.cli.output.progress import Progress
-    from flatfed.cli.output.results import command_line, finish_run
+    # Imported here, as in every command: torch takes seconds, and help does without it.
     from flatfed.experiments.running.branch import branch as go_on
     from flatfed.experiments.running.branch import branched_plan
     from flatfed.experiments.running.loading import open_run, with_data
 
-    made, source = _average(average, settings), with_data(open_run(path), data_dir)
-    plan = branched_plan(source, made, rounds, remembered=False)
+    made = _average(average, settings)
+    plan = branched_plan(with_data(open_run(path), data_dir), made, rounds, remembered=False)
     place = out or free_directory(f"{path.resolve().name}-{average}")
-    about = {"title": _title(plan), "command": command_line()}
-    with Progress(plan.settings.rounds) as progress:
-        progress.name = place.name
-        result = go_on(
+
+    def train(following: Following) -> Run:
+        return go_on(
             path,
             made,
             place,
@@ -79,34 +75,46 @@ def branch(
             task=plan.task,
             data_dir=data_dir,
             workers=workers,
-            on_round=progress.round,
-            say=progress.say,
-            about=about,
+            on_round=following.round,
+            say=following.say,
+            about=_about(plan),
+            on_begin=following.begin,
         )
-    return finish_run(result, place, as_json)
+
+    return follow(place, plan.settings.rounds, train, as_json)
 
 
 def _average(id: str, settings: tuple[str, ...]) -> Average:
     """Return the average with its parameters."""
     from flatfed.algorithms import Average
-    from flatfed.core.configuration.config import parameters
 
-    cls, values = Average.registry.find(id), dict[str, Any]()
+    cls = Average.registry.find(id)
+    values: dict[str, Any] = {}
     for name, value in typed_once(settings).items():
         if not name.startswith(OWNER):
-            known = [f"{OWNER}{parameter}" for parameter in parameters(cls)]
-            raise ConfigError(f"--set {name}: only the average can be set here; {nearest(name, known, 'parameter')}")
+            raise ConfigError(f"--set {name}: only the average can be set here; {_nearest_parameter(name, cls)}")
         values[name.removeprefix(OWNER)] = value
     return cls.registry.make(id, **values)
 
 
+def _nearest_parameter(name: str, average: type[Average]) -> str:
+    from flatfed.core.configuration.config import parameters
+
+    return nearest(name, [f"{OWNER}{parameter}" for parameter in parameters(average)], "parameter")
+
+
+def _about(plan: Plan) -> dict[str, str]:
+    """Return what is kept with the run for reports."""
+    from flatfed.cli.output.results import command_line
+
+    return {"title": _title(plan), "command": command_line()}
+
+
 def _title(plan: Plan) -> str:
     from flatfed.algorithms.spelling import spelling_of
-    from flatfed.experiments.comparing.compare import describe_setting
-    from flatfed.experiments.tasks.recipe import TaskRecipe
+    from flatfed.experiments.planning.setting import recipe_of, title_of
 
-    method, recipe = spelling_of(plan.algorithm, plan.average), plan.task_recipe or {}
-    if recipe.get("kind") != "catalogue":
+    method, recipe = spelling_of(plan.algorithm, plan.average), recipe_of(plan)
+    if recipe is None:
         return method
-    pooled = plan.algorithm.pooled
-    return f"{method} on {describe_setting(TaskRecipe.from_dict(recipe), plan.settings, plan.sampler, pooled)}"
+    return f"{method} on {title_of(recipe, plan.settings, plan.sampler, plan.algorithm.pooled)}"

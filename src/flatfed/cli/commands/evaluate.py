@@ -6,73 +6,111 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flatfed.cli.options.values import Whole
-from flatfed.cli.output.progress import Steps
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.runs import data_dir_option, workers_option
+from flatfed.cli.output.progress import StepProgress
+
+Metrics = dict[str, Any]
 
 SHARES = ("accuracy", "iou")
-"""How the names of figures end that are shares: people read them in per cent."""
+"""How the names of metrics end that are shares: people read them in per cent."""
 
 
-@click.command(short_help="Accuracy by class and by client of a run's model.")
+@click.command(cls=GroupedCommand, short_help="Accuracy by class and by client of a run's model.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")
-@click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as the run]")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON, every client included; shares are fractions.")
+@data_dir_option
+@workers_option
+@option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
 def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
     global model is measured on the test sets too: global_accuracy and so on.
     """
-    from flatfed.experiments.running.loading import load_run, open_run
     from flatfed.runs.results import finite
 
-    chosen = open_run(path).config["workers"] if workers is None else workers
-    with Steps("clients", at_once=False) as progress:
-        run = load_run(path, data_dir=data_dir, say=progress.say)
-        progress.show("test sets", 0, None)
-        figures = run.figures(chosen)
-        clients = run.client_figures(chosen, lambda done, total: progress.show("clients", done, total))
+    metrics, clients = _measure(path, data_dir, workers)
     if as_json:
-        click.echo(json.dumps(finite({"tests": figures, "clients": clients}), indent=1, allow_nan=False))
+        # JSON has no words for infinity and what is not a number.
+        click.echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
         return 0
-    lines = [*_of_tests(figures), *_of_clients(clients)]
-    width = max((len(label) for label, _ in lines), default=0) + 2
-    for label, text in lines:
-        click.echo(f"{label:<{width}}{text}")
+    _print([*_of_tests(metrics), *_of_clients(clients)])
     return 0
 
 
-def _of_tests(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in figures.items():
+def _print(lines: list[tuple[str, str]]) -> None:
+    width = max((len(label) for label, _ in lines), default=0) + 2
+    for label, text in lines:
+        click.echo(f"{label:<{width}}{text}")
+
+
+def _measure(path: Path, data_dir: str | None, workers: int | str | None) -> tuple[Metrics, list[Metrics]]:
+    """Return the metrics on the test sets, and those of each client."""
+    from flatfed.experiments.running.loading import load_run, open_run
+
+    if workers is None:
+        workers = open_run(path).config["workers"]
+    with StepProgress("clients", at_once=False) as progress:
+        run = load_run(path, data_dir=data_dir, say=progress.say)
+        progress.show("test sets", 0, None)
+        metrics = run.metrics(workers)
+        return metrics, run.client_metrics(workers, partial(progress.show, "clients"))
+
+
+def _of_tests(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    for name, value in metrics.items():
         if isinstance(value, list):
-            yield _label(name), " ".join("–" if entry is None else _shown(name, entry, 1) for entry in value)
+            yield _label(name), " ".join(map(partial(_of_class, name), value))
         else:
             yield _label(name), _shown(name, value)
 
 
-def _of_clients(clients: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _of_class(name: str, value: float | None) -> str:
+    """Return a metric of one class; there is none where the test set has no example of it."""
+    if value is None:
+        return "–"
+    return _shown(name, value, 1)
+
+
+def _of_clients(clients: list[Metrics]) -> Iterator[tuple[str, str]]:
     for name in ("accuracy", "loss"):
-        values = [entry[name] for entry in clients if math.isfinite(entry.get(name, math.nan))]
-        if values:
-            ends = {"mean": statistics.fmean(values), "lowest": min(values)}
-            ends |= {"median": statistics.median(values), "highest": max(values)}
-            text = ", ".join(f"{which} {_shown(name, value)}" for which, value in ends.items())
-            yield _label(f"{name} of {len(values)} clients", name), text
-        missing = sum(name in entry for entry in clients) - len(values)
-        if missing:
-            yield "", f"not a finite number for {missing} of the clients"
+        yield from _of_metric(name, [entry[name] for entry in clients if name in entry])
+
+
+def _of_metric(name: str, measured: list[float]) -> Iterator[tuple[str, str]]:
+    # One value that is not finite would hide all others in the mean.
+    values = list(filter(math.isfinite, measured))
+    if values:
+        yield _label(f"{name} of {len(values)} clients", name), _spread(name, values)
+    if len(values) < len(measured):
+        yield "", f"not a finite number for {len(measured) - len(values)} of the clients"
+
+
+def _spread(name: str, values: list[float]) -> str:
+    """Return the mean of some values, and between what they lie."""
+    numbers = {
+        "mean": statistics.fmean(values),
+        "lowest": min(values),
+        "median": statistics.median(values),
+        "highest": max(values),
+    }
+    return ", ".join(f"{which} {_shown(name, value)}" for which, value in numbers.items())
 
 
 def _label(text: str, name: str | None = None) -> str:
-    return f"{text} (%)" if (name or text).endswith(SHARES) else text
+    if (name or text).endswith(SHARES):
+        return f"{text} (%)"
+    return text
 
 
 def _shown(name: str, value: float, places: int = 2) -> str:
-    """Return a figure as people read it: a share in per cent, like the tables."""
-    return f"{100 * value:.{places}f}" if name.endswith(SHARES) else f"{value:.4f}"
+    """Return a number as people read it: a share in per cent, like the tables."""
+    if name.endswith(SHARES):
+        return f"{100 * value:.{places}f}"
+    return f"{value:.4f}"

@@ -3,209 +3,250 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.options.training import weights_option
+from flatfed.cli.making.training import at_most
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.progress import Steps
+from flatfed.cli.options.wording import within_option
+from flatfed.cli.output.files import written_for
+from flatfed.cli.output.following import interruptible
+from flatfed.cli.output.progress import StepProgress
+from flatfed.cli.output.terminal import print_notes, print_tables, table_width
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.measuring.laboratory import Laboratory, Weights
+    from flatfed.experiments.measuring.laboratory import Laboratory
+    from flatfed.experiments.measuring.saved_runs import SavedRun
+    from flatfed.flatness.drawable import Embedding
+    from flatfed.flatness.measurement import Measurement
     from flatfed.reports.flatness import Measured
+    from flatfed.reports.tables.sheets import Sheet
 
 DEFAULT = "loss,lambda_ratio,trace,lpf,sharpness,adaptive_sharpness,parameter_norm"
 PROTOCOLS, FORMS = ("fedgloss",), ("table", "markdown", "csv")
-WIDE, UNBOUNDED = 160, 10_000
 MODELS = 6
 """Clients on a map of features, at most: each model has a mark of its own."""
 
+Options = dict[str, Any]
 
-@click.command(short_help="Measure how flat the minima of runs are.")
+
+@click.command(cls=GroupedCommand, short_help="Measure how flat the minima of runs are.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--measure",
-    default=DEFAULT,
-    show_default=True,
+    "What to measure; parameters in brackets: lpf(samples=20). See flatfed list measurements.",
+    str,
+    DEFAULT,
     metavar="NAME,...",
-    help="What to measure; parameters in brackets: lpf(samples=20). See flatfed list measurements.",
 )
-@click.option(
-    "--data",
-    default="train",
-    show_default=True,
-    help="Examples: `train` (all clients), a test set, `client N`.",
-)
-@click.option("--samples", type=Whole(1, "all"), default="all", show_default=True, help="Of so many of those examples.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of that draw.")
+@option("--data", "Examples: `train` (all clients), a test set, `client N`.", str, "train")
+@option("--samples", "Measure over at most N of those examples.", Whole(1, "all"), "all")
+@option("--seed", "Seed of that draw.", Whole(0), 0)
 @weights_option
-@click.option(
-    "--figures", type=click.Path(path_type=Path), default=None, help="Draw what was measured into this folder."
-)
-@click.option("--tsne", is_flag=True, help="With --figures: also map the penultimate features of 3,000 test examples.")
-@click.option(
-    "--tsne-clients",
-    type=Whole(1),
-    default=None,
-    help="With --figures: map the features that the global model and N clients' models of the last round have of the "
-    "same test examples, together; 3,000 points at most.",
-)
-@click.option("--by-client", is_flag=True, help="Show a row for each client, with the class it holds most of.")
-@click.option(
+@option(
     "--protocol",
-    type=click.Choice(PROTOCOLS),
-    default=None,
-    help="Measure as a paper's code does. fedgloss: λmax and λmax/λ5 by power iteration on the test set, with the "
+    "Measure as a paper's code does. fedgloss: λmax and λmax/λ5 by power iteration on the test set, with the "
     "other CIFAR's normalisation, of the mean of the last 100 models.",
+    click.Choice(PROTOCOLS),
+    group="evaluation",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMS),
-    default="table",
-    show_default=True,
-    help="How the table is printed.",
+@option("--figures", "Draw what was measured into this folder.", click.Path(path_type=Path), group="figures")
+@option(
+    "--tsne",
+    "With --figures: also map the penultimate features of 3,000 test examples.",
+    is_flag=True,
+    group="figures",
 )
-@click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")
-@click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as the run]")
-@click.option("--json", "as_json", is_flag=True, help="Print the readings as JSON, every client included.")
+@option(
+    "--tsne-clients",
+    "With --figures: map the features that the global model and N clients' models of the last round have of the "
+    "same test examples, together; 3,000 points at most.",
+    Whole(1),
+    group="figures",
+)
+@option("--by-client", "Show a row for each client, with the class it holds most of.", is_flag=True, group="output")
+@option("--format form", "How the table is printed.", click.Choice(FORMS), "table", group="output")
+@data_dir_option
+@workers_option
+@option("--json as_json", "Print the results as JSON, every client included.", is_flag=True, group="output")
 @click.pass_context
-def flatness(
-    ctx: click.Context,
-    /,
-    paths: tuple[Path, ...],
-    measure: str,
-    data: str,
-    samples: int | str,
-    seed: int,
-    weights: Weights,
-    figures: Path | None,
-    tsne: bool,
-    tsne_clients: int | None,
-    by_client: bool,
-    protocol: str | None,
-    form: str,
-    data_dir: str | None,
-    workers: int | str | None,
-    as_json: bool,
-) -> int:
+def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> int:
     """Measure the model of each RUN: a run directory, a comparison, or one checkpoint (RUN/checkpoints/round-...).
 
-    Readings are kept in RUN/flatness/readings.json; what was measured in the same way is not measured again. An
-    eigenvalue comes with its residual (a true one is at most so far away) and a verdict; estimates with their standard
-    error.
+    Results are kept in RUN/flatness/results.json; what was measured in the same way is not measured again. An
+    eigenvalue comes with its residual (a true eigenvalue is at most that far away) and a remark; estimates with their
+    standard error.
     """
-    from flatfed.experiments.measuring.flatness import measure_runs, runs_named
-    from flatfed.experiments.measuring.laboratory import laboratory
-    from flatfed.experiments.measuring.protocols import MEASURED, OVER, open_as_fedgloss
-    from flatfed.experiments.spelling.measurements import parse_measurements
+    from flatfed.experiments.measuring.saved_runs import open_all, runs_named
 
     _refuse_contradictions(ctx)
-    opened: Callable[..., Laboratory] = laboratory
-    if protocol is not None:
-        measure, data, opened = MEASURED, OVER, open_as_fedgloss
-    try:
-        measurements = parse_measurements(measure)
-    except ConfigError as error:
-        raise ConfigError(f"--measure: {error}") from None
-    runs = runs_named(paths)
-    with Steps("measurements", at_once=False) as progress:
-        try:
-            found = measure_runs(
-                runs,
-                measurements,
-                data=data,
-                samples=None if isinstance(samples, str) else samples,
-                seed=seed,
-                weights=weights,
-                data_dir=data_dir,
-                workers=workers,
-                on_step=progress.show,
-                say=progress.say,
-                opened=opened,
-                classes=by_client or as_json,
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("interrupted; the readings so far are kept, and the same command goes on") from None
-    for one in found:
-        if one.remark:
-            click.echo(f"{one.label}: {one.remark}", err=True)
-    if as_json:
-        click.echo(json.dumps([one.to_dict() for one in found], indent=1))
-    else:
-        _print(found, by_client, form)
-    if figures is not None:
-        _draw(found, runs, figures, tsne, tsne_clients, data_dir, weights)
+    measurements = _measurements(options)
+    draws_maps = options["tsne"] or options["tsne_clients"] is not None
+    # Maps ask for the data once more, after the measurements.
+    runs = open_all(runs_named(paths), keeps_tasks=draws_maps)
+    results = _measure(runs, measurements, options)
+    _report(results, options)
+    if options["figures"] is not None:
+        _draw(results, runs, options)
     return 0
+
+
+def _report(results: Sequence[Measured], options: Options) -> None:
+    """Print what was measured; remarks go to standard error."""
+    for result in results:
+        if result.remark:
+            # To standard error, so that the table can be piped.
+            click.echo(f"{result.label}: {result.remark}", err=True)
+    if options["as_json"]:
+        _print_json(results)
+    else:
+        _print(results, options["by_client"], options["form"])
+
+
+def _print_json(results: Sequence[Measured]) -> None:
+    click.echo(json.dumps([result.to_dict() for result in results], indent=1))
 
 
 def _refuse_contradictions(ctx: click.Context) -> None:
     """Refuse options that mean nothing without another, or that another decides."""
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    for name in ("tsne", "tsne_clients"):
-        if name in given and "figures" not in given:
-            raise ConfigError(f"--{name.replace('_', '-')} says what --figures DIR draws; give that too")
-    if (ctx.params["tsne_clients"] or 0) > MODELS:
-        raise ConfigError(f"--tsne-clients: a map shows at most {MODELS} clients, not {ctx.params['tsne_clients']}")
-    if "form" in given and "as_json" in given:
+    typed = _typed(ctx)
+    if "figures" not in typed:
+        _refuse_maps(typed)
+    _refuse_many_clients(ctx.params["tsne_clients"])
+    if {"form", "as_json"} <= typed:
         raise ConfigError("--format and --json are two ways to print; give one of them")
-    if ctx.params["protocol"] is not None:
-        for name in given & {"measure", "data", "weights"}:
+    if "protocol" in typed:
+        _refuse_decided(typed)
+
+
+def _typed(ctx: click.Context) -> set[str]:
+    # Defaults contradict nothing.
+    return {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+
+
+def _refuse_maps(typed: set[str]) -> None:
+    """Refuse maps of features where there is no place to draw them."""
+    for name in ("tsne", "tsne_clients"):
+        if name in typed:
+            raise ConfigError(f"--{name.replace('_', '-')} says what --figures DIR draws; give that too")
+
+
+def _refuse_many_clients(clients: int | None) -> None:
+    if clients is not None and clients > MODELS:
+        raise ConfigError(f"--tsne-clients: a map shows at most {MODELS} clients, not {clients}")
+
+
+def _refuse_decided(typed: set[str]) -> None:
+    """Refuse what a protocol decides."""
+    for name in ("measure", "data", "weights"):
+        if name in typed:
             raise ConfigError(f"--protocol decides what is measured, and of what; leave out --{name}")
 
 
-def _print(found: Sequence[Measured], by_client: bool, form: str) -> None:
-    from rich.console import Console
+def _measurements(options: Options) -> list[Measurement]:
+    from flatfed.experiments.measuring.protocols import MEASURED
+    from flatfed.experiments.spelling.measurements import parse_measurements
 
+    if options["protocol"] is not None:
+        return parse_measurements(MEASURED)
+    with within_option("--measure"):
+        return parse_measurements(options["measure"])
+
+
+def _laboratory(options: Options) -> tuple[Callable[..., Laboratory], str]:
+    """Return what opens a run for its measurements, and the examples that these are over."""
+    from flatfed.experiments.measuring.laboratory import laboratory
+    from flatfed.experiments.measuring.protocols import OVER, open_as_fedgloss
+
+    if options["protocol"] is not None:
+        return open_as_fedgloss, OVER
+    return laboratory, options["data"]
+
+
+def _measure(runs: list[SavedRun], measurements: Sequence[Measurement], options: Options) -> list[Measured]:
+    from flatfed.experiments.measuring.flatness import measure_runs
+
+    opened, data = _laboratory(options)
+    with (
+        StepProgress("measurements", at_once=False) as progress,
+        interruptible("interrupted; the results so far are kept, and the same command goes on"),
+    ):
+        return measure_runs(
+            runs,
+            measurements,
+            data=data,
+            samples=at_most(options["samples"]),
+            seed=options["seed"],
+            weights=options["weights"],
+            data_dir=options["data_dir"],
+            workers=options["workers"],
+            on_step=progress.show,
+            say=progress.say,
+            opened=opened,
+            # Only these tell which class a client holds most of.
+            classes=options["by_client"] or options["as_json"],
+        )
+
+
+def _print(results: Sequence[Measured], by_client: bool, form: str) -> None:
     from flatfed.reports import flatness as reports
 
     make = reports.by_client if by_client else reports.by_number
-    if form != "table":
-        sheet = make(found)
-        click.echo(sheet.markdown() if form == "markdown" else sheet.csv(), nl=False)
-        return
-    width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
-    across = width if sys.stdout.isatty() else UNBOUNDED  # off a terminal nothing need fit
-    for sheet in reports.tables(found, across, make):
-        Console(width=across, highlight=False).print(sheet.terminal())
-    for note in dict.fromkeys(one.note for one in found):
-        click.echo(f"losses over: {note}")
-    for line in reports.verdicts(found):
-        click.echo(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False))
+    if form == "markdown":
+        click.echo(make(results).markdown(), nl=False)
+    elif form == "csv":
+        click.echo(make(results).csv(), nl=False)
+    else:
+        _print_table(results, make)
 
 
-def _draw(
-    found: Sequence[Measured],
-    runs: list[Path],
-    folder: Path,
-    tsne: bool,
-    tsne_clients: int | None,
-    data_dir: str | None,
-    weights: Weights,
-) -> None:
-    from flatfed.experiments.measuring.flatness import map_clients, map_features
-    from flatfed.reports.figures.embedding import draw_embeddings
-    from flatfed.reports.flatness import draw
+def _print_table(results: Sequence[Measured], make: Callable[[Sequence[Measured]], Sheet]) -> None:
+    from flatfed.reports.flatness import remarks, tables
 
-    try:
+    width = table_width()
+    print_tables([sheet.terminal() for sheet in tables(results, width, make)], width)
+    # Runs over the same examples share a note.
+    notes = dict.fromkeys(f"losses over: {result.note}" for result in results)
+    click.echo("\n".join(notes))
+    print_notes(remarks(results))
+
+
+def _draw(results: Sequence[Measured], runs: list[SavedRun], options: Options) -> None:
+    from flatfed.reports.flatness_figures import draw
+
+    folder: Path = options["figures"]
+    with written_for("--figures", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        files = draw(found, folder)
-        if tsne:
-            files += (pair := [folder / "features.png", folder / "features.svg"])
-            draw_embeddings(map_features(runs, data_dir=data_dir, weights=weights), pair)
-        if tsne_clients is not None:
-            files += (pair := [folder / "client-features.png", folder / "client-features.svg"])
-            draw_embeddings(map_clients(runs, tsne_clients, data_dir=data_dir), pair)
-    except OSError as error:
-        raise ConfigError(f"--figures {folder}: {error.strerror}") from None
-    click.echo(
-        f"figures: {', '.join(str(file) for file in files) or 'nothing that was measured can be drawn'}", err=True
-    )
+        files = draw(results, folder) + _draw_maps(runs, folder, options)
+    listed = ", ".join(map(str, files)) or "nothing that was measured can be drawn"
+    click.echo(f"figures: {listed}", err=True)
+
+
+def _draw_maps(runs: list[SavedRun], folder: Path, options: Options) -> list[Path]:
+    """Draw the maps of features that are asked for."""
+    from flatfed.experiments.measuring.feature_maps import map_clients, map_features
+
+    files: list[Path] = []
+    data_dir, clients = options["data_dir"], options["tsne_clients"]
+    if options["tsne"]:
+        maps = map_features(runs, data_dir=data_dir, weights=options["weights"])
+        files += _draw_map(maps, folder / "features")
+    if clients is not None:
+        maps = map_clients(runs, clients, data_dir=data_dir)
+        files += _draw_map(maps, folder / "client-features")
+    return files
+
+
+def _draw_map(maps: list[Embedding], path: Path) -> list[Path]:
+    from flatfed.reports.figures.embedding import draw_embeddings
+
+    files = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    draw_embeddings(maps, files)
+    return files

@@ -3,136 +3,158 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.training import weights_option
-from flatfed.cli.options.values import Number, Seeds, Whole
-from flatfed.cli.output.progress import Steps
+from flatfed.cli.making.training import at_most
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
+from flatfed.cli.options.values import Number, Whole, WholeNumbers
+from flatfed.cli.output.following import interruptible
+from flatfed.cli.output.progress import StepProgress
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.measuring.laboratory import Weights
-    from flatfed.experiments.measuring.landscapes import Kind, Landscape, View
+    from flatfed.experiments.measuring.landscapes import Landscape, View
+    from flatfed.flatness.drawable import Grid
 
 KINDS = ("surface", "line", "plane", "along", "client", "clients", "client-plane")
 
+Options = dict[str, Any]
 
-@click.command(short_help="See the loss around, between and through models.")
+
+@click.command(cls=GroupedCommand, short_help="See the loss around, between and through models.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--kind",
-    type=click.Choice(KINDS),
-    default="surface",
-    show_default=True,
-    help="surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
+    "surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
     "plane: through three; along: at growing distance; client: a client's model, on its own and all examples, in one "
     "run or several; clients: the plane through three clients' models; client-plane: a client's loss and everyone's on "
     "the plane through the global model, the client's and the one before the round.",
+    click.Choice(KINDS),
+    "surface",
+    metavar="KIND",
 )
-@click.option("--points", type=Whole(3), default=21, show_default=True, help="Points an axis, odd.")
-@click.option("--extent", type=Number(), default=1.0, show_default=True, help="How far: in filter norms, or distance.")
-@click.option("--samples", type=Whole(1, "all"), default=5_000, show_default=True, help="Examples that a loss is over.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Key of directions and examples.")
-@click.option(
+@option("--points", "Points per axis, an odd number.", Whole(3), 21)
+@option("--extent", "How far: in filter norms, or distance.", Number(), 1.0)
+@option("--samples", "Take each loss over at most N examples.", Whole(1, "all"), 5_000)
+@option("--seed", "Seed of directions and examples.", Whole(0), 0)
+@option(
     "--client",
-    type=Whole(0, "all"),
-    default=None,
-    help="client, client-plane: whose model; client: or a picture of each.  [default: the first of the round]",
+    "client, client-plane: whose model; client: or a picture of each.  [default: the first of the round]",
+    Whole(0, "all"),
+    group="model",
 )
-@click.option(
-    "--clients",
-    type=Seeds(),
-    default=None,
-    help="clients: whose three models.  [default: the first of the round]",
+@option("--clients", "clients: whose three models.  [default: the first of the round]", WholeNumbers(), group="model")
+@option(
+    "--round moment",
+    "client: a model of the last round, before it was averaged, or of the one that would come next.",
+    click.Choice(["last", "next"]),
+    "last",
+    group="model",
 )
-@click.option(
-    "--round",
-    "moment",
-    type=click.Choice(["last", "next"]),
-    default="last",
-    show_default=True,
-    help="client: a model of the last round, before it was averaged, or of the one that would come next.",
-)
-@click.option("--directions", type=Whole(1), default=10, show_default=True, help="along: random directions averaged.")
+@option("--directions", "along: average over N random directions.", Whole(1), 10, group="evaluation")
 @weights_option
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write.  [default: RUN/flatness]")
-@click.option("--title", default="", help="Title of the figures.")
-@click.option("--data-dir", default=None, help="Where the data sets lie, if no longer where they were.")
-@click.option("--workers", type=Whole(0, "auto"), default=None, help="Worker processes.  [default: as the run]")
-def landscape(
-    paths: tuple[Path, ...],
-    kind: Kind,
-    points: int,
-    extent: float,
-    samples: int | str,
-    seed: int,
-    client: int | Literal["all"] | None,
-    clients: list[int] | None,
-    moment: Literal["last", "next"],
-    directions: int,
-    weights: Weights,
-    out: Path | None,
-    title: str,
-    data_dir: str | None,
-    workers: int | str | None,
-) -> int:
+@option("--out", "Folder to write.  [default: RUN/flatness]", click.Path(path_type=Path))
+@option("--title", "Title of the figures.", str, "", group="figures")
+@data_dir_option
+@workers_option
+def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: Any) -> int:
     """Evaluate the loss of each RUN's model at many points and draw it: PNG, SVG, JSON, and a page to turn a surface.
 
     Several runs share one set of axes and the same raw random directions. Points are kept in RUN/flatness as they come:
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
     """
-    from flatfed.experiments.measuring.flatness import home_of, runs_named
-    from flatfed.experiments.measuring.landscapes import View
-    from flatfed.experiments.measuring.landscapes import landscape as look
+    from flatfed.experiments.measuring.saved_runs import home_of, runs_named
 
-    if client is not None and kind not in ("client", "client-plane"):
-        raise ConfigError("--client says whose model --kind client shows (or client-plane); give one of the two")
-    if clients is not None and kind != "clients":
-        raise ConfigError("--clients says whose models --kind clients shows; give that too")
-    most = None if isinstance(samples, str) else samples
-    three = None if clients is None else tuple(clients)
-    view = View(kind, points, extent, most, seed, weights, client, directions, moment, three)
+    _refuse_contradictions(options)
+    view = _view(options)
     runs = runs_named(paths)
-    with Steps("points", at_once=False) as progress:
-        try:
-            found = look(runs, view, workers=workers, data_dir=data_dir, on_point=progress.show, say=progress.say)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("interrupted; the points so far are kept, and the same command goes on") from None
-    folder = out or home_of(runs[0]) / "flatness"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        files = _write(found, view, folder, title)
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
-    _tell(found)
-    click.echo(f"written: {', '.join(str(file) for file in files)}", err=True)
+    scene = _evaluate(runs, view, options)
+    # A picture of several runs lies with the first of them.
+    files = _write(scene, view, out or home_of(runs[0]) / "flatness", title)
+    for line in _summary(scene):
+        click.echo(line)
+    click.echo(f"written: {', '.join(map(str, files))}", err=True)
     return 0
 
 
-def _write(found: Landscape, view: View, folder: Path, title: str) -> list[Path]:
+def _refuse_contradictions(options: Options) -> None:
+    """Refuse clients for a kind of picture that shows none."""
+    kind = options["kind"]
+    _refuse_client(kind, options["client"])
+    if options["clients"] is not None and kind != "clients":
+        raise ConfigError("--clients says whose models --kind clients shows; give that too")
+
+
+def _refuse_client(kind: str, client: int | str | None) -> None:
+    shows_client = kind in ("client", "client-plane")
+    if client is not None and not shows_client:
+        raise ConfigError("--client says whose model --kind client shows (or client-plane); give one of the two")
+
+
+def _view(options: Options) -> View:
+    """Return what is looked at."""
+    from flatfed.experiments.measuring.landscapes import View
+
+    return View(
+        options["kind"],
+        options["points"],
+        options["extent"],
+        at_most(options["samples"]),
+        options["seed"],
+        options["weights"],
+        options["client"],
+        options["directions"],
+        options["moment"],
+        options["clients"] and tuple(options["clients"]),
+    )
+
+
+def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
+    from flatfed.experiments.measuring.landscapes import landscape as look
+
+    where = {"workers": options["workers"], "data_dir": options["data_dir"]}
+    with (
+        StepProgress("points", at_once=False) as progress,
+        interruptible("interrupted; the points so far are kept, and the same command goes on"),
+    ):
+        return look(runs, view, **where, on_point=progress.show, say=progress.say)
+
+
+def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
+    """Write the numbers and the figures into a folder."""
     from flatfed.reports.landscape import draw
 
     numbers = folder / f"{view.kind}.json"
-    numbers.write_text(json.dumps(found.to_dict()) + "\n", encoding="utf-8")
-    return [numbers, *draw(view.kind, found.grids, found.lines, folder, title)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        numbers.write_text(json.dumps(scene.to_dict()) + "\n", encoding="utf-8")
+        return [numbers, *draw(view.kind, scene.grids, scene.lines, folder, title)]
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
 
 
-def _tell(found: Landscape) -> None:
-    """Print the numbers that say which is flatter."""
-    for grid in found.grids:
-        if grid.at_marks:
-            told = ", ".join(f"{loss:.4f} at {name}" for name, loss in grid.at_marks.items())
-            click.echo(f"{grid.name}: loss {told} ({grid.note})")
-            continue
-        middle = grid.losses[len(grid.ys) // 2, len(grid.xs) // 2]
-        edge = _mean([grid.losses[0], grid.losses[-1], grid.losses[:, 0], grid.losses[:, -1]])
-        click.echo(f"{grid.name}: loss {middle:.4f} in the middle, {edge:.4f} on average at the edge ({grid.note})")
-    for line in found.lines:
+def _summary(scene: Landscape) -> Iterator[str]:
+    """Yield the numbers that say which is flatter."""
+    for grid in scene.grids:
+        yield f"{grid.name}: loss {_losses(grid)} ({grid.note})"
+    for line in scene.lines:
         for name, barrier in line.barriers.items():
-            click.echo(f"{line.label}, {name}: barrier {barrier:.4f}")
+            yield f"{line.label}, {name}: barrier {barrier:.4f}"
+
+
+def _losses(grid: Grid) -> str:
+    """Return the losses at the models that are marked, or in the middle and at the edge."""
+    if grid.at_marks:
+        return ", ".join(f"{loss:.4f} at {name}" for name, loss in grid.at_marks.items())
+    losses = grid.losses
+    middle = losses[len(grid.ys) // 2, len(grid.xs) // 2]
+    edge = _mean([losses[0], losses[-1], losses[:, 0], losses[:, -1]])
+    return f"{middle:.4f} in the middle, {edge:.4f} on average at the edge"
 
 
 def _mean(parts: list[Any]) -> float:

@@ -6,20 +6,83 @@ import json
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.core.errors import ConfigError
 
-COLUMNS = "{:<9}{:<24}{:<11}"
-KINDS = ("algorithms", "datasets", "models", "partitions", "augmentations", "measurements")
+COLUMNS = "{:<9}{:<26}{:<11}"
+"""Costs of an algorithm: vectors down and up, backprops, client optimiser."""
+
+Entry = dict[str, Any]
 
 
-@click.command(name="list", short_help="List algorithms, datasets, models, partitions, augmentations or measurements.")
-@click.argument("kind", type=click.Choice(KINDS), required=False, metavar="KIND")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the algorithms as the table of the documentation.")
+def _algorithms() -> list[Entry]:
+    from flatfed.experiments.comparing.index import entries
+
+    return entries()
+
+
+def _partitions() -> list[Entry]:
+    from flatfed.data.partition import Partitioner
+    from flatfed.experiments.comparing.index import about
+
+    return [about(id, cls) for id, cls in sorted(Partitioner.registry.items())]
+
+
+def _measurements() -> list[Entry]:
+    from flatfed.experiments.comparing.index import about
+    from flatfed.flatness.measurements import Measurement
+
+    return [about(id, cls) for id, cls in sorted(Measurement.registry.items())]
+
+
+def _datasets() -> list[Entry]:
+    from flatfed.cli.data.tables import warn_of_broken_modules
+    from flatfed.data.catalogue import datasets
+
+    warn_of_broken_modules()
+    return [{"id": id, "about": about} for id, about in datasets().items()]
+
+
+def _augmentations() -> list[Entry]:
+    from flatfed.data.augment.spelling import augmentations
+
+    return [{"id": id, "about": _sentence(about)} for id, about in augmentations().items()]
+
+
+def _sentence(about: str) -> str:
+    return f"{about[0].upper()}{about[1:]}."
+
+
+def _models() -> list[Entry]:
+    from flatfed.models import models
+    from flatfed.models.catalogue import options_of
+
+    return [{"id": id, "about": about, "parameters": options_of(id)} for id, about in models().items()]
+
+
+LISTS: dict[str, Callable[[], list[Entry]]] = {
+    "algorithms": _algorithms,
+    "datasets": _datasets,
+    "models": _models,
+    "partitions": _partitions,
+    "augmentations": _augmentations,
+    "measurements": _measurements,
+}
+
+
+@click.command(
+    name="list",
+    cls=GroupedCommand,
+    short_help="List algorithms, datasets, models, partitions, augmentations or measurements.",
+)
+@click.argument("kind", type=click.Choice(list(LISTS)), required=False, metavar="KIND")
+@option("--json as_json", "Print as JSON.", is_flag=True)
+@option("--markdown as_markdown", "Print the algorithms as the table of the documentation.", is_flag=True)
 def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
     """List what there is of a KIND: algorithms, datasets, models, partitions, augmentations or measurements.
 
@@ -28,26 +91,18 @@ def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
     optimisers and averages follow, marked +.
     """
     if kind is None:
-        raise ConfigError(f"say what to list: {', '.join(KINDS)}")
+        raise ConfigError(f"say what to list: {', '.join(LISTS)}")
     if as_markdown:
-        return _markdown(kind)
-    lists = {"algorithms": _algorithms, "datasets": _datasets, "models": _models, "measurements": _measurements}
-    entries = (lists | {"partitions": _partitions, "augmentations": _augmentations})[kind]()
+        return _print_markdown(kind)
+    entries = LISTS[kind]()
     if as_json:
         click.echo(json.dumps(entries, indent=1))
         return 0
-    indent = max(len(entry["id"]) for entry in entries) + 2
-    if kind == "algorithms":
-        click.echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
-    for entry in entries:
-        click.echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
-        if entry.get("parameters"):
-            shown = ", ".join(f"{n}={_shown(v)}" for n, v in entry["parameters"].items())
-            click.echo(_wrapped(f"{'':<{indent}}{shown}", indent))
+    _print_text(kind, entries)
     return 0
 
 
-def _markdown(kind: str) -> int:
+def _print_markdown(kind: str) -> int:
     if kind != "algorithms":
         raise ConfigError("--markdown is for algorithms")
     from flatfed.experiments.comparing.index import markdown
@@ -56,60 +111,49 @@ def _markdown(kind: str) -> int:
     return 0
 
 
-def _cost(entry: dict[str, Any]) -> str:
+def _print_text(kind: str, entries: list[Entry]) -> None:
+    indent = max(len(entry["id"]) for entry in entries) + 2
+    if kind == "algorithms":
+        click.echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
+    for entry in entries:
+        _print_entry(entry, indent)
+
+
+def _print_entry(entry: Entry, indent: int) -> None:
+    click.echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
+    if entry.get("parameters"):
+        click.echo(_wrapped(f"{'':<{indent}}{_parameters(entry)}", indent))
+
+
+def _cost(entry: Entry) -> str:
     """Return the columns of costs; only algorithms and client optimisers have them."""
-    if "backprops" not in entry and not entry["id"].startswith("+"):
+    is_suffix = entry["id"].startswith("+")
+    if "backprops" not in entry and not is_suffix:
         return ""
-    traffic = f"{entry['down']}/{entry['up']}" if "down" in entry else ""
-    return COLUMNS.format(traffic, entry.get("backprops", ""), entry.get("client_optimiser", ""))
+    return COLUMNS.format(_traffic(entry), entry.get("backprops", ""), entry.get("client_optimiser", ""))
+
+
+def _traffic(entry: Entry) -> str:
+    if "down" not in entry:
+        return ""
+    return f"{entry['down']}/{entry['up']}"
+
+
+def _parameters(entry: Entry) -> str:
+    return ", ".join(f"{name}={_shown(value)}" for name, value in entry["parameters"].items())
+
+
+def _shown(value: Any) -> str:
+    """Return a default as it is typed: null, true and false as in YAML."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return str(value)
 
 
 def _wrapped(line: str, indent: int) -> str:
     """Fit a line to the terminal, if there is one."""
+    # A pipe gets whole lines, for `grep` and the like.
     if not sys.stdout.isatty():
         return line
     width = shutil.get_terminal_size().columns
     return textwrap.fill(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _algorithms() -> list[dict[str, Any]]:
-    from flatfed.experiments.comparing.index import entries
-
-    return entries()
-
-
-def _partitions() -> list[dict[str, Any]]:
-    from flatfed.data.partition import Partitioner
-    from flatfed.experiments.comparing.index import about
-
-    return [about(id, cls) for id, cls in sorted(Partitioner.registry.items())]
-
-
-def _measurements() -> list[dict[str, Any]]:
-    from flatfed.experiments.comparing.index import about
-    from flatfed.flatness.measurements import Measurement
-
-    return [about(id, cls) for id, cls in sorted(Measurement.registry.items())]
-
-
-def _datasets() -> list[dict[str, Any]]:
-    from flatfed.data.catalogue import datasets
-
-    return [{"id": id, "about": about} for id, about in datasets().items()]
-
-
-def _augmentations() -> list[dict[str, Any]]:
-    from flatfed.data.augment.spelling import augmentations
-
-    return [{"id": id, "about": f"{about[0].upper()}{about[1:]}."} for id, about in augmentations().items()]
-
-
-def _models() -> list[dict[str, Any]]:
-    from flatfed.models import models
-    from flatfed.models.catalogue import options_of
-
-    return [{"id": id, "about": about, "parameters": options_of(id)} for id, about in models().items()]
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

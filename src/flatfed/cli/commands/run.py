@@ -3,77 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.given import (
-    free_directory,
-    gather_settings,
-    make_checkpoints,
-    make_monitors,
-    make_recipe,
-    make_sampler,
-    make_settings,
-    refuse_contradictions,
-)
-from flatfed.cli.options.training import common_options
+from flatfed.cli.making.comparison import make_comparison
+from flatfed.cli.making.directory import free_directory
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import Whole
+from flatfed.cli.output.following import Following, follow
 from flatfed.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from flatfed.experiments.comparing.comparison import Comparison
+    from flatfed.experiments.planning.plan import Plan
+    from flatfed.experiments.running.run import Run
 
-@click.command(short_help="Train one method.")
+END = f"""
+`centralised` (centralised+sam, ...) trains on the examples of all clients in one place. A round is --local-epochs
+passes over all of them: as much as N/m rounds of a method that asks m of N clients.
+
+{PARAMETERS}"""
+
+
+@click.command(cls=GroupedCommand, epilog=END, short_help="Train one method.")
 @click.argument("dataset")
 @click.argument("algorithm")
-@click.option(
-    "--seed", type=Whole(0), default=0, show_default=True, help="Random seed: partition, weights and every draw."
-)
+@option("--seed", "Seed of every draw.", Whole(0), 0)
 @common_options
 @click.pass_context
 def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **options: Any) -> int:
     """Train ALGORITHM on DATASET and write a run directory.
 
-    ALGORITHM is an id, perhaps with a client optimiser and an average: fedavg, feddyn+sam, fedasam+swa. `centralised`
-    (centralised+sam, ...) trains on all clients' examples in one place: a round is --local-epochs passes over all of
-    them, as much as N/m rounds of a method that asks m of N clients.
-    Interrupt with Ctrl-C at any time; `flatfed resume` goes on.
+    ALGORITHM: fedavg, feddyn+sam (client optimiser), fedasam+swa (averaging), with settings feddyn(alpha=0.1)+sam.
+    Ctrl-C stops and saves at any time; `flatfed resume` goes on.
     """
     if algorithm == "all":
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
-    from flatfed.cli.output.progress import Progress
-    from flatfed.cli.output.results import command_line, finish_run
-    from flatfed.cli.output.summary import run_text
-    from flatfed.experiments.comparing.compare import describe_setting
-    from flatfed.experiments.running.plan import Plan
-    from flatfed.experiments.running.play import play
-    from flatfed.experiments.spelling.methods import parse_methods
+    from flatfed.algorithms.spelling import read_spelling
     from flatfed.runs.directory import refuse_taken
 
-    refuse_contradictions(ctx, options)
-    given = gather_settings(ctx, options["settings"], [algorithm])
-    [method] = parse_methods([algorithm], given.methods)
-    recipe = make_recipe(dataset, options, given, seed)
-    settings = make_settings(options, seed)
-    out: Path = options["out"] or free_directory(f"{dataset}-{algorithm}")
-    refuse_taken(out)
-    task, average, workers = recipe.build(), method.average, options["workers"]
-    sampler = make_sampler(ctx, options, task.population)
-    watch, described = make_monitors(options), recipe.resolved(task.population).to_dict()
-    plan = Plan(
-        task,
-        method.algorithm,
-        settings,
-        sampler,
-        average,
-        workers,
-        task_recipe=described,
-        watch=watch,
-        **make_checkpoints(options),
-    )
+    out: Path = options["out"] or free_directory(f"{dataset}-{read_spelling(algorithm).short}")
+    refuse_taken(out)  # before the data is read, which may take minutes
+    comparison, task = make_comparison(ctx, dataset, [algorithm], [seed])
+    plan = comparison.plan_of(comparison.methods[0], task)
+    # Checked here: what cannot be played leaves no run directory.
     plan.check()
-    title = f"{algorithm} on {describe_setting(recipe, settings, sampler, method.algorithm.pooled)}"
-    with Progress(settings.rounds) as progress:
-        progress.start(out, 0)
-        about = {"title": title, "command": command_line()}
-        result = play(plan, out, progress.round, about, lambda config: progress.say(run_text(config, out)))
-    return finish_run(result, out, options["as_json"])
+
+    def train(following: Following) -> Run:
+        from flatfed.experiments.running.play import play
+
+        return play(plan, out, following.round, _about(comparison, plan), following.begin)
+
+    return follow(out, plan.settings.rounds, train, options["as_json"])
+
+
+def _about(comparison: Comparison, plan: Plan) -> dict[str, str]:
+    """Return what is kept with the run for reports."""
+    from flatfed.experiments.planning.setting import title_of
+
+    [method] = comparison.methods
+    setting = title_of(comparison.recipe, comparison.settings, comparison.sampler, plan.algorithm.pooled)
+    return {"title": f"{method.spelling} on {setting}", "command": comparison.command}

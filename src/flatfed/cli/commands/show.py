@@ -2,73 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.reports import make_extras, report_options
+from flatfed.cli.options.runs import json_option
+from flatfed.cli.output.files import refuse_other_pictures, written_for
 from flatfed.core.errors import MANY, ConfigError, nearest
 
+if TYPE_CHECKING:
+    from flatfed.reports.results.result import Result
 
-@click.command(short_help="Show results, also of what is still running.")
+
+@click.command(cls=GroupedCommand, short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
-@click.option("--figure", type=click.Path(path_type=Path), default=None, help="Also draw the curves (.png or .svg).")
-@click.option(
+@json_option
+@option("--figure", "Also draw the curves (.png or .svg).", click.Path(path_type=Path))
+@option(
     "--plot",
-    default=None,
-    metavar="NAME,...",
-    help="What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
+    "What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
     "divergence), or measurements of --watch (lambda_max).  [default: the primary metric, train_loss]",
+    metavar="NAME,...",
 )
 @report_options
 def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, **options: Any) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
-    from flatfed.cli.output.results import print_results
-    from flatfed.experiments.comparing.compare import runs_in, runs_to_do
+    from flatfed.cli.output.results import print_results, read_results
 
-    if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
-        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
-    if plot is not None and figure is None:
-        raise ConfigError("--plot says what --figure FILE draws; give that too")
-    runs = list({run.resolve(): run for path in paths for run in runs_in(path)}.values())
+    refuse_other_pictures(figure)
+    names = _names(plot, figure)
+    results = read_results(_runs(paths))
+    _refuse_unknown(results, names)
+    print_results(results, as_json, make_extras(options))
+    _tell_missing(paths)
+    if figure is not None:
+        _draw(results, figure, names)
+    return 0
+
+
+def _runs(paths: Sequence[Path]) -> list[Path]:
+    """Return the runs that paths stand for, each once."""
+    from flatfed.experiments.comparing.comparison import runs_in
+
+    every = chain.from_iterable(map(runs_in, paths))
+    # Resolved, because a comparison and one of its runs may both be named.
+    runs = {run.resolve(): run for run in every}
     if not runs:
         raise ConfigError(f"{paths[0]} holds no run yet")
-    names = [name.strip() for name in plot.split(",")] if plot else []
-    _refuse_unknown(runs, names)
-    print_results(runs, as_json, make_extras(options))
+    return list(runs.values())
+
+
+def _names(plot: str | None, figure: Path | None) -> list[str]:
+    """Return what is to be drawn; empty for what is usual."""
+    if not plot:
+        return []
+    if figure is None:
+        raise ConfigError("--plot says what --figure FILE draws; give that too")
+    return [name.strip() for name in plot.split(",")]
+
+
+def _tell_missing(paths: Sequence[Path]) -> None:
+    """Say how many runs of a comparison are not in the table yet."""
+    from flatfed.experiments.comparing.comparison import runs_to_do
+
     for path in paths:
         missing = runs_to_do(path)
         if missing:
             click.echo(f"{path}: {missing} of its runs have not begun", err=True)
-    if figure is not None:
-        _draw(runs, figure, names)
-    return 0
 
 
-def _refuse_unknown(runs: list[Path], names: list[str]) -> None:
+def _refuse_unknown(results: list[Result], names: list[str]) -> None:
+    """Refuse names for --plot that no history holds, or that are not numbers."""
     from flatfed.reports.curves import drawable, undrawable
-    from flatfed.reports.results.results import collect
 
     if not names:
         return
-    results = collect(runs)
     known, others = drawable(results), undrawable(results)
     for name in names:
-        if name in others and name not in known:
-            listed = ", ".join(known[:MANY]) + (", ..." if len(known) > MANY else "")
-            raise ConfigError(f"--plot: {name!r} holds {others[name]}, not one number a round; to draw are {listed}")
         if name not in known:
-            raise ConfigError(f"--plot: {nearest(name, known, 'number in these histories')}")
+            raise ConfigError(f"--plot: {_not_drawable(name, known, others)}")
 
 
-def _draw(runs: list[Path], figure: Path, names: list[str]) -> None:
+def _not_drawable(name: str, known: Sequence[str], others: dict[str, str]) -> str:
+    if name not in others:
+        return nearest(name, known, "number in these histories")
+    listed = ", ".join(known[:MANY])
+    if len(known) > MANY:
+        listed += ", ..."
+    return f"{name!r} holds {others[name]}, not one number per round; to draw are {listed}"
+
+
+def _draw(results: list[Result], figure: Path, names: list[str]) -> None:
     from flatfed.reports.curves import draw_curves
-    from flatfed.reports.results.results import collect
 
-    try:
-        draw_curves(collect(runs), [figure], names=names)
-    except OSError as error:
-        raise ConfigError(f"--figure {figure}: {error.strerror}") from None
+    with written_for("--figure", figure):
+        draw_curves(results, [figure], names=names)
     click.echo(f"figure: {figure}", err=True)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flatfed.cli.data.show import show
+from flatfed.cli.data.tables import print_table, warn_of_broken_modules
+from flatfed.cli.options.groups import GroupedCommand
+from flatfed.cli.options.wording import word_for
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from flatfed.data.acquiring.checks import Finding
-    from flatfed.data.acquiring.directory import DataDirectory
+    from flatfed.data.acquiring.findings import Finding
+    from flatfed.data.acquiring.places import Place
+    from flatfed.data.catalogue import Source
+    from flatfed.data.directory import DataDirectory
 
 FAILED = 1
 
 
-class _Group(click.Group):
+class _DataGroup(click.Group):
     """Suggests the nearest command for an unknown one."""
 
     def resolve_command(
@@ -29,7 +35,7 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Group, short_help="Get, check and list data sets.")
+@click.group(cls=_DataGroup, short_help="Get, check and list data sets.")
 def data() -> None:
     """Get the official files of data sets, check them, and tell what is in place.
 
@@ -51,7 +57,10 @@ _where = click.option(
 _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 
 
-@data.command(short_help="Download a data set's official files.")
+# --- get ------------------------------------------------------------------------------------------------------
+
+
+@data.command(cls=GroupedCommand, short_help="Download a data set's official files.")
 @click.argument("name")
 @_where
 def get(name: str, data_dir: str | None) -> int:
@@ -61,55 +70,80 @@ def get(name: str, data_dir: str | None) -> int:
     are there are left alone, damaged or other ones are fetched again. An official archive that you put into the data
     directory yourself is used instead of the network.
     """
-    from flatfed.cli.data.progress import Fetching
-    from flatfed.data.acquiring.directory import DataDirectory
-    from flatfed.data.acquiring.downloads import DownloadError
-    from flatfed.data.acquiring.downloads import get as fetch
-    from flatfed.data.acquiring.official import OFFICIAL
+    from flatfed.data.catalogue import find
+    from flatfed.data.directory import DataDirectory
 
+    source = find(name)
     directory = DataDirectory(data_dir)
-    if name not in OFFICIAL or not OFFICIAL[name].downloads:
-        return _without_download(name, directory)
+    if not source.downloadable:
+        return _without_download(source, directory)
+    return _download(source, directory, _typed_command(name, data_dir))
+
+
+def _download(source: Source, directory: DataDirectory, command: str) -> int:
+    """Fetch the files; `command` is what to give again if that fails."""
+    from flatfed.cli.data.progress import Fetching
+    from flatfed.data.acquiring.downloads import NotFetched
+    from flatfed.data.acquiring.downloads import get as fetch
+    from flatfed.data.acquiring.transfer import DownloadError
+
     try:
         with Fetching() as report:
-            fetched = fetch(name, directory, OFFICIAL, report)
-    except DownloadError as error:
-        click.echo(f"Error: {_as_typed(str(error), data_dir)}", err=True)
+            fetched = fetch(source, directory, report)
+    # In this order: `NotFetched` is a `DownloadError` too.
+    except NotFetched as error:
+        click.echo(f"Error: {error.message(command)}", err=True)
         return FAILED
-    click.echo(f"{name} is in {directory.path}" if fetched else f"{name} is already in {directory.path}")
+    except DownloadError as error:
+        click.echo(f"Error: {error}", err=True)
+        return FAILED
+    state = "is in" if fetched else "is already in"
+    click.echo(f"{source.id} {state} {directory.path}")
     return 0
 
 
-def _as_typed(text: str, data_dir: str | None) -> str:
-    """Let the command that is to be given again name the data directory that was typed."""
-    import shlex
+def _typed_command(name: str, data_dir: str | None) -> str:
+    """Return the command as it was typed, with the data directory where one was named."""
+    if data_dir is None:
+        return f"flatfed data get {name}"
+    return f"flatfed data get {name} --data-dir {shlex.quote(data_dir)}"
 
-    return text if data_dir is None else text.replace("` again", f" --data-dir {shlex.quote(data_dir)}` again")
 
-
-def _without_download(name: str, directory: DataDirectory) -> int:
+def _without_download(source: Source, directory: DataDirectory) -> int:
     """Tell where a data set comes from that cannot be downloaded."""
-    from flatfed.data.acquiring.official import OFFICIAL
-    from flatfed.data.acquiring.places import BUILT_IN, IN_PLACE, OWN, place
-    from flatfed.data.catalogue import find
+    from flatfed.data.acquiring.places import BUILT_IN, IN_PLACE, place
 
-    official = OFFICIAL.get(name)
-    found = place(find(name), directory, official)
-    if found.state in (BUILT_IN, IN_PLACE):
-        click.echo(f"{name} is {'part of an installed package' if found.state == BUILT_IN else 'in place'}")
+    found = place(source, directory)
+    if found.state == BUILT_IN:
+        click.echo(f"{source.id} is part of an installed package")
         return 0
-    if found.state == OWN:
-        how = found.lacking.removeprefix(f"{name}: ")
-        raise ConfigError(
-            f"{name} stands for data of your own, which are not downloaded; with `flatfed run {name} ...` {how} "
-            "(docs/own-data.md)"
+    if found.state == IN_PLACE or found.error is None:
+        click.echo(f"{source.id} is in place")
+        return 0
+    raise _by_hand(source, found.error)
+
+
+def _by_hand(source: Source, error: ConfigError) -> ConfigError:
+    """Return the error that says how to get the data without this command."""
+    from flatfed.data.directory import MissingData, MissingOption
+
+    if isinstance(error, MissingOption):
+        return ConfigError(
+            f"{source.id} stands for data of your own, which are not downloaded; with `flatfed run {source.id} ...` "
+            f"{error.request}, --set {error.assignment} (docs/own-data.md)"
         )
-    page = f" from {official.home}" if official is not None else ""
-    wanted = found.lacking.removeprefix(f"{name}: ").partition(" is missing")[0]
-    raise ConfigError(f"{name} cannot be downloaded by a command: put {wanted} in place{page} (docs/data.md tells how)")
+    if isinstance(error, MissingData):
+        page = "" if source.official is None else f" from {source.official.home}"
+        return ConfigError(
+            f"{source.id} cannot be downloaded by a command: put {error.wanted} in place{page} (docs/data.md tells how)"
+        )
+    return error
 
 
-@data.command(short_help="Check that a data set is what it should be.")
+# --- check ----------------------------------------------------------------------------------------------------
+
+
+@data.command(cls=GroupedCommand, short_help="Check that a data set is what it should be.")
 @click.argument("name")
 @_where
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the data set, as in `run`.")
@@ -121,72 +155,79 @@ def check(name: str, data_dir: str | None, settings: tuple[str, ...], as_json: b
     sets, mean and standard deviation per channel and the checksums of the files. Other files that hold the same
     examples, in another order say, are noted but not refused.
     """
-    from flatfed.cli.options.given import DATA
-    from flatfed.data.acquiring.checks import WRONG
+    from flatfed.cli.making.named import DATA
     from flatfed.data.acquiring.checks import check as examine
+    from flatfed.data.acquiring.findings import WRONG
     from flatfed.experiments.spelling.methods import parse_setting
 
+    # With or without `data.`: here nothing else can be set.
     options = {key.removeprefix(DATA): value for key, value in map(parse_setting, settings)}
     findings = examine(name, data_dir, options)
-    wrong = sum(finding.state == WRONG for finding in findings)
+    failed = any(finding.state == WRONG for finding in findings)
     if as_json:
-        rows = [vars(finding) for finding in findings]
-        click.echo(json.dumps({"dataset": name, "ok": not wrong, "checks": rows}, indent=1))
+        report = {"dataset": name, "ok": not failed, "checks": list(map(vars, findings))}
+        click.echo(json.dumps(report, indent=1))
     else:
         _print_findings(findings)
-        click.echo(_verdict(name, findings))
-    return FAILED if wrong else 0
+        click.echo(_conclusion(name, findings))
+    return FAILED if failed else 0
 
 
-def _verdict(name: str, findings: list[Finding]) -> str:
+def _conclusion(name: str, findings: list[Finding]) -> str:
+    from flatfed.data.acquiring.findings import NOTE, WRONG
+
     states = [finding.state for finding in findings]
-    if "wrong" in states:
-        return f"{name}: {states.count('wrong')} of {len(states)} checks failed"
-    return f"{name} is in order" + (", except for what is noted" if "note" in states else "")
+    if WRONG in states:
+        return f"{name}: {states.count(WRONG)} of {len(states)} checks failed"
+    if NOTE in states:
+        return f"{name} is in order, except for what is noted"
+    return f"{name} is in order"
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    colours = {"ok": "green", "note": "yellow", "wrong": "red"}
+    from flatfed.data.acquiring.findings import NOTE, OK, WRONG
+
     rows = [[finding.what, finding.found, finding.expected, finding.state] for finding in findings]
-    _print_table(["", "found", "expected", ""], rows, colours)
+    print_table(["", "found", "expected", ""], rows, {OK: "green", NOTE: "yellow", WRONG: "red"})
 
 
-@data.command(name="list", short_help="List data sets and whether they are in place.")
+# --- list -----------------------------------------------------------------------------------------------------
+
+
+@data.command(name="list", cls=GroupedCommand, short_help="List data sets and whether they are in place.")
 @_where
 @_json
 def listing(data_dir: str | None, as_json: bool) -> int:
     """List the data sets and whether their files are in the data directory."""
-    from flatfed.data.acquiring.directory import DataDirectory
-    from flatfed.data.acquiring.official import OFFICIAL
-    from flatfed.data.acquiring.places import place
-    from flatfed.data.catalogue import datasets, find
+    from flatfed.data.acquiring.places import INCOMPLETE, MISSING, OWN
+    from flatfed.data.catalogue import datasets
+    from flatfed.data.directory import DataDirectory
 
     directory = DataDirectory(data_dir)
-    entries: list[dict[str, Any]] = []
-    for id, about in datasets().items():
-        found = place(find(id), directory, OFFICIAL.get(id))
-        entries.append({"id": id, "state": found.state, "about": about, "lacking": found.lacking})
+    entries = [_entry(id, about, directory) for id, about in datasets().items()]
     if as_json:
         click.echo(json.dumps({"data_dir": str(directory.path), "datasets": entries}, indent=1))
-        return 0
-    click.echo(f"data directory: {directory.path}")
-    colours = {"missing": "dim", "needs options": "dim", "incomplete": "red"}
-    _print_table(["", "", ""], [[entry["id"], entry["state"], entry["about"]] for entry in entries], colours)
+    else:
+        click.echo(f"data directory: {directory.path}")
+        rows = [[entry["id"], entry["state"], entry["about"]] for entry in entries]
+        print_table(["", "", ""], rows, {MISSING: "dim", OWN: "dim", INCOMPLETE: "red"})
+    # Last, so that warnings are not lost above a long list.
+    warn_of_broken_modules()
     return 0
 
 
-def _print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]) -> None:
-    import shutil
-    import sys
+def _lacking(place: Place) -> str:
+    """Return what is lacking, with options as they are typed."""
+    if place.error is None:
+        return place.lacking
+    word = word_for(place.error.parameter, {"data_dir": "--data-dir"})
+    return place.lacking if word is None else place.error.worded(word)
 
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    from flatfed.cli.output.results import WIDE
+def _entry(id: str, about: str, directory: DataDirectory) -> dict[str, Any]:
+    """Return a data set, and whether it is in place."""
+    from flatfed.data.acquiring.places import place
+    from flatfed.data.catalogue import find
 
-    table = Table(*names, box=None, show_header=any(names), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for row in rows:
-        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
-    width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
-    Console(width=width, highlight=False).print(table)
+    found = place(find(id), directory)
+    return {"id": id, "state": found.state, "about": about, "lacking": _lacking(found)}

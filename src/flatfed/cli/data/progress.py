@@ -12,7 +12,7 @@ MEGABYTE = 1e6
 
 
 class Fetching:
-    """Follows downloads; a `flatfed.data.acquiring.downloads.Report`."""
+    """Follows downloads; a `flatfed.data.acquiring.transfer.Report`."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -31,10 +31,9 @@ class Fetching:
     def start(self, name: str, done: int, total: int | None) -> None:
         """Begin a file, or begin it anew."""
         if self._bar is None:
-            size = f", {total / MEGABYTE:.1f} MB" if total is not None else ""
-            since = f", going on from {done / MEGABYTE:.1f} MB" if done else ""
-            click.echo(f"fetching {name}{size}{since}", err=True)
+            click.echo(_announcement(name, done, total), err=True)
             return
+        # A file that is begun anew has a bar already.
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(name, total=total, completed=done)
@@ -47,9 +46,20 @@ class Fetching:
     def say(self, text: str) -> None:
         """Tell what happens."""
         if self._bar is not None:
+            # Brackets in a name are no markup.
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             click.echo(text, err=True)
+
+
+def _announcement(name: str, done: int, total: int | None) -> str:
+    """Return the line that a download begins with."""
+    line = f"fetching {name}"
+    if total is not None:
+        line += f", {total / MEGABYTE:.1f} MB"
+    if done:
+        line += f", going on from {done / MEGABYTE:.1f} MB"
+    return line
 
 
 def _bar() -> Any:

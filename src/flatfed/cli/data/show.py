@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.given import Given, gather_settings, make_recipe
+from flatfed.cli.making.named import NamedSettings, gather_settings
+from flatfed.cli.making.task import make_recipe
+from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
 from flatfed.core.errors import ConfigError
@@ -20,28 +22,23 @@ if TYPE_CHECKING:
 BINS, BAR = 10, 40
 
 
-@click.command(short_help="Show how a data set is divided among clients.")
+@click.command(cls=GroupedCommand, short_help="Show how a data set is divided among clients.")
 @click.argument("dataset")
-@click.option("--partition", default=None, help="Rule: flatfed list partitions.  [default: the data set's]")
-@click.option("--clients", type=Whole(1), default=None, help="Clients in total.  [default: 100, or the partition's]")
+@option("--partition", "Rule: flatfed list partitions.  [default: the data set's]", str)
+@option("--clients", "Clients in total.  [default: 100, or the partition's]", Whole(1))
 @alpha_option
 @beta_option
-@click.option(
-    "--set",
-    "settings",
+@option(
+    "--set settings",
+    "A parameter of the partition (partition.size_sigma=0.5) or an option of the data (data.NAME=X).",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter of the partition (partition.size_sigma=0.5) or an option of the data (data.NAME=X).",
 )
-@click.option(
-    "--data-dir", default=None, help="Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]"
-)
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Random seed of the run.")
-@click.option("--partition-seed", type=Whole(0), default=None, help="Seed of the partition.  [default: the seed]")
-@click.option(
-    "--figure", type=click.Path(path_type=Path), default=None, help="Also draw who holds what (.png or .svg)."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON, with the figures of every client.")
+@option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str, group="data")
+@option("--seed", "Random seed of the run.", Whole(0), 0)
+@option("--partition-seed", "Seed of the partition.  [default: the seed]", Whole(0), group="data")
+@option("--figure", "Also draw the class distribution (.png or .svg).", click.Path(path_type=Path), group="output")
+@option("--json as_json", "Print as JSON, with the numbers of every client.", is_flag=True, group="output")
 @click.pass_context
 def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool, seed: int, **options: Any) -> int:
     """Show how DATASET is divided among clients: sizes, classes per client, and the fingerprint of the partition.
@@ -49,30 +46,45 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     The options are those of `flatfed run`; a run with the same ones and the same seed has this partition, and its
     config.json the same fingerprint (partition_sha256).
     """
-    if figure is not None and figure.suffix.lower() not in (".png", ".svg"):
-        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+    if figure is not None:
+        # Refused now, because reading the data may take long.
+        _check_figure(figure)
     given = gather_settings(ctx, options["settings"], [])
     _refuse_others(given)
+    # The recipe asks for options of `run` that this command does not have.
     recipe = make_recipe(dataset, _defaults_of_run() | options, given, seed)
     report, table = _report(recipe)
-    click.echo(json.dumps(report, indent=1) if as_json else "\n".join(_lines(report)))
+    if as_json:
+        click.echo(json.dumps(report, indent=1))
+    else:
+        click.echo("\n".join(_lines(report)))
     if figure is not None:
-        from flatfed.reports.class_distribution import draw_holdings
-
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        draw_holdings(table, [figure], _title(report))
-        click.echo(f"figure: {figure}", err=True)
+        _draw(figure, table, _title(report))
     return 0
+
+
+def _check_figure(figure: Path) -> None:
+    if figure.suffix.lower() not in (".png", ".svg"):
+        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+
+
+def _draw(figure: Path, table: Any, title: str) -> None:
+    from flatfed.reports.class_distribution import draw_class_distribution
+
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    draw_class_distribution(table, [figure], title)
+    click.echo(f"figure: {figure}", err=True)
 
 
 def _defaults_of_run() -> dict[str, Any]:
     """Return what `flatfed run` has where nothing is said."""
     from flatfed.cli.commands.run import run
 
+    # Any two words will do, because only the defaults of the options are asked for.
     return run.make_context("run", ["dataset", "algorithm"]).params
 
 
-def _refuse_others(given: Given) -> None:
+def _refuse_others(given: NamedSettings) -> None:
     """Refuse settings that have nothing to do with how data is divided."""
     for name in [*given.methods, *(f"model.{name}" for name in given.model)]:
         raise ConfigError(
@@ -100,6 +112,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
         "partition_seed": recipe.partition_seed,
         **describe(parts, np.asarray(pool.labels)),
         "classes": pool.classes,
+        # The fingerprint is that of the partition, so that any model will do.
         FINGERPRINT: fingerprint(Task(nn.Identity(), Partition.over(pool.train, parts))),
         "sizes": table.sum(axis=1).tolist(),
         "classes_held": (table > 0).sum(axis=1).tolist(),
@@ -108,11 +121,22 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
 
 
 def _title(report: dict[str, Any]) -> str:
-    values = ", ".join(f"{n}={v}" for n, v in report["partition"].items() if n != "id" and v != "")
-    rule = report["partition"]["id"] + (f"({values})" if values else "")
-    own = report["partition_seed"]
-    key = f"seed {report['seed']}" if own is None else f"partition seed {own}"
-    return f"{report['dataset']}: {rule}, {report['clients']} clients, {key}"
+    return f"{report['dataset']}: {_rule(report['partition'])}, {report['clients']} clients, {_seed(report)}"
+
+
+def _rule(partition: dict[str, Any]) -> str:
+    """Return the id of a partition, with its parameters where it has any."""
+    parameters = [f"{name}={value}" for name, value in partition.items() if name != "id" and value != ""]
+    if not parameters:
+        return str(partition["id"])
+    return f"{partition['id']}({', '.join(parameters)})"
+
+
+def _seed(report: dict[str, Any]) -> str:
+    """Return the seed that the partition is drawn with."""
+    if report["partition_seed"] is None:
+        return f"seed {report['seed']}"
+    return f"partition seed {report['partition_seed']}"
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
@@ -139,16 +163,23 @@ def _histogram(title: str, counts: list[int]) -> Iterator[str]:
     """Yield how many clients have which number: each number by itself where they are few, else equal ranges."""
     low, high = min(counts), max(counts)
     width = max(1, -(-(high - low + 1) // BINS))
-    found = [0] * ((high - low) // width + 1)
+    sizes = [0] * ((high - low) // width + 1)
     for count in counts:
-        found[(count - low) // width] += 1
-    names = [_bounds(low + width * index, width, high) for index in range(len(found))]
-    size = max(len(title), *map(len, names))
-    yield f"{title:<{size}}  clients"
-    for name, clients in zip(names, found, strict=True):
-        yield f"{name:>{size}}  {clients:>7,}  {'#' * -(-BAR * clients // max(found))}".rstrip()
+        sizes[(count - low) // width] += 1
+    names = [_bounds(start, width, high) for start in range(low, high + 1, width)]
+    indent = max(len(title), *map(len, names))
+    yield f"{title:<{indent}}  clients"
+    for name, clients in zip(names, sizes, strict=True):
+        yield f"{name:>{indent}}  {clients:>7,}  {_bar(clients, max(sizes))}".rstrip()
+
+
+def _bar(clients: int, most: int) -> str:
+    """Return a bar whose length is rounded up, so that a single client is seen."""
+    return "#" * -(-BAR * clients // most)
 
 
 def _bounds(start: int, width: int, high: int) -> str:
     end = min(start + width - 1, high)
-    return f"{start:,}" if end == start else f"{start:,}-{end:,}"
+    if end == start:
+        return f"{start:,}"
+    return f"{start:,}-{end:,}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import click
 
 
 class Number(click.ParamType[float | str]):
-    """A number, or a course over the rounds where there may be one; anything else that a file may hold is refused."""
+    """A number, or a schedule over the rounds where there may be one; anything else that a file may hold is refused."""
 
     name = "X"
 
@@ -17,16 +17,26 @@ class Number(click.ParamType[float | str]):
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return how the value is written."""
-        return "X|COURSE" if self.may_vary else "X"
+        return "X|SCHEDULE" if self.may_vary else "X"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Return the number, or the course as it was written."""
-        if self.may_vary and isinstance(value, str) and "(" in value:
-            return value
+        """Return the number, or the schedule as it was written."""
+        if self._is_schedule(value):
+            return str(value)
         try:
-            return float("" if isinstance(value, bool | list | dict) else value)
+            return _real(value)
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a number", param, ctx)
+
+    def _is_schedule(self, value: Any) -> bool:
+        return self.may_vary and isinstance(value, str) and "(" in value
+
+
+def _real(value: Any) -> float:
+    # YAML reads `yes` as a truth value, which Python would take for 1.
+    if isinstance(value, bool):
+        raise ValueError("a truth value is not a number")
+    return float(value)
 
 
 class Whole(click.ParamType[int | str]):
@@ -44,13 +54,16 @@ class Whole(click.ParamType[int | str]):
         if self.word is not None and value == self.word:
             return self.word
         try:
-            number = int(str(value))
+            number = int(str(value))  # through text, for a truth value of a file is no number
         except ValueError:
-            number = self.least - 1
-        if number < self.least or isinstance(value, bool):
-            either = f"neither {self.word!r} nor" if self.word else "not"
-            self.fail(f"{value!r} is {either} a whole number of at least {self.least}", param, ctx)
+            self._refuse(value, param, ctx)
+        if number < self.least:
+            self._refuse(value, param, ctx)
         return number
+
+    def _refuse(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        either = f"neither {self.word!r} nor" if self.word else "not"
+        self.fail(f"{value!r} is {either} a whole number of at least {self.least}", param, ctx)
 
 
 class Augmentation(click.ParamType[bool | str]):
@@ -58,30 +71,52 @@ class Augmentation(click.ParamType[bool | str]):
 
     name = "NAME,..."
 
+    words: ClassVar[dict[Any, bool]] = {True: True, "default": True, False: False, "none": False}
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
         """Return which it is."""
-        if isinstance(value, bool) or value in ("default", "none"):
-            return value is True or value == "default"
-        if not isinstance(value, str) or not value.strip():
+        # By type first, because 1 equals True and would count as a word.
+        if isinstance(value, bool | str) and value in self.words:
+            return self.words[value]
+        names = self._names(value)
+        if not any(names):
             self.fail(f"{value!r} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
-        for word in ("none", "default"):
-            if word in (name.strip() for name in value.split(",")):
-                self.fail(f"{value!r}: {word!r} stands alone; give either it or names", param, ctx)
-        return value
+        for word in {"none", "default"}.intersection(names):
+            self.fail(f"{value!r}: {word!r} stands alone; give either it or names", param, ctx)
+        return str(value)
+
+    def _names(self, value: Any) -> list[str]:
+        if not isinstance(value, str):
+            return []
+        return list(map(str.strip, value.split(",")))
 
 
-class Seeds(click.ParamType[list[int]]):
-    """Whole numbers with commas between them."""
+class WholeNumbers(click.ParamType[list[int]]):
+    """Whole numbers of at least 0 with commas between them: seeds, rounds, clients."""
 
     name = "N,N,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         """Return the numbers; none may come twice."""
-        parts = value if isinstance(value, list) else str(value).split(",")
-        try:
-            numbers = [int(part) for part in parts]
-        except (TypeError, ValueError):
+        numbers = list_of_whole(value)
+        if not numbers:
             self.fail(f"{value!r} is not a list of whole numbers such as 0,1,2", param, ctx)
+        if min(numbers) < 0:
+            self.fail(f"{value!r} holds {min(numbers)}; each number must be at least 0", param, ctx)
         if len(set(numbers)) < len(numbers):
             self.fail(f"{value!r} names a number twice", param, ctx)
         return numbers
+
+
+def parts_of(value: Any) -> list[Any]:
+    """Return the parts of a list as a command line or a file gives it."""
+    return value if isinstance(value, list) else str(value).split(",")
+
+
+def list_of_whole(value: Any) -> list[int]:
+    """Return a list of whole numbers as a command line or a file gives it; empty where it is none."""
+    try:
+        # Through text: a truth value or a fraction of a file is no whole number.
+        return [int(str(part)) for part in parts_of(value)]
+    except ValueError:
+        return []

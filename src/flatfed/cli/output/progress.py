@@ -5,72 +5,106 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 Row = dict[str, Any]
 LINE_SECONDS = 5.0
 
 
-class Progress:
-    """Follows one run or several: rounds, the primary metric, time left."""
+class _Live:
+    """Has a live bar on a terminal, from when there is something to show; elsewhere it says lines."""
 
-    def __init__(self, rounds: int, runs: int = 1) -> None:
-        self.rounds, self.runs = rounds, runs
-        self.begun, self.done_before, self.name = 0, 0, ""
-        self.note = ""
-        self.played, self.started, self.spoken = 0, time.monotonic(), -math.inf
+    def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
-            self._bar = _bar()
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self.rounds * self.runs, left="", note="")
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
 
+    def say(self, text: str) -> None:
+        """Tell something between the lines."""
+        if self._bar is not None:
+            # Brackets in the text are no markup.
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            # Flushed, because a log is read while it grows.
+            print(text, file=sys.stderr, flush=True)
+
+    def _begin(self, bar: Callable[[], Any], total: int | None, **fields: str) -> None:
+        """Show the bar. Not before: it would stand above the summary, or where nothing is left to do."""
+        if self._bar is None:
+            self._bar = bar()
+            self._bar.start()
+            self._task = self._bar.add_task("", total=total, **fields)
+
+
+class Progress(_Live):
+    """Follows one run or several: rounds, the primary metric, time left."""
+
+    def __init__(self, rounds: int, runs: int = 1) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.runs = runs
+        self.name = ""
+        self.note = ""
+        self.begun = 0
+        self.done_before = 0
+        self.played = 0
+        self.started = time.monotonic()
+        # The first line comes at once.
+        self.spoken = -math.inf
+
     def start(self, path: Path, done: int) -> None:
         """Begin a run, of which some rounds may be done already."""
+        # A run that has ended counts as whole, also where it diverged early.
         self.done_before = self.begun * self.rounds
         self.begun += 1
-        self.name = "/".join(path.parts[-2:]) if self.runs > 1 else path.name
+        self.name = path.name
+        if self.runs > 1:  # there the last part is the seed alone
+            self.name = "/".join(path.parts[-2:])
         self.note = ""
         self._show(done)
 
     def round(self, row: Row) -> None:
         """Note a round."""
         self.played += 1
+        # Rounds that are not evaluated leave the last value in sight.
         self.note = _measured(row) or self.note
         self._show(row["round"] + 1)
 
-    def say(self, text: str) -> None:
-        """Tell something between the lines."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
     def _show(self, round: int) -> None:
         complete = self.done_before + round
-        left = f"{self._left(complete)} left" if self.played else ""
-        if self._bar is not None:
+        left = self._left(complete)
+        if sys.stderr.isatty():
+            self._begin(_bar, self.rounds * self.runs, left="", note="")
             self._bar.update(self._task, completed=complete, description=self.name, note=self.note, left=left)
-            return
-        now = time.monotonic()
-        if now - self.spoken >= LINE_SECONDS or round == self.rounds:
-            self.spoken = now
-            many = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
-            self.say(", ".join(filter(None, (f"{self.name}{many}: round {round}/{self.rounds}", self.note, left))))
+        elif self._is_due(round):
+            self.spoken = time.monotonic()
+            self.say(", ".join(filter(None, (self._place(round), self.note, left))))
+
+    def _is_due(self, round: int) -> bool:
+        """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
+        return time.monotonic() - self.spoken >= LINE_SECONDS or round == self.rounds
+
+    def _place(self, round: int) -> str:
+        """Return where training stands: `fedavg/seed-0 [1/4]: round 10/100`."""
+        run = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
+        return f"{self.name}{run}: round {round}/{self.rounds}"
 
     def _left(self, complete: int) -> str:
-        """Return the time left, from the pace of the rounds played here."""
-        return clock((time.monotonic() - self.started) / self.played * (self.rounds * self.runs - complete))
+        """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere."""
+        if not self.played:
+            return ""
+        pace = (time.monotonic() - self.started) / self.played
+        return f"{clock(pace * (self.rounds * self.runs - complete))} left"
 
 
 def _measured(row: Row) -> str:
@@ -84,7 +118,7 @@ def _measured(row: Row) -> str:
     return f"{metric.label} {100 * value:.1f} %" if metric.shown.unit == "%" else f"{metric.label} {value:.4g}"
 
 
-class Steps:
+class StepProgress(_Live):
     """Follows work of many like pieces: a live bar on a terminal, a line now and then elsewhere; on standard error.
 
     Args:
@@ -93,36 +127,19 @@ class Steps:
     """
 
     def __init__(self, unit: str, at_once: bool = True) -> None:
+        super().__init__()
         self.unit = unit
-        self._bar: Any = None
-        self._task: Any = None
         self._spoken = -math.inf if at_once else time.monotonic()
-
-    def __enter__(self) -> Steps:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def show(self, name: str, done: int, total: int | None) -> None:
         """Tell what comes next, and how many of the pieces are done; a total that is not known yet is None."""
         if sys.stderr.isatty():
-            if self._bar is None:
-                self._bar = _steps_bar(self.unit)
-                self._bar.start()
-                self._task = self._bar.add_task("", total=total)
+            self._begin(partial(_steps_bar, self.unit), total)
             self._bar.update(self._task, completed=done, total=total, description=name)
+        # After the last piece nothing comes next.
         elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
             self._spoken = time.monotonic()
             self.say(name if total is None else f"{name} ({done + 1} of {total})")
-
-    def say(self, text: str) -> None:
-        """Tell something between the lines."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:

@@ -4,61 +4,77 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from flatfed.cli.output.terminal import print_notes, print_tables, text_width
+
 if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run
+    from flatfed.reports.results.one_run import OneRun
+    from flatfed.reports.results.result import Result
     from flatfed.reports.tables.extras import Extras
-
-WIDE = 160
+    from flatfed.runs.directory import RunDirectory
 
 
 def finish_run(result: Run, out: Path, as_json: bool) -> int:
     """Write the report of one run, print its table and return the exit code."""
-    from flatfed.reports.results.results import collect
     from flatfed.reports.write import write_report
-    from flatfed.runs.directory import RunDirectory
 
-    config = RunDirectory.open(out).config
+    assert result.directory is not None
+    config = result.directory.config
     about = config.get("about", {})
-    write_report(collect([out]), out, about.get("title", config["method"]), about.get("command", command_line()))
-    print_results([out], as_json)
+    results = read_results([result.directory])
+    write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
+    print_results(results, as_json)
     click.echo(f"run directory: {out}", err=True)
     return 0 if result.status == "finished" else 1
 
 
-def print_results(paths: Sequence[Path], as_json: bool, extras: Extras | None = None) -> None:
-    """Print the results of some runs, with what is shown on demand."""
+def read_results(runs: Sequence[Path | RunDirectory]) -> list[Result]:
+    """Read some runs; a remark on them goes to standard error."""
     from flatfed.reports.results.results import collect
-    from flatfed.reports.tables import table
+
+    return collect(runs, partial(click.echo, err=True))
+
+
+def print_results(results: list[Result], as_json: bool, extras: Extras | None = None) -> None:
+    """Print the results of some runs, with what is shown on demand."""
     from flatfed.reports.tables.columns import PLAIN
+
+    if as_json:
+        _print_json(results, extras or PLAIN)
+    else:
+        _print_tables(results, extras or PLAIN)
+
+
+def _print_json(results: list[Result], extras: Extras) -> None:
     from flatfed.reports.write import document
 
-    results, extras = collect(paths, lambda text: click.echo(text, err=True)), extras or PLAIN
-    if as_json:
-        click.echo(json.dumps(document(results, extras), indent=1))
-        return
-    from rich.console import Console
+    click.echo(json.dumps(document(results, extras), indent=1))
 
-    # Off a terminal nothing may be cut off to fit.
-    width = max(shutil.get_terminal_size().columns, 80) if sys.stdout.isatty() else WIDE
-    console = Console(width=width, highlight=False)
-    for part in table.terminal_tables(results, width, extras):
-        console.print(part)
-    for note in table.notes(results, extras):
-        click.echo(textwrap.fill(note, width, subsequent_indent="  ", break_on_hyphens=False))
+
+def _print_tables(results: list[Result], extras: Extras) -> None:
+    from flatfed.reports.tables import table
+
+    width = text_width()
+    print_tables(table.terminal_tables(results, width, extras), width)
+    print_notes(table.notes(results, extras))
     for result in results:
         for run in result.runs:
-            if run.summary["reason"]:
-                reason = run.summary["reason"].splitlines()[0]
-                click.echo(f"{result.method}, seed {run.seed}: {run.summary['status']}: {reason}", err=True)
+            _tell_reason(result.method, run)
+
+
+def _tell_reason(method: str, run: OneRun) -> None:
+    """Say why a run ended as it did, in a line."""
+    reason = run.summary["reason"]
+    if reason:
+        click.echo(f"{method}, seed {run.seed}: {run.summary['status']}: {reason.splitlines()[0]}", err=True)
 
 
 def command_line() -> str:

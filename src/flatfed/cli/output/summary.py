@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flatfed.experiments.comparing.compare import Comparison
-    from flatfed.experiments.running.plan import Plan
+    from flatfed.experiments.comparing.comparison import Comparison
+    from flatfed.experiments.planning.plan import Plan
     from flatfed.reports.results.setting import Lines
 
 NARROW, WIDE = 80, 100
@@ -26,7 +26,9 @@ def run_text(config: dict[str, Any], out: Path) -> str:
 
 def resumed_config(plan: Plan, recorded: dict[str, Any]) -> dict[str, Any]:
     """Return the record of a run that goes on, perhaps for more rounds; older ones lack the setting."""
-    return recorded | (plan.to_config() if "setting" in recorded else _config(plan))
+    if "setting" in recorded:
+        return recorded | plan.to_config()
+    return recorded | _config(plan)
 
 
 def comparison_text(comparison: Comparison, out: Path) -> str:
@@ -38,7 +40,7 @@ def comparison_text(comparison: Comparison, out: Path) -> str:
 
 def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
     """Yield each method's configuration: as recorded, where its run has begun, which may need no data any more."""
-    from flatfed.experiments.comparing.compare import run_path
+    from flatfed.experiments.comparing.comparison import run_path
 
     plan: Plan | None = None
     for method in comparison.methods:
@@ -46,7 +48,8 @@ def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
         if recorded is not None:
             yield recorded
             continue
-        plan = plan or comparison.plan_of(method)  # the task is the same for all
+        if plan is None:
+            plan = comparison.plan_of(method)  # once: the task is the same for all
         yield _config(replace(plan, algorithm=method.algorithm, average=method.average))
 
 
@@ -61,7 +64,7 @@ def _recorded(path: Path) -> dict[str, Any] | None:
 
 
 def _config(plan: Plan) -> dict[str, Any]:
-    from flatfed.experiments.running.setting import describe
+    from flatfed.experiments.planning.setting import describe
 
     return plan.to_config() | {"setting": describe(plan)}
 
@@ -69,5 +72,6 @@ def _config(plan: Plan) -> dict[str, Any]:
 def _text(lines: Lines, out: Path) -> str:
     from flatfed.reports.results.setting import wrapped
 
+    # The summary goes to standard error, which may be a terminal where standard output is none.
     columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else NARROW
     return "\n".join(wrapped([*lines, ("writes to", str(out))], min(columns, WIDE)))

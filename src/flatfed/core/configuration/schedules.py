@@ -1,19 +1,68 @@
-"""Courses: numbers that change over the rounds, for learning rates, radii and any other real parameter.
+"""Schedules: numbers that change over the rounds, for learning rates, radii and any other real parameter.
 
-A course is written as an object, `ff.Ramp(0.001, 0.15, 2000)`, or as text, `"ramp(0.001, 0.15, 2000)"`; rounds count
+A schedule is written as an object, `ff.Ramp(0.001, 0.15, 2000)`, or as text, `"ramp(0.001, 0.15, 2000)"`; rounds count
 from 0. `Config.at(round)` puts the round's number in its place, so that formulas only ever see numbers.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Any, ClassVar, Self
 
-from flatfed.core.configuration.config import Count, Course, Index, Positive, Range, checked
+from flatfed.core.configuration.checking import checked
+from flatfed.core.configuration.config import Config, build, parameters
+from flatfed.core.configuration.grammar import Call, parse_call
+from flatfed.core.configuration.ranges import Count, Decaying, Index, Positive
+from flatfed.core.configuration.registry import Registry
+from flatfed.core.configuration.varying import Varying
 from flatfed.core.errors import ConfigError
 
 
-class Ramp(Course, id="ramp"):
+class Schedule(Varying, Config):
+    """Family of schedules: a number for every round. Written `ramp(0.001, 0.15, 2000)`, as Python would call it."""
+
+    registry: ClassVar[Registry[Schedule]] = Registry("schedule")
+
+    def __new__(cls, *args: Any, **values: Any) -> Self:
+        """Refuse the family itself: it has members such as `Ramp`."""
+        if cls is Schedule:
+            raise ConfigError(
+                "ff.Schedule is the family of schedules; take one of its members, such as ff.Ramp or ff.Cosine. "
+                "Cohorts are replayed by ff.Replay"
+            )
+        return super().__new__(cls, *args, **values)
+
+    def __str__(self) -> str:
+        return f"{self.id}({', '.join(repr(getattr(self, name)) for name in parameters(type(self)))})"
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """Read a schedule as it is written: `ramp(0.001, 0.15, 2000)`, `steps(0:0.1, 100:0.01)`."""
+        call = parse_call(text)
+        if call is None or not call.has_brackets:
+            raise ConfigError(f"{text!r} is not a schedule such as ramp(0.001, 0.15, 2000)")
+        cls = Schedule.registry.find(call.name)
+        try:
+            values = cls.read(call)
+        except ValueError:  # a ConfigError is one too: too many values
+            raise ConfigError(f"{text!r} does not fit {cls.pattern()}, numbers with commas between them") from None
+        return build(cls, values)
+
+    @classmethod
+    def read(cls, call: Call) -> dict[str, Any]:
+        """Return the parameters that are written between the brackets."""
+        given = call.by_name(list(parameters(cls)))
+        if len(given) < len(parameters(cls)):
+            raise ValueError("a value is missing")
+        return {name: float(value) for name, value in given.items()}
+
+    @classmethod
+    def pattern(cls) -> str:
+        """Return how the schedule is written."""
+        return f"{cls.id}({', '.join(parameters(cls))})"
+
+
+class Ramp(Schedule, id="ramp"):
     """In a straight line from `start` to `end` within `rounds` rounds, then constant."""
 
     start: float
@@ -29,7 +78,7 @@ class Ramp(Course, id="ramp"):
         return self.start, self.end
 
 
-class Cosine(Course, id="cosine"):
+class Cosine(Schedule, id="cosine"):
     """Along half a cosine wave from `start` to `end` within `rounds` rounds, then constant."""
 
     start: float
@@ -45,7 +94,7 @@ class Cosine(Course, id="cosine"):
         return self.start, self.end
 
 
-class Poly(Course, id="poly"):
+class Poly(Schedule, id="poly"):
     """From `start` to `end` within `rounds` rounds along a power of the share that is left, then constant."""
 
     start: float
@@ -63,11 +112,11 @@ class Poly(Course, id="poly"):
         return self.start, self.end
 
 
-class Decay(Course, id="decay"):
+class Decay(Schedule, id="decay"):
     """From `start`, times `factor` after every round."""
 
     start: float
-    factor: Annotated[float, Range(low=0.0, open_low=True, high=1.0)]
+    factor: Decaying
 
     def value(self, round: int) -> float:
         """Return `start * factor^t`."""
@@ -78,7 +127,7 @@ class Decay(Course, id="decay"):
         return (self.start,)
 
 
-class Cycle(Course, id="cycle"):
+class Cycle(Schedule, id="cycle"):
     """From near `high` down to `low` within every `period` rounds, over and over, as in SWA."""
 
     high: float
@@ -95,7 +144,7 @@ class Cycle(Course, id="cycle"):
         return self.high, self.low
 
 
-class CycleFrom(Course, id="cyclefrom"):
+class CycleFrom(Schedule, id="cyclefrom"):
     """Constant at `high` until round `start`, then down to `low` within every `period` rounds: SWA's rate alone."""
 
     start: Index
@@ -117,7 +166,7 @@ class CycleFrom(Course, id="cyclefrom"):
         return self.high, self.low
 
 
-class Steps(Course, id="steps"):
+class Steps(Schedule, id="steps"):
     """Constant from each named round on: `Steps({0: 0.1, 100: 0.01})`."""
 
     values: dict  # type: ignore[type-arg]  # round to number; checked below
@@ -132,17 +181,19 @@ class Steps(Course, id="steps"):
         object.__setattr__(self, "values", dict(sorted(numbers.items())))
 
     @classmethod
-    def read(cls, parts: list[str]) -> dict[str, Any]:
+    def read(cls, call: Call) -> dict[str, Any]:
         """Return the steps that are written between the brackets, each once."""
-        pairs = [part.split(":") for part in parts]
-        steps = {int(step): float(value) for step, value in pairs}
-        if len(steps) < len(pairs):
-            raise ValueError("a step is named twice")
+        steps: dict[int, float] = {}
+        for argument in call.arguments:
+            step, _, value = argument.value.partition(":")
+            if int(step) in steps:
+                raise ValueError("a step is named twice")
+            steps[int(step)] = float(value)
         return {"values": steps}
 
     @classmethod
     def pattern(cls) -> str:
-        """Return how the course is written."""
+        """Return how the schedule is written."""
         return "steps(round:value, ...), each round once"
 
     def value(self, round: int) -> float:

@@ -1,73 +1,115 @@
-"""Training settings: everything about a run that is neither the task nor the method."""
+"""Training settings: everything about a run that is neither the task nor the method.
+
+A setting is declared here and nowhere else: its type and range, its default, and a sentence about it make the
+documentation of `ff.train`, the option of `flatfed run` and `compare`, and the key in a run's record.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-
-from flatfed.core.configuration.config import Config, Count, Index, Momentum, NonNegative, Positive, Range
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.ranges import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 LAST = 100
 """The papers evaluate each of their last 100 rounds."""
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+@dataclass(frozen=True)
+class About:
+    """What is said of a setting.
+
+    Args:
+        text: a sentence or two; `{none}` stands for the way in which None is written.
+        group: under which heading the command line's help shows it; empty for no option.
+        usual: the default of the option, where Python has none.
+        none: the word for None on the command line, where it has one.
+        otherwise: what None comes to, for the help.
+    """
+
+    text: str
+    group: str = "training"
+    usual: Any = None
+    none: str | None = None
+    otherwise: str = ""
+
+
+def setting(text: str, default: Any = MISSING, **about: Any) -> Any:
+    """Declare a setting: what it says, its default, and the rest of `About`."""
+    return dataclasses.field(default=default, metadata={"about": About(text, **about)})
 
 
 class Settings(Config):
-    """The settings of `train`, checked and serialisable; `lr`, `weight_decay`, `momentum` and `clip` may be courses.
+    """The settings of `train`, checked and serialisable; `lr`, `weight_decay`, `momentum`, `clip` may be schedules."""
 
-    Args:
-        rounds: number of communication rounds.
-        lr: client learning rate of round 0.
-        batch_size: examples a step; None is the full batch, one step per local epoch, without a shuffle.
-        local_epochs: passes over a client's data in a round.
-        weight_decay: L2 decay, added to the direction at the unperturbed weights.
-        momentum: client momentum; its buffer starts at zero in every round.
-        lr_decay: factor on the learning rate after every round.
-        clip: bound on the norm of the direction, before weight decay.
-        weighting: `samples` weights clients by their number of examples, `uniform` equally.
-        seed: key of every draw.
-        dtype: `float32` or `float64`.
-        every: evaluate after every so many rounds.
-        last: evaluate also after each of the last so many rounds, and average accuracy over them; None evaluates
-            the last 100 and averages over the last tenth of the rounds, at most 100.
-        min_replies: a round with fewer good replies is retried with a new cohort ...
-        retries: ... so many times, then the run stops.
-        max_update_norm: a reply that lies further than this from the model sent is refused.
-        eval_stats: where BatchNorm's statistics come from in evaluation; None is `running`, or `batch-stats` where
-            statistics stay on the clients.
-        device: where clients compute: `cpu`, `cuda`, `cuda:1`, `mps`; server and messages stay in main memory.
-        batched: train clients in lockstep, many at a time; None does so where it can and wins, by a rule on the task.
-    """
+    schedules: ClassVar[bool | frozenset[str]] = frozenset({"lr", "weight_decay", "momentum", "clip"})
+    renamed: ClassVar[Mapping[str, str]] = {
+        "every": "evaluate_every",
+        "last": "evaluate_last",
+        "batched": "vectorised",
+    }
 
-    courses: ClassVar[bool | frozenset[str]] = frozenset({"lr", "weight_decay", "momentum", "clip"})
-
-    rounds: Count
-    lr: NonNegative
-    batch_size: Count | None = 64
-    local_epochs: Count = 1
-    weight_decay: NonNegative = 4e-4
-    momentum: Momentum = 0.0
-    lr_decay: Annotated[float, Range(low=0.0, open_low=True, high=1.0)] = 1.0
-    clip: Positive | None = None
-    weighting: Literal["samples", "uniform"] = "samples"
-    seed: int = 0
-    dtype: Literal["float32", "float64"] = "float32"
-    every: Count = 10
-    last: Index | None = None
-    min_replies: Count = 1
-    retries: Index = 2
-    max_update_norm: Positive | None = None
-    eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = None
-    batched: bool | None = None
-    device: str = "cpu"
+    rounds: Count = setting("Communication rounds.", group="common", usual=100)
+    lr: NonNegative = setting(
+        "Client learning rate, or a schedule such as cosine(0.1,0.001,500).", group="common", usual=0.1
+    )
+    batch_size: Count | None = setting(
+        "Examples per step. {none}: all of a client's, in one step per local epoch, without a shuffle.",
+        64,
+        group="common",
+        none="full",
+    )
+    local_epochs: Count = setting("Passes over a client's examples per round.", 1)
+    weight_decay: NonNegative = setting("L2 decay, added to the direction at the unperturbed weights.", 4e-4)
+    momentum: Momentum = setting("Client momentum; its buffer starts at zero in every round.", 0.0)
+    lr_decay: Decaying = setting("Factor on the learning rate after every round.", 1.0)
+    clip: Positive | None = setting(
+        "Bound on the norm of a local direction, before weight decay.", None, otherwise="none"
+    )
+    weighting: Literal["samples", "uniform"] = setting(
+        "Weights of clients in the mean: by their numbers of examples, or equal.", "samples"
+    )
+    seed: int = setting("Key of every draw.", 0, group="")
+    dtype: Literal["float32", "float64"] = setting("Number type.", "float32")
+    evaluate_every: Count = setting("Evaluate after every N rounds, and after the final one.", 10, group="evaluation")
+    evaluate_last: Index | None = setting(
+        "Evaluate also after each of the last N rounds, and average accuracy over them.",
+        None,
+        group="evaluation",
+        otherwise="evaluate the last 100, average over the last tenth of the rounds, at most 100",
+    )
+    min_replies: Count = setting("Good replies that a round needs; with fewer it is tried again.", 1)
+    retries: Index = setting("How often a round is tried again, with other clients, before the run stops.", 2)
+    max_update_norm: Positive | None = setting(
+        "Reject a client's update that lies further than this from the model sent.", None, otherwise="none"
+    )
+    eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = setting(
+        "BatchNorm statistics in evaluation: averaged running ones, the test batch's own, or re-estimated on training "
+        "examples.",
+        None,
+        group="evaluation",
+        otherwise="running; batch-stats where statistics stay on the clients",
+    )
+    vectorised: bool | None = setting(
+        "Train many clients with a small model at once; the same to rounding.",
+        None,
+        otherwise="where it is faster, by a rule on the task and the clients per round",
+    )
+    device: str = setting("Where clients compute: cpu, cuda, cuda:N, mps. The server stays in main memory.", "cpu")
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The training type."""
-        return DTYPES[self.dtype]
+        import torch  # here, so that the command line's help, which is made from this file, need not load it
+
+        return torch.float32 if self.dtype == "float32" else torch.float64
 
     def decayed_lr(self, round: int) -> float:
         """Return the learning rate of a round (from 0), before an average changes it."""
@@ -75,20 +117,39 @@ class Settings(Config):
 
     def evaluates(self, round: int) -> bool:
         """Say whether the model is evaluated after this round: every n, each of the last ones, and the final."""
-        last = LAST if self.last is None else max(self.last, 1)
-        return (round + 1) % self.every == 0 or round >= self.rounds - last
+        # At least one, as the final round is always evaluated.
+        last = LAST if self.evaluate_last is None else max(self.evaluate_last, 1)
+        return (round + 1) % self.evaluate_every == 0 or round >= self.rounds - last
+
+
+def about_settings() -> dict[str, About]:
+    """Return what is said of each setting, by name, in the order of declaration."""
+    fields: Any = dataclasses.fields(Settings)
+    return {field.name: field.metadata["about"] for field in fields}
+
+
+def defaults() -> dict[str, Any]:
+    """Return the default of each setting that has one."""
+    fields: Any = dataclasses.fields(Settings)
+    return {field.name: field.default for field in fields if field.default is not MISSING}
+
+
+def required_settings() -> list[str]:
+    """Return the settings that have no default."""
+    return [name for name in about_settings() if name not in defaults()]
 
 
 def averaged_rounds(rounds: int, last: int | None) -> int:
     """Return over how many of the last rounds accuracy is averaged: `last`, or a tenth of them, at most 100."""
-    return max(1, min(LAST, rounds // 10) if last is None else last)
+    usual = min(LAST, rounds // 10)
+    return max(1, usual if last is None else last)
 
 
 def dtype_name(dtype: torch.dtype | str) -> Literal["float32", "float64"]:
     """Return the name of a training type, or an error."""
-    match dtype:
-        case torch.float32 | "float32":
+    match str(dtype).removeprefix("torch."):
+        case "float32":
             return "float32"
-        case torch.float64 | "float64":
+        case "float64":
             return "float64"
     raise ConfigError(f"dtype must be torch.float32 or torch.float64, not {dtype}")

@@ -43,8 +43,9 @@ def test_chunks(task: Task) -> list[tuple[str, int, int]]:
 
 
 def even_chunks(total: int, size: int) -> list[tuple[int, int]]:
-    """Divide so many examples into as few batches of at most `size` as possible, that differ by at most one."""
+    """Divide `total` examples into as few batches of at most `size` as possible, that differ by at most one."""
     batches = -(-total // size)
+    # A small rest would have poor statistics of its own, where BatchNorm takes those of the test batch.
     ends = [total * number // max(batches, 1) for number in range(batches + 1)]
     return [(first, end - first) for first, end in itertools.pairwise(ends)]
 
@@ -76,21 +77,25 @@ class Calibration:
 @contextmanager
 def batch_statistics(model: nn.Module, remember: bool = False) -> Iterator[None]:
     """Let BatchNorm layers use their batch's statistics; with `remember` these become the running ones."""
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    momenta = [module.momentum for module in norms]
-    for module in norms:
+    momenta = {module: module.momentum for module in _batch_norms(model)}
+    for module in momenta:
         module.train()
-        module.momentum = 1.0 if remember else module.momentum
+        if remember:
+            module.momentum = 1.0  # the running statistics become the batch's, and nothing of what was before
     try:
         yield
     finally:
-        for module, momentum in zip(norms, momenta, strict=True):
+        for module, momentum in momenta.items():
             module.momentum = momentum
 
 
 def has_batch_norm(model: nn.Module) -> bool:
     """Say whether a model has BatchNorm layers."""
-    return any(isinstance(module, _BatchNorm) for module in model.modules())
+    return bool(_batch_norms(model))
+
+
+def _batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
 def averaged(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Tensor
 
-from flatfed.core.configuration import schedules as schedules  # so that they are known wherever methods are
-from flatfed.core.configuration.config import Config, Registry
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import Slots, State
@@ -45,7 +45,7 @@ class ClientOptimiser(Config):
     """Family of client optimisers: each replaces the gradient `g(w)` of a local step and nothing else."""
 
     registry: ClassVar[Registry[ClientOptimiser]] = Registry("client optimiser")
-    courses: ClassVar[bool | frozenset[str]] = True
+    schedules: ClassVar[bool | frozenset[str]] = True
 
     def client_state(self) -> Slots:
         """Declare what each client keeps between its rounds, besides what the method declares."""
@@ -63,7 +63,7 @@ class Algorithm(Config):
     """
 
     registry: ClassVar[Registry[Algorithm]] = Registry("algorithm")
-    courses: ClassVar[bool | frozenset[str]] = True
+    schedules: ClassVar[bool | frozenset[str]] = True
 
     uniform: ClassVar[bool] = False
     """Clients count equally, whatever `weighting` says."""
@@ -170,7 +170,7 @@ class Average(Config):
     registry: ClassVar[Registry[Average]] = Registry("average")
 
     def state(self, rounds: int) -> Slots:
-        """Declare what the average keeps in a run of so many rounds."""
+        """Declare what the average keeps in a run of n rounds."""
         raise NotImplementedError
 
     def first(self, rounds: int) -> int:

@@ -16,9 +16,8 @@ from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.method.vectors import norm
 from flatfed.core.model.devices import CPU, seed_device
-from flatfed.core.model.oracle import Oracle
+from flatfed.core.model.oracle import ClientOracle
 from flatfed.core.randomness import key, torch_generator
-from flatfed.core.round.vectorised import Seat
 from flatfed.core.task.examples import Examples, epoch_batches
 
 
@@ -51,7 +50,7 @@ class Client:
         received: Message,
         kept: State,
         examples: Examples,
-        oracle: Oracle | Seat,
+        oracle: ClientOracle,
         settings: Settings,
         pulse: Callable[[], None],
     ) -> None:
@@ -63,9 +62,11 @@ class Client:
         self.samples, self.epochs = len(examples), settings.local_epochs
         batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
         self.steps, self.step = settings.local_epochs * batches, 0
+        # `w` is the oracle's own vector and moves with every step, so the start must be a copy.
         self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight
         self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
         self._key = (settings.seed, "shuffle", round, exchange, id)
+        # Hashed once per exchange: each step adds its number, which costs less than a key of its own.
         self._seeds = {
             p: key(settings.seed, p, round, exchange, id) for p in ("data", "model", "full data", "full model")
         }
@@ -84,6 +85,7 @@ class Client:
         inputs, targets = self._current()
         self._draw_from("model", self.step)
         first = self._step_loss is None
+        # The generator was keyed by the step, not by the pass: both passes of SAM have the same dropout.
         gradient, loss = self._oracle.gradient(inputs, targets, at, plus, still=not first)
         if first:
             self._step_loss = loss
@@ -102,6 +104,7 @@ class Client:
             self._draw_from("full data", number)
             inputs, targets = self._oracle.batch(*self._examples.batch(indices))
             self._draw_from("full model", number)
+            # This is no step of training, so BatchNorm's statistics stay.
             gradient, _ = self._oracle.gradient(inputs, targets, at, still=True)
             total.add_(gradient, alpha=len(indices) / self.samples)
         return total
@@ -117,12 +120,14 @@ class Client:
         """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
         buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
         shared = self._oracle.layout.shared
+        has_local_part = shared < self._oracle.layout.size
         for epoch in range(self._settings.local_epochs):
             for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
                 self._pulse()
                 self._take(indices)
                 g = gradient(self)
-                own = g[shared:].clone() if shared < self._oracle.layout.size else None
+                # A copy, made before `direction`: that may work in place, or ask for gradients that overwrite `g`.
+                own = g[shared:].clone() if has_local_part else None
                 self._move(self._with_own_parts(direction(self, g), own), buffer)
                 self._loss_sum += (self._step_loss or 0.0) * indices.shape[0]
                 self._loss_count += indices.shape[0]
@@ -135,16 +140,22 @@ class Client:
 
     def _move(self, q: Tensor, buffer: Tensor | None) -> None:
         """Apply `w <- w - lr * b` with `b = momentum * b + (clipped q + wd * w)`, in place."""
-        clip, decay = self._settings.clip, self._settings.weight_decay
-        length = norm(q) if clip is not None else 0.0
-        scale = clip / length if clip is not None and length > clip else 1.0
+        decay, scale = self._settings.weight_decay, self._clipping(q)
         if buffer is not None:
             buffer.mul_(self.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
             self.w.add_(buffer, alpha=-self.lr)
         else:
             if decay:
+                # Before the step: afterwards, the decay would act on the step as well.
                 self.w.mul_(1.0 - self.lr * decay)
             self.w.add_(q, alpha=-self.lr * scale)
+
+    def _clipping(self, q: Tensor) -> float:
+        """Return `min(1, clip/||q||)`."""
+        if self._settings.clip is None:
+            return 1.0
+        length = norm(q)
+        return self._settings.clip / length if length > self._settings.clip else 1.0
 
     def _with_own_parts(self, q: Tensor, own: Tensor | None) -> Tensor:
         """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
@@ -164,9 +175,10 @@ class Client:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
             inputs = self._oracle.task.augment(inputs, generator)
         self._batch, self._step_loss = self._oracle.batch(inputs, targets), None
-        if self._oracle.task.joint is not None:
+        if self._oracle.task.batch_transform is not None:
+            # The name in the key is the one of the first version: another would change every draw.
             generator = torch_generator(self._settings.seed, "joint", *self._key[2:], self.step)
-            self._batch = self._oracle.typed(*self._oracle.task.joint(*self._batch, generator))
+            self._batch = self._oracle.typed(*self._oracle.task.batch_transform(*self._batch, generator))
 
     def _current(self) -> tuple[Tensor, Tensor]:
         if self._batch is None:

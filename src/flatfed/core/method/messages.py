@@ -24,8 +24,13 @@ class Message:
     __slots__ = ("scalars", "vectors")
 
     def __init__(self, /, **contents: Tensor | float) -> None:
-        self.vectors: dict[str, Tensor] = {k: v for k, v in contents.items() if isinstance(v, Tensor) and v.ndim}
-        self.scalars: dict[str, float] = {k: float(v) for k, v in contents.items() if k not in self.vectors}
+        self.vectors: dict[str, Tensor] = {}
+        self.scalars: dict[str, float] = {}
+        for name, value in contents.items():
+            if isinstance(value, Tensor) and value.ndim:
+                self.vectors[name] = value
+            else:
+                self.scalars[name] = float(value)
 
     @classmethod
     def of(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float] | None = None) -> Message:
@@ -46,7 +51,9 @@ class Message:
 
     def __or__(self, other: Message) -> Message:
         """Return both messages as one; the right one wins where names meet."""
-        return Message(**self.vectors, **self.scalars) if not other else Message(**(self.contents | other.contents))
+        if not other:
+            return Message(**self.contents)
+        return Message(**(self.contents | other.contents))
 
     def copy(self) -> Message:
         """Return a message with vectors of its own."""
@@ -82,6 +89,7 @@ class Message:
         """Read the wire form; damaged or foreign bytes are an error, never code that runs."""
         try:
             vectors = unpack(data)
+            # safetensors gives no metadata of bytes: a file begins with the length of its header, which is JSON.
             header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
             scalars = {str(k): float(v) for k, v in json.loads(header["__metadata__"]["scalars"]).items()}
             return cls.of(vectors, scalars)
@@ -95,6 +103,7 @@ def pack(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) 
     storages: set[int] = set()
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage().data_ptr()
+        # safetensors refuses to save two tensors that share memory.
         whole[name] = (tensor.clone() if storage in storages else tensor).detach().contiguous()
         storages.add(storage)
     return safetensors.torch.save(whole, metadata=metadata)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from flatfed.core.method.engine import Reply
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
-from flatfed.core.round.engine import Reply
-from flatfed.core.round.store import ClientStore
+from flatfed.core.method.store import ClientStore
 
 
 class Server:
@@ -46,6 +46,7 @@ class Replies(Sequence[Reply]):
     """The good replies of one exchange, in client order, with the message they answer."""
 
     def __init__(self, replies: Sequence[Reply], sent: Message, uniform: bool) -> None:
+        # Replies arrive in any order, and the rounding of a sum depends on it.
         self._replies = sorted(replies, key=lambda reply: reply.client)
         self.sent = sent
         counts = [1 if uniform else reply.samples for reply in self._replies]
@@ -75,6 +76,7 @@ class Replies(Sequence[Reply]):
         """Return `sum_k p_k s_k (w_k - w)`, `w` the model sent; with `s_k = 1`, the negative pseudo-gradient."""
         total = torch.zeros_like(self.sent.w)
         for reply, weight in zip(self._replies, self.weights, strict=True):
+            # Differences are weighted, not models: weights that miss 1 by a rounding error would scale the model.
             total.add_(reply.message.w - self.sent.w, alpha=weight * scale(reply))
         return total
 

@@ -24,14 +24,18 @@ class Slot:
     def allocate(self, model: Tensor) -> Tensor:
         """Return the entry's first value, for a model of this size and type."""
         if self.kind == "scalar":
+            # Whatever the model's type: methods compute with their numbers in Python, which is in float64.
             return torch.tensor(self.start, dtype=torch.float64)
         if self.kind == "window":
-            return (
-                model.new_zeros(self.rows, *model.shape)
-                if self.of == "vector"
-                else torch.zeros(self.rows, dtype=torch.float64)
-            )
-        return model.clone() if self.start == "model" else torch.full_like(model, self.start)
+            return self._empty_window(model)
+        if self.start == "model":
+            return model.clone()
+        return torch.full_like(model, self.start)
+
+    def _empty_window(self, model: Tensor) -> Tensor:
+        if self.of == "vector":
+            return model.new_zeros(self.rows, *model.shape)
+        return torch.zeros(self.rows, dtype=torch.float64)
 
 
 Slots = dict[str, Slot]
@@ -77,11 +81,16 @@ class State:
 
     def __setattr__(self, name: str, value: Tensor | float) -> None:
         entry = getattr(self, name)
+        # `state.c += v` has changed the entry already, and then assigns it to itself.
         if value is entry:
             return
-        if isinstance(value, Tensor) and value.shape != entry.shape:
+        if not isinstance(value, Tensor):
+            entry.fill_(value)
+            return
+        if value.shape != entry.shape:
             raise FlatfedError(f"state {name!r} has shape {tuple(entry.shape)}, not {tuple(value.shape)}")
-        entry.copy_(value) if isinstance(value, Tensor) else entry.fill_(value)
+        # Into the memory that is there: it may be that of a store, in a mapped file.
+        entry.copy_(value)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -95,9 +104,11 @@ class State:
 
     def to(self, device: torch.device) -> State:
         """Return the state with its vectors on a device (numbers stay in main memory); itself where they are there."""
-        if all(entry.ndim == 0 or entry.device.type == device.type for entry in self._entries.values()):
+        vectors = {name: entry for name, entry in self._entries.items() if entry.ndim}
+        if all(vector.device.type == device.type for vector in vectors.values()):
             return self
-        return State({name: entry.to(device) if entry.ndim else entry for name, entry in self._entries.items()})
+        moved = {name: vector.to(device) for name, vector in vectors.items()}
+        return State(self._entries | moved)
 
     def copy(self) -> State:
         """Return an independent copy."""

@@ -19,13 +19,23 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"device {name!r} is unknown; take cpu, cuda, cuda:N or mps") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {name!r} is not here: PyTorch sees {torch.cuda.device_count()} CUDA devices")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"device {name!r} is not here: PyTorch sees no Metal device")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise ConfigError(f"device {name!r} is not supported; take cpu, cuda, cuda:N or mps")
-    return CPU if device == CPU else device
+    _refuse_absent(name, device)
+    return CPU if device == CPU else device  # the one object, so that `is CPU` tells it in the hot loop
+
+
+def _refuse_absent(name: str, device: torch.device) -> None:
+    match device.type:
+        case "cpu":
+            return
+        case "cuda":
+            count = torch.cuda.device_count()
+            if (device.index or 0) >= count:
+                raise ConfigError(f"device {name!r} is not here: PyTorch sees {count} CUDA devices")
+        case "mps":
+            if not torch.backends.mps.is_available():
+                raise ConfigError(f"device {name!r} is not here: PyTorch sees no Metal device")
+        case _:
+            raise ConfigError(f"device {name!r} is not supported; take cpu, cuda, cuda:N or mps")
 
 
 def share(name: str, worker: int) -> str:
@@ -39,6 +49,7 @@ def place(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.device.type == device.type:
         return tensor
     if device.type == "cuda":
+        # Only from pinned memory does a copy go on while this process prepares the next step.
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 

@@ -28,6 +28,9 @@ BUFFERS, COUNTERS = "buffers", "counters"
 LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS = "local_parameters", "local_buffers", "local_counters"
 """Names of the local parts in a client's state."""
 
+Named = tuple[str, nn.Module, Tensor]
+"""A tensor of a model: its name, the module that it belongs to, and the tensor itself."""
+
 
 @dataclass(frozen=True)
 class Local:
@@ -44,16 +47,20 @@ class Local:
         """Say whether the tensor `name`, inside the modules `owners`, stays on the client."""
         if self.buffers_only and not is_buffer:
             return False
-        return any(isinstance(o, self.types) for o in owners) or any(fnmatch.fnmatchcase(name, p) for p in self.names)
+        inside = any(isinstance(owner, self.types) for owner in owners)
+        return inside or self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
 
     @staticmethod
     def named(name: str, model: nn.Module) -> Local:
         """Return the parts called `bn` (FedBN: BatchNorm layers) or `bn-stats` (SiLoBN: their statistics alone)."""
         if name not in LOCAL_PARTS:
-            raise ConfigError(nearest(name, LOCAL_PARTS, "kind of local parts"))
+            raise ConfigError(nearest(name, LOCAL_PARTS, "kind of local layers"))
         if not any(isinstance(module, LOCAL_PARTS[name].types) for module in model.modules()):
             warnings.warn(
-                f"local parts {name!r}: the model has no BatchNorm layer, so all of it is shared", stacklevel=4
+                f"local layers {name!r}: the model has no BatchNorm layer, so all of it is shared", stacklevel=4
             )
         return LOCAL_PARTS[name]
 
@@ -62,7 +69,7 @@ LOCAL_PARTS = {"bn": Local(types=(_BatchNorm,)), "bn-stats": Local(types=(_Batch
 
 
 @dataclass(frozen=True)
-class Piece:
+class Segment:
     """One tensor of the model and where it lies in its vector."""
 
     name: str
@@ -76,9 +83,14 @@ class Piece:
         """Number of entries."""
         return math.prod(self.shape)
 
+    @property
+    def end(self) -> int:
+        """Where the next tensor begins."""
+        return self.offset + self.size
+
     def view(self, flat: Tensor) -> Tensor:
         """Return this tensor as a view of the vector."""
-        part = flat[self.offset : self.offset + self.size]
+        part = flat[self.offset : self.end]
         if not self.channels_last:
             return part.view(self.shape)
         out, channels, height, width = self.shape
@@ -90,23 +102,18 @@ class Layout:
 
     def __init__(self, model: nn.Module, local: Local | None = None) -> None:
         local = local or Local()
-        trainable = [(n, o, p) for n, o, p in _named(model, "parameters") if p.requires_grad]
-        if not trainable:
-            raise ConfigError("the model has no trainable parameter; set requires_grad=True on some of them")
-        for name, _, tensor in trainable:
-            if not tensor.is_floating_point():
-                raise ConfigError(f"parameter {name!r} has type {tensor.dtype}; only real floating point is supported")
+        trainable = _trainable(model)
         buffers = _named(model, "buffers")
-        moving = [(n, o, b) for n, o, b in buffers if _moves(n, o, b)]
+        real, whole = _moving(buffers)
         self.order = tuple(name for name, _, _ in trainable)
         modules = dict(model.named_modules())
-        self.parameters = _pieces(trainable, local, modules, is_buffer=False)
-        self.buffers = _pieces([m for m in moving if m[2].is_floating_point()], local, modules, is_buffer=True)
-        self.counters = _pieces([m for m in moving if not m[2].is_floating_point()], local, modules, is_buffer=True)
-        self.size = sum(p.size for p in self.parameters)
-        self.shared = sum(p.size for p in self.parameters if not p.local)
-        self.shared_buffers = sum(p.size for p in self.buffers if not p.local)
-        self.shared_counters = sum(p.size for p in self.counters if not p.local)
+        self.parameters = _segments(trainable, local, modules, is_buffer=False)
+        self.buffers = _segments(real, local, modules, is_buffer=True)
+        self.counters = _segments(whole, local, modules, is_buffer=True)
+        self.size = _size(self.parameters)
+        self.shared = _size(_shared(self.parameters))
+        self.shared_buffers = _size(_shared(self.buffers))
+        self.shared_counters = _size(_shared(self.counters))
         _refuse_idle(local, [name for name, _, _ in trainable + buffers])
         if self.shared == 0:
             raise ConfigError("every trainable parameter is declared local; nothing is left to share")
@@ -114,8 +121,9 @@ class Layout:
     def bind(self, model: nn.Module) -> Tensor:
         """Move the parameters of `model` into one new vector, make them views of it, and return it."""
         flat, tensors = self.read(model), _tensors(model, "parameters")
-        for piece in self.parameters:
-            tensors[piece.name].data = piece.view(flat)
+        for segment in self.parameters:
+            # Through `.data`: the Parameter stays the same object, so that all modules that share it see the vector.
+            tensors[segment.name].data = segment.view(flat)
         return flat
 
     def read(self, model: nn.Module) -> Tensor:
@@ -123,56 +131,62 @@ class Layout:
         modules = _tensors(model, "parameters")
         first = modules[self.parameters[0].name]
         flat = torch.empty(self.size, dtype=first.dtype, device=first.device)
-        for piece in self.parameters:
-            piece.view(flat).copy_(modules[piece.name].detach())
+        for segment in self.parameters:
+            segment.view(flat).copy_(modules[segment.name].detach())
         return flat
 
     def write(self, flat: Tensor, model: nn.Module) -> None:
         """Copy a vector into the parameters of `model`."""
         modules = _tensors(model, "parameters")
-        for piece in self.parameters:
-            modules[piece.name].data.copy_(piece.view(flat))
+        for segment in self.parameters:
+            modules[segment.name].data.copy_(segment.view(flat))
 
     def read_buffers(self, model: nn.Module, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the moving buffers of `model` as new vectors: the real ones, and the counters."""
-        tensors = _tensors(model, "buffers") if self.buffers or self.counters else {}
+        tensors = self._buffer_tensors(model)
         return _gather(self.buffers, tensors, dtype), _gather(self.counters, tensors, torch.int64)
 
     def write_buffers(self, buffers: Tensor, counters: Tensor, model: nn.Module) -> None:
         """Copy such vectors into the moving buffers of `model`."""
-        tensors = _tensors(model, "buffers") if self.buffers or self.counters else {}
-        for pieces, flat in ((self.buffers, buffers), (self.counters, counters)):
-            for piece in pieces:
-                tensors[piece.name].copy_(piece.view(flat))
+        tensors = self._buffer_tensors(model)
+        _scatter(self.buffers, buffers, tensors)
+        _scatter(self.counters, counters, tensors)
+
+    def _buffer_tensors(self, model: nn.Module) -> dict[str, Tensor]:
+        # Most models have no moving buffer: walking through their modules in every round would cost time.
+        return _tensors(model, "buffers") if self.buffers or self.counters else {}
 
     def weight_mask(self) -> Tensor:
         """Return True on entries of tensors whose name contains `weight`."""
         mask = torch.zeros(self.size, dtype=torch.bool)
-        for piece in self.parameters:
-            mask[piece.offset : piece.offset + piece.size] = "weight" in piece.name
+        for segment in self.parameters:
+            mask[segment.offset : segment.end] = "weight" in segment.name
         return mask
 
     def to_public(self, flat: Tensor) -> Tensor:
         """Return a vector of this layout, or of its shared part, in `model.parameters()` order."""
-        return torch.cat([p.view(flat).reshape(-1) for p in self._public() if p.offset + p.size <= flat.numel()])
+        # Shared segments lie first, so a vector of the shared part holds exactly those that end within it.
+        inside = [segment for segment in self._public() if segment.end <= flat.numel()]
+        return torch.cat([segment.view(flat).reshape(-1) for segment in inside])
 
     def local_to_public(self, flat: Tensor) -> Tensor:
         """Return a vector of the local part alone in `model.parameters()` order."""
+        # Offsets are those of the whole vector, so the local part must lie where it does there.
         whole = torch.cat([flat.new_zeros(self.shared), flat])
-        return torch.cat([p.view(whole).reshape(-1) for p in self._public() if p.local])
+        return torch.cat([segment.view(whole).reshape(-1) for segment in self._public() if segment.local])
 
     def from_public(self, vector: Tensor) -> Tensor:
         """Undo `to_public` for a full vector."""
         if vector.numel() != self.size:
             raise ConfigError(f"the model has {self.size} trainable parameters, the vector {vector.numel()}")
         flat, offset = torch.empty_like(vector), 0
-        for piece in self._public():
-            piece.view(flat).copy_(vector[offset : offset + piece.size].view(piece.shape))
-            offset += piece.size
+        for segment in self._public():
+            segment.view(flat).copy_(vector[offset : offset + segment.size].view(segment.shape))
+            offset += segment.size
         return flat
 
-    def _public(self) -> list[Piece]:
-        by_name = {piece.name: piece for piece in self.parameters}
+    def _public(self) -> list[Segment]:
+        by_name = {segment.name: segment for segment in self.parameters}
         return [by_name[name] for name in self.order]
 
 
@@ -182,41 +196,78 @@ def _moves(name: str, owner: nn.Module, buffer: Tensor) -> bool:
     return not transient and not buffer.is_complex() and bool(torch.isfinite(buffer).all())
 
 
-def _gather(pieces: Sequence[Piece], tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
-    flat = torch.empty(sum(p.size for p in pieces), dtype=dtype)
-    for piece in pieces:
-        piece.view(flat).copy_(tensors[piece.name])
+def _trainable(model: nn.Module) -> list[Named]:
+    """Return the parameters that are trained; a model without any, or with one that is not real, is refused."""
+    trainable = [entry for entry in _named(model, "parameters") if entry[2].requires_grad]
+    if not trainable:
+        raise ConfigError("the model has no trainable parameter; set requires_grad=True on some of them")
+    for name, _, tensor in trainable:
+        if not tensor.is_floating_point():
+            raise ConfigError(f"parameter {name!r} has type {tensor.dtype}; only real floating point is supported")
+    return trainable
+
+
+def _moving(buffers: Sequence[Named]) -> tuple[list[Named], list[Named]]:
+    """Return the buffers that take part: those of real numbers, and those of whole ones."""
+    moving = [entry for entry in buffers if _moves(*entry)]
+    real = [entry for entry in moving if entry[2].is_floating_point()]
+    whole = [entry for entry in moving if not entry[2].is_floating_point()]
+    return real, whole
+
+
+def _size(segments: Sequence[Segment]) -> int:
+    return sum(segment.size for segment in segments)
+
+
+def _shared(segments: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in segments if not segment.local]
+
+
+def _gather(segments: Sequence[Segment], tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+    flat = torch.empty(_size(segments), dtype=dtype)
+    for segment in segments:
+        segment.view(flat).copy_(tensors[segment.name])
     return flat
 
 
-def _named(model: nn.Module, kind: str) -> list[tuple[str, nn.Module, Tensor]]:
+def _scatter(segments: Sequence[Segment], flat: Tensor, tensors: dict[str, Tensor]) -> None:
+    for segment in segments:
+        tensors[segment.name].copy_(segment.view(flat))
+
+
+def _named(model: nn.Module, kind: str) -> list[Named]:
     """Return (name, owning module, tensor) of each distinct parameter or buffer, in model order."""
-    found: list[tuple[str, nn.Module, Tensor]] = []
+    entries: list[Named] = []
     seen: set[int] = set()
     for prefix, module in model.named_modules():
         own: Iterable[tuple[str, Tensor | None]] = getattr(module, f"_{kind}").items()
         for name, tensor in own:
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                found.append((f"{prefix}.{name}" if prefix else name, module, tensor))
-    return found
+            if tensor is None or id(tensor) in seen:  # a tied one lies where it came first
+                continue
+            seen.add(id(tensor))
+            path = f"{prefix}.{name}" if prefix else name
+            entries.append((path, module, tensor))
+    return entries
 
 
 def _tensors(model: nn.Module, kind: str) -> dict[str, Tensor]:
     return {name: tensor for name, _, tensor in _named(model, kind)}
 
 
-def _pieces(
-    named: Sequence[tuple[str, nn.Module, Tensor]], local: Local, modules: dict[str, nn.Module], is_buffer: bool
-) -> tuple[Piece, ...]:
+def _segments(
+    named: Sequence[Named], local: Local, modules: dict[str, nn.Module], is_buffer: bool
+) -> tuple[Segment, ...]:
     """Lay the tensors out: shared ones first, then local ones, each group in model order."""
-    marked = [(n, o, t, local.matches(n, _around(n, modules), is_buffer)) for n, o, t in named]
-    pieces, offset = [], 0
-    for name, owner, tensor, is_local in sorted(marked, key=lambda entry: entry[3]):
-        last = not is_buffer and tensor.ndim == 4 and isinstance(owner, nn.Conv2d)
-        pieces.append(Piece(name, tuple(tensor.shape), offset, is_local, last))
+    is_local = {name: local.matches(name, _around(name, modules), is_buffer) for name, _, _ in named}
+    segments: list[Segment] = []
+    offset = 0
+    # What is shared then is a slice from the front, and the stable sort leaves both groups in model order.
+    for name, owner, tensor in sorted(named, key=lambda entry: is_local[entry[0]]):
+        # Four dimensions alone say nothing: those of another module need not be channels and pixels.
+        channels_last = not is_buffer and tensor.ndim == 4 and isinstance(owner, nn.Conv2d)
+        segments.append(Segment(name, tuple(tensor.shape), offset, is_local[name], channels_last))
         offset += tensor.numel()
-    return tuple(pieces)
+    return tuple(segments)
 
 
 def _around(name: str, modules: dict[str, nn.Module]) -> list[nn.Module]:

@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from flatfed.core.model.devices import CPU, place
+from flatfed.core.model.layout import Layout
 from flatfed.core.task.task import Task
 
 T = TypeVar("T")
 BufferCopy = tuple[dict[str, Tensor | None], str, Tensor | None]
+
+
+class ClientOracle(Protocol):
+    """What a client sees of an oracle, whether it is trained alone or with others at once."""
+
+    task: Task
+    layout: Layout
+    device: torch.device
+    w: Tensor
+    is_weight: Tensor
+    backprops: int
+
+    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples as model and loss take them."""
+        ...
+
+    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples on the device."""
+        ...
+
+    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prepared examples in the training type."""
+        ...
+
+    def gradient(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        at: Tensor | None = None,
+        plus: Callable[[Any], Tensor] | None = None,
+        still: bool = False,
+    ) -> tuple[Tensor, float]:
+        """Return the gradient of `loss + plus(outputs)` and the value of `loss`, counted."""
+        ...
+
+    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+        """Return the model's outputs, without a gradient."""
+        ...
 
 
 class Oracle:
@@ -28,16 +67,17 @@ class Oracle:
         self.model = task.fresh_model(dtype).to(device)
         self.w = self.layout.bind(self.model)
         self.initial_buffers = self.layout.read_buffers(self.model, dtype)
+        # All buffers, also those that take no part in the federation: a module may change them as it trains.
         self._initial = self._copied_buffers()
         self.is_weight = self.layout.weight_mask().to(device)
         self.backprops = 0
         self._here = self.w
         self._flat = [torch.zeros_like(self.w) for _ in range(2)]
         trainable = dict(self.model.named_parameters())
-        self._parameters = [trainable[piece.name] for piece in self.layout.parameters]
-        self._views = [[piece.view(flat) for piece in self.layout.parameters] for flat in self._flat]
+        self._parameters = [trainable[segment.name] for segment in self.layout.parameters]
+        self._views = [[segment.view(flat) for segment in self.layout.parameters] for flat in self._flat]
         self._turn = 0
-        self._channels_last = any(piece.channels_last for piece in self.layout.parameters)
+        self._channels_last = any(segment.channels_last for segment in self.layout.parameters)
 
     def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
@@ -56,10 +96,14 @@ class Oracle:
 
     def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return prepared examples in the training type, images channels-last."""
-        x = inputs.to(self.dtype) if inputs.dtype is not self.dtype and inputs.is_floating_point() else inputs
+        x, y = self._real(inputs), self._real(targets)
         if self._channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        return x, targets.to(self.dtype) if targets.is_floating_point() else targets
+        return x, y
+
+    def _real(self, values: Tensor) -> Tensor:
+        """Return real numbers in the training type; whole ones, such as classes or words, as they are."""
+        return values.to(self.dtype) if values.is_floating_point() else values
 
     def gradient(
         self,
@@ -90,6 +134,7 @@ class Oracle:
     def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
         self._turn ^= 1
         flat = self._flat[self._turn].zero_()
+        # A backward pass adds into gradients that are there, so they come to lie in the flat vector without a copy.
         for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
             parameter.grad = view
         outputs = self.model(inputs)
@@ -100,6 +145,7 @@ class Oracle:
 
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
         """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""
+        # Back to where it was and not to `w`: a call may come from inside another one (a `plus` that wants outputs).
         buffers, here = self._copied_buffers() if still else [], self._here
         if at is not None:
             self._go(at)
@@ -113,8 +159,8 @@ class Oracle:
     def _go(self, point: Tensor) -> None:
         """Let the model's parameters be views of another vector: nothing is copied."""
         self._here = point.contiguous()
-        for parameter, piece in zip(self._parameters, self.layout.parameters, strict=True):
-            parameter.data = piece.view(self._here)
+        for parameter, segment in zip(self._parameters, self.layout.parameters, strict=True):
+            parameter.data = segment.view(self._here)
 
     def reset_buffers(self) -> None:
         """Put every buffer back to its first value: nothing may pass from one client to the next through the model."""
@@ -123,12 +169,16 @@ class Oracle:
     def _copied_buffers(self) -> list[BufferCopy]:
         """Return a copy of every buffer, with the place it belongs to; a module may make some on the way."""
         homes = [module._buffers for module in self.model.modules()]
-        return [(home, name, None if b is None else b.clone()) for home in homes for name, b in home.items()]
+        return [(home, name, _cloned(buffer)) for home in homes for name, buffer in home.items()]
 
     def _put_buffers(self, copies: list[BufferCopy]) -> None:
         for home, name, value in copies:
             now = home[name]
-            if value is not None and now is not None and now.shape == value.shape:
+            if now is not None and value is not None and now.shape == value.shape:
                 now.copy_(value)
-            else:
-                home[name] = None if value is None else value.clone()
+            else:  # a module has made it, removed it or given it another shape since
+                home[name] = _cloned(value)
+
+
+def _cloned(buffer: Tensor | None) -> Tensor | None:
+    return None if buffer is None else buffer.clone()

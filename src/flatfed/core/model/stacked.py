@@ -3,7 +3,7 @@
 The clients' batches lie one behind the other in one long batch, which is all that activations, pooling and reshaping
 see; only layers with parameters must know which rows belong to whom. These are replaced by stacked ones here:
 
-    Linear      y_k = x_k W_k^T + b_k                 one batched matrix product
+    Linear      y_k = x_k W_k^T + b_k                 one vectorised matrix product
     Conv2d      one convolution with the clients as groups
     GroupNorm, LayerNorm: a norm per example, then each client's own scale and shift
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.devices import CPU
-from flatfed.core.model.layout import Layout, Piece
+from flatfed.core.model.layout import Layout, Segment
 from flatfed.core.task.task import Task
 
 Plus = Callable[[Any], Tensor]
@@ -37,21 +37,27 @@ class StackedModel:
     """The model of a task, computing for `m` clients at a time with parameters from an `m x d` matrix."""
 
     def __init__(self, task: Task, dtype: torch.dtype, device: torch.device = CPU) -> None:
-        self.task, self.layout, self.model = task, task.layout(), task.fresh_model(dtype).to(device).train()
+        self.task, self.layout = task, task.layout()
+        self.model = task.fresh_model(dtype).to(device).train()
         self._weights: dict[str, Tensor] = {}
         self._clients = 1
-        if next(self.model.buffers(), None) is not None:
-            raise CannotStack("the model has buffers, such as BatchNorm's statistics")
-        held = [name for name, _ in self.model.named_parameters(remove_duplicate=False)]
-        if sorted(held) != sorted(piece.name for piece in self.layout.parameters):
-            raise CannotStack("the model has frozen or shared parameters")
+        self._refuse_unsuitable()
         for prefix, module in self.model.named_modules():
             self._replace(f"{prefix}." if prefix else "", module)
+
+    def _refuse_unsuitable(self) -> None:
+        if next(self.model.buffers(), None) is not None:
+            raise CannotStack("the model has buffers, such as BatchNorm's statistics")
+        names = [name for name, _ in self.model.named_parameters(remove_duplicate=False)]
+        trained = [segment.name for segment in self.layout.parameters]
+        if sorted(names) != sorted(trained):
+            raise CannotStack("the model has frozen or shared parameters")
 
     def _replace(self, prefix: str, module: nn.Module) -> None:
         """Let a layer with parameters of its own take them from the matrix."""
         if all(parameter is None for parameter in module._parameters.values()):
             return
+        # By the exact type: a subclass may compute something else.
         forward = LAYERS.get(type(module))
         if forward is None:
             raise CannotStack(f"the model has a {type(module).__name__} with parameters of its own")
@@ -69,12 +75,14 @@ class StackedModel:
         leaves = self._load(points)
         outputs = self.model(inputs)
         losses = self._losses(outputs, targets)
+        # Clients share no parameter, so the gradient of the sum holds each client's own.
         total = losses.sum()
         for client, extra in enumerate(plus):
             if extra is not None:
                 total = total + extra(self._part(outputs, client))
-        found = torch.autograd.grad(total, leaves, allow_unused=True)
-        filled = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, found, strict=True)]
+        # A parameter that the loss does not reach has gradient zero, as it has for a client that runs alone.
+        slopes = torch.autograd.grad(total, leaves, allow_unused=True)
+        filled = [_or_zeros(slope, leaf) for slope, leaf in zip(slopes, leaves, strict=True)]
         return filled, losses.tolist()
 
     def outputs(self, points: Tensor, inputs: Tensor) -> list[Any]:
@@ -86,17 +94,23 @@ class StackedModel:
 
     def _load(self, points: Tensor) -> list[Tensor]:
         self._clients = len(points)
-        leaves = [stacked_view(piece, points).detach().requires_grad_() for piece in self.layout.parameters]
-        self._weights = {piece.name: leaf for piece, leaf in zip(self.layout.parameters, leaves, strict=True)}
+        # Views of the matrix: nothing is copied, and each is a leaf to which autograd gives a gradient.
+        leaves = [stacked_view(segment, points).detach().requires_grad_() for segment in self.layout.parameters]
+        self._weights = {segment.name: leaf for segment, leaf in zip(self.layout.parameters, leaves, strict=True)}
         return leaves
 
     def _losses(self, outputs: Any, targets: Tensor) -> Tensor:
         """Return each client's mean loss."""
-        plain = self.task.loss is F.cross_entropy and outputs.ndim == 2 and targets.ndim == 1
-        if plain and int(targets.min()) >= 0:
+        if self._is_plain(outputs, targets):
             return F.cross_entropy(outputs, targets, reduction="none").view(self._clients, -1).mean(dim=1)
         parts = targets.chunk(self._clients)
         return torch.stack([self.task.loss(self._part(outputs, k), part) for k, part in enumerate(parts)])
+
+    def _is_plain(self, outputs: Any, targets: Tensor) -> bool:
+        """Say whether the loss is a mean of cross-entropies over all examples: then one call serves all clients."""
+        if self.task.loss is not F.cross_entropy or outputs.ndim != 2 or targets.ndim != 1:
+            return False
+        return int(targets.min()) >= 0  # a negative target is to be ignored, which changes what a mean is over
 
     def _part(self, outputs: Any, client: int) -> Any:
         if isinstance(outputs, tuple | list):
@@ -115,19 +129,23 @@ class StackedModel:
         return x.reshape(self._clients, -1, *x.shape[1:])
 
 
-def stacked_view(piece: Piece, points: Tensor) -> Tensor:
+def _or_zeros(slope: Tensor | None, leaf: Tensor) -> Tensor:
+    return torch.zeros_like(leaf) if slope is None else slope
+
+
+def stacked_view(segment: Segment, points: Tensor) -> Tensor:
     """Return a parameter of all clients as a view of the matrix with a client's vector in each row."""
-    part = points[:, piece.offset : piece.offset + piece.size]
-    if not piece.channels_last:
-        return part.view(len(points), *piece.shape)
-    out, channels, height, width = piece.shape
+    part = points[:, segment.offset : segment.offset + segment.size]
+    if not segment.channels_last:
+        return part.view(len(points), *segment.shape)
+    out, channels, height, width = segment.shape
     return part.view(len(points), out, height, width, channels).permute(0, 1, 4, 2, 3)
 
 
-def write_gradients(layout: Layout, matrix: Tensor, found: Sequence[Tensor]) -> None:
+def write_gradients(layout: Layout, matrix: Tensor, gradients: Sequence[Tensor]) -> None:
     """Copy stacked gradients of the parameters into a matrix with a client's vector in each row."""
-    for piece, gradient in zip(layout.parameters, found, strict=True):
-        stacked_view(piece, matrix).copy_(gradient)
+    for segment, gradient in zip(layout.parameters, gradients, strict=True):
+        stacked_view(segment, matrix).copy_(gradient)
 
 
 def _linear(stack: StackedModel, prefix: str, layer: nn.Linear, x: Tensor) -> Tensor:
@@ -144,13 +162,23 @@ def _conv2d(stack: StackedModel, prefix: str, layer: nn.Conv2d, x: Tensor) -> Te
     assert weight is not None
     if layer.padding_mode != "zeros":
         raise CannotStack("the model has a convolution that pads with other than zeros")
-    rows, m = stack.divided(x), len(weight)
-    kernels, shifts = weight.flatten(0, 1), None if bias is None else bias.flatten()
-    alone = m == 1  # then as it came: a reshaped single example has strides from which torch takes a wrong gradient
-    channels = x if alone else rows.transpose(0, 1).reshape(rows.shape[1], m * x.shape[1], *x.shape[2:])
-    y = F.conv2d(channels, kernels, shifts, layer.stride, layer.padding, layer.dilation, m * layer.groups)
-    if alone:
-        return y
+    m = len(weight)
+    convolved = functools.partial(
+        F.conv2d,
+        weight=weight.flatten(0, 1),
+        bias=None if bias is None else bias.flatten(),
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=layer.dilation,
+        groups=m * layer.groups,
+    )
+    if m == 1:
+        # As it came: a reshaped single example has strides from which torch takes a wrong gradient.
+        return convolved(x)
+    # The clients become groups of channels of one convolution: examples x (clients * channels).
+    rows = stack.divided(x)
+    channels = rows.transpose(0, 1).reshape(rows.shape[1], m * x.shape[1], *x.shape[2:])
+    y = convolved(channels)
     return y.view(rows.shape[1], m, -1, *y.shape[2:]).transpose(0, 1).reshape(len(x), -1, *y.shape[2:])
 
 
@@ -169,8 +197,11 @@ def _layer_norm(stack: StackedModel, prefix: str, layer: nn.LayerNorm, x: Tensor
 
 def _scaled(stack: StackedModel, prefix: str, y: Tensor, shaped: Callable[[Tensor], Tensor]) -> Tensor:
     weight, bias = stack.weight(prefix, "weight"), stack.weight(prefix, "bias")
-    y = y if weight is None else y * shaped(weight)
-    return y if bias is None else y + shaped(bias)
+    if weight is not None:
+        y = y * shaped(weight)
+    if bias is not None:
+        y = y + shaped(bias)
+    return y
 
 
 LAYERS: dict[type[nn.Module], Callable[..., Tensor]] = {

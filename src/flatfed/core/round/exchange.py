@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flatfed.core.errors import FlatfedError
+from flatfed.core.method.engine import Held, Job, Reply, together
 from flatfed.core.method.messages import SCALAR_BYTES, Message
 from flatfed.core.method.server import Replies
 from flatfed.core.method.state import State
-from flatfed.core.round.engine import Held, Job, Reply, together
-from flatfed.core.round.reply_checks import NOT_FINITE, Expectation
+from flatfed.core.round.reply_checks import Expectation, ReplyFault
 
 if TYPE_CHECKING:
     from flatfed.core.round.federation import Federation
@@ -35,7 +35,7 @@ class Tally:
     bytes_down: int = 0
     bytes_up: int = 0
     backprops: int = 0
-    refused: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
     attempts: int = 0
     taken: list[Reply] = field(default_factory=list)
     seconds: dict[int, float] = field(default_factory=dict)
@@ -60,17 +60,20 @@ class Tally:
 
     def train_loss(self) -> float | None:
         """Mean training loss over the clients, weighted by their examples; None where no step was taken."""
-        told = [(reply.loss, reply.samples) for reply in self.taken if reply.loss is not None]
-        total = sum(samples for _, samples in told)
-        return sum(loss * samples for loss, samples in told) / total if total else None
+        losses = [(reply.loss, reply.samples) for reply in self.taken if reply.loss is not None]
+        total = sum(samples for _, samples in losses)
+        return sum(loss * samples for loss, samples in losses) / total if total else None
 
     def watch(self) -> dict[str, float]:
-        """Return how far clients went on average, and the numbers that they want to see: means over those that told."""
-        drifts = [reply.drift for reply in self.taken]
-        found = {"divergence": sum(drifts) / len(drifts)} if drifts else {}
-        names = dict.fromkeys(name for reply in self.taken for name in reply.watch)
-        told = {name: [reply.watch[name] for reply in self.taken if name in reply.watch] for name in names}
-        return found | {name: sum(values) / len(values) for name, values in told.items()}
+        """Return how far clients went, and the numbers that they watch: means over the clients that gave them."""
+        series: dict[str, list[float]] = {}
+        if self.taken:
+            series["divergence"] = [reply.drift for reply in self.taken]
+        watched: dict[str, list[float]] = {}
+        for reply in self.taken:
+            for name, value in reply.watch.items():
+                watched.setdefault(name, []).append(value)
+        return {name: sum(values) / len(values) for name, values in (series | watched).items()}
 
 
 class Courier:
@@ -87,42 +90,74 @@ class Courier:
     def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
         """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
         fed = self.federation
+        # A copy: methods change what they keep in place, and replies are compared with what was really sent.
         fresh = (message | Message.of(fed.server.buffers)).copy()
         sent = together(self.held.receive(fed.round, self.exchange, fresh))
-        before, asked = len(self.tally.refused), len(self.cohort)
-        good = self._collect(fresh, sent, fed.method.uploads() if expect is None else expect)
+        uploads = fed.method.uploads() if expect is None else expect
+        good, faults = self._collect(fresh, sent, uploads)
         if len(good) < fed.settings.min_replies:
+            # What a failed attempt cost stays counted, but the row's means are not over its clients.
             self.tally.took_part([], {})
-            raise self._too_few(good, asked, self.tally.refused[before:])
+            raise self._too_few(good, faults)
+        self._go_on_with(good)
+        uniform = fed.method.uniform or fed.settings.weighting == "uniform"
+        self.replies = Replies(good, sent, uniform)
+        return self.replies
+
+    def _go_on_with(self, good: list[Reply]) -> None:
+        """Note whose replies count: only they are asked again, and only their states will be kept."""
+        # States stay with the courier until the round is over: if it fails, every client has the one it had.
         self.cohort = [reply.client for reply in good]
-        self.kept.update({r.client: r.kept for r in good if r.kept is not None})
+        for reply in good:
+            if reply.kept is not None:
+                self.kept[reply.client] = reply.kept
         self.exchange += 1
         self.seconds = {reply.client: self.seconds.get(reply.client, 0.0) + reply.seconds for reply in good}
         self.tally.took_part(good, self.seconds)
-        self.replies = Replies(good, sent, fed.method.uniform or fed.settings.weighting == "uniform")
-        return self.replies
 
-    def _too_few(self, good: list[Reply], asked: int, refused: list[dict[str, Any]]) -> TooFewReplies:
+    def _too_few(self, good: list[Reply], faults: list[tuple[int, ReplyFault]]) -> TooFewReplies:
         fed = self.federation
-        reasons = "; ".join(f"client {entry['client']}: {entry['reason']}" for entry in refused[-3:])
-        text = f"round {fed.round + 1}: {len(good)} good replies of {asked}, {fed.settings.min_replies} needed"
-        overflowed = bool(refused) and all(entry["reason"].endswith(NOT_FINITE) for entry in refused)
-        return TooFewReplies(text + (f" ({reasons})" if reasons else ""), overflowed and not good)
+        text = f"round {fed.round + 1}: {len(good)} good replies of {len(self.cohort)}"
+        text += f", {fed.settings.min_replies} needed"
+        reasons = "; ".join(f"client {client}: {fault.reason}" for client, fault in faults[-3:])
+        if reasons:
+            text += f" ({reasons})"
+        overflowed = bool(faults) and all(fault.overflow for _, fault in faults)
+        return TooFewReplies(text, diverged=overflowed and not good)
 
     def job(self, client: int, fresh: Message) -> Job:
         """Make a client's job, and count what goes down with it."""
         fed = self.federation
+        # What a client kept in an earlier exchange of the round is not in the store yet.
         kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
         personal = fed.method.personal(fed.server, client)
         self.tally.sent(fresh, personal)
         return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal, fed.shows_models)
 
-    def _collect(self, fresh: Message, sent: Message, names: tuple[str, ...]) -> list[Reply]:
+    def _collect(
+        self, fresh: Message, sent: Message, names: tuple[str, ...]
+    ) -> tuple[list[Reply], list[tuple[int, ReplyFault]]]:
+        """Return the good replies in client order, and what was wrong with the others."""
+        expected = self._expected(names)
+        good: dict[int, Reply] = {}
+        faults: list[tuple[int, ReplyFault]] = []
+        for reply in self.federation.engine.exchange(fresh, CohortJobs(self, fresh)):
+            # Before it is checked: a reply that is rejected has crossed, and was computed, as well.
+            self.tally.received(reply)
+            fault = expected.fault(reply, sent, set(good))
+            if fault is None:
+                good[reply.client] = reply
+            else:
+                faults.append((reply.client, fault))
+        self.tally.rejected += [{"client": client, "reason": fault.reason} for client, fault in faults]
+        return [good[client] for client in sorted(good)], faults
+
+    def _expected(self, names: tuple[str, ...]) -> Expectation:
         fed = self.federation
         shapes = {name: len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
         numbers = fed.method.upload_numbers if names == fed.method.uploads() else ()
-        expected = Expectation(
+        return Expectation(
             fed.round,
             self.exchange,
             frozenset(self.cohort),
@@ -131,15 +166,6 @@ class Courier:
             fed.settings.max_update_norm,
             numbers,
         )
-        good: dict[int, Reply] = {}
-        for reply in fed.engine.exchange(fresh, CohortJobs(self, fresh)):
-            self.tally.received(reply)
-            fault = expected.fault(reply, sent, set(good))
-            if fault is None:
-                good[reply.client] = reply
-            else:
-                self.tally.refused.append({"client": reply.client, "reason": fault})
-        return [good[client] for client in sorted(good)]
 
 
 class CohortJobs:
@@ -151,6 +177,7 @@ class CohortJobs:
     def __init__(self, courier: Courier, fresh: Message) -> None:
         self._courier, self._fresh = courier, fresh
         task = courier.federation.task
+        # Ties are broken by number: which clients are vectorised together must not depend on anything else.
         self._clients = sorted(courier.cohort, key=lambda client: (-len(task.examples(client)), client))
 
     def __len__(self) -> int:

@@ -19,15 +19,15 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.evaluations import Evaluations
 from flatfed.core.method.algorithm import Algorithm, Average
+from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import State
+from flatfed.core.method.store import ClientStore, Overlay
 from flatfed.core.method.vectors import is_finite, norm
 from flatfed.core.model.layout import COUNTERS
-from flatfed.core.round.engine import Engine
 from flatfed.core.round.exchange import Courier, Tally, TooFewReplies
 from flatfed.core.round.reply_checks import NOT_FINITE
 from flatfed.core.round.sampling import Sampler
-from flatfed.core.round.store import ClientStore, Overlay
 from flatfed.core.task.task import Task
 
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ TIMES = ("seconds", "client_seconds")
 Status = Literal["running", "finished", "diverged", "stopped", "interrupted", "failed"]
 
 
-class Monitor(Protocol):
+class RoundMonitor(Protocol):
     """Something that is measured after some rounds; it must leave no trace."""
 
     @property
@@ -92,7 +92,7 @@ class Federation:
         self._waiting: tuple[Row, Evaluations] | None = None
         self._unsound = ""
         self.shows_models = False
-        self.monitors: Sequence[Monitor] = ()
+        self.monitors: Sequence[RoundMonitor] = ()
         self.keeps_past = False
         self.recall: Callable[[Engine], Past] | None = None
         self._past: Past | None = None
@@ -103,26 +103,34 @@ class Federation:
         """Play the rounds that are left and yield their history rows, in order."""
         while self.status == "running" and self.round < self.settings.rounds:
             row = self._play()
-            late = self.settle()
-            if self.status == "running" and self._unsound:
-                self.status, self.reason = "diverged", self._unsound
+            rows = self.settle()  # of the round before, which was evaluated while this one was played
+            self._diverge_if_unsound()
             if self.status == "running" and self.settings.evaluates(row["round"]):
                 self._waiting = row, self._evaluations()
             else:
-                late.append(row)
-            waits = self.engine.gaps and not self.settles(self.round)
-            yield from late if waits else late + self.settle()
+                rows.append(row)
+            may_wait = self.engine.gaps and not self.settles(self.round)
+            if not may_wait:
+                rows += self.settle()
+            # Only now: whoever saves on a row finds a state that agrees with the rows.
+            yield from rows
         yield from self.settle()
+        self._diverge_if_unsound()
         if self.status == "running":
-            self.status, self.reason = ("diverged", self._unsound) if self._unsound else ("finished", "")
+            self.status, self.reason = "finished", ""
+
+    def _diverge_if_unsound(self) -> None:
+        if self.status == "running" and self._unsound:
+            self.status, self.reason = "diverged", self._unsound
 
     def settle(self) -> list[Row]:
-        """Return the row that waits for its evaluation, if one does, with its figures."""
+        """Return the row that waits for its evaluation, if one does, with its metrics."""
         if self._waiting is None:
             return []
-        (row, evaluations), self._waiting = self._waiting, None  # if they cannot be had, not now and not later
-        figures = evaluations.figures()
-        row.update({name: _number(value) if isinstance(value, float) else value for name, value in figures.items()})
+        row, evaluations = self._waiting
+        self._waiting = None  # before the metrics are asked for: if they fail now, they are not asked for again
+        for name, value in evaluations.metrics().items():
+            row[name] = _number(value) if isinstance(value, float) else value
         if row.get("test_loss", 0.0) is None:
             self._unsound = f"round {row['round'] + 1}: the test loss is {NOT_FINITE}"
         return [row]
@@ -139,38 +147,52 @@ class Federation:
     @property
     def evaluated(self) -> torch.Tensor:
         """The model that is evaluated: the average's, if there is one."""
-        return self.average.evaluated(self.average_kept, self.server.w) if self.average else self.server.w
+        if self.average is None:
+            return self.server.w
+        return self.average.evaluated(self.average_kept, self.server.w)
 
     def _play(self) -> Row:
         """Play one round and return its row."""
-        started, tally, before = time.perf_counter(), Tally(), self.server.w.clone()
+        started, tally = time.perf_counter(), Tally()
+        before = self.server.w.clone()
         self.begin_round()
         past = self.shadow() if self._is_remembered() else None
         try:
             courier = self._attempt(tally, past)
         except TooFewReplies as error:
-            self.status, self.reason = ("diverged" if error.diverged else "stopped"), str(error)
+            self.status = "diverged" if error.diverged else "stopped"
+            self.reason = str(error)
             return self._row(tally, before, started)
-        for client in courier.cohort:
-            if client in courier.kept:
-                if past is not None:
-                    past.clients.write(client, self.clients.read(client))
-                self.clients.write(client, courier.kept[client])
+        # Not before the round has succeeded: after one that fails, clients go on with what they had.
+        self._keep_states(courier, past)
         self._past = None if past is None else Past(past, courier.cohort)
         self._average_buffers(courier.replies)
-        if self.average:
+        if self.average is not None:
             self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
         row = self._row(tally, before, started)
+        # Before the monitors: what they probe is the round that comes.
         self.round += 1
         if self.status == "running":
             self._monitor(row)
         return row
 
+    def _keep_states(self, courier: Courier, past: Federation | None) -> None:
+        """Keep what the clients of the round keep; the past keeps what they had before it."""
+        for client in courier.cohort:  # a client whose last reply was rejected is not among them
+            if client not in courier.kept:
+                continue
+            if past is not None:
+                past.clients.write(client, self.clients.read(client))
+            self.clients.write(client, courier.kept[client])
+
     def _monitor(self, row: Row) -> None:
         for monitor in self.monitors:
             if monitor.due(row["round"]):
-                for name, found in monitor.read(self).items():
-                    row.setdefault(name, {}).update(_json(found))
+                self._add_to_row(row, monitor.read(self))
+
+    def _add_to_row(self, row: Row, results: Mapping[str, Any]) -> None:
+        for name, values in results.items():
+            row.setdefault(name, {}).update(_json(values))
 
     def begin_round(self) -> None:
         """Let server and method be those of the round that comes, also after the last that is planned."""
@@ -183,8 +205,10 @@ class Federation:
         With an `algorithm`, a variant of the method with the same states, that one is played.
         """
         server, records = self.server, Overlay(self.records)
+        # Of the buffers only the dictionary: the loop puts new ones in their place and changes none.
         kept, buffers = server.kept.copy(), dict(server.buffers)
         own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records)
+        # What weight averaging keeps is not copied: a shadow is only probed, and no model enters it then.
         shadow = Federation(
             self.task,
             algorithm or self.algorithm,
@@ -209,29 +233,39 @@ class Federation:
             self._past = self.recall(self.engine)
         if self._past is None:
             raise ConfigError(f"what was before round {self.round} is not known any more; measure with round=next")
+        # The engine of that time may have been closed since.
         self._past.federation.engine = self.engine
         return self._past
 
     def _is_remembered(self) -> bool:
         """Say whether somebody will ask what was before this round."""
         is_final = self.round == self.settings.rounds - 1
-        return (self.keeps_past and is_final) or any(m.looks_back and m.due(self.round) for m in self.monitors)
+        if self.keeps_past and is_final:
+            return True
+        return any(monitor.looks_back and monitor.due(self.round) for monitor in self.monitors)
 
     def _attempt(self, tally: Tally, past: Federation | None) -> Courier:
         """Play the round's exchanges, again with a new cohort where too few replies are good."""
         while True:
             cohort = self.sampler.draw(self.task.population, self.settings.seed, self.round, tally.attempts)
             if past is not None:
-                for client in cohort:
-                    past.records.write(client, self.records.read(client))  # the update changes them in place
-            courier = Courier(self, [k for k in cohort if len(self.task.examples(k))], tally)
+                # For each attempt anew: a retry may have another cohort, whose records are still as they were.
+                self._copy_records(cohort, past)
+            with_examples = [client for client in cohort if len(self.task.examples(client))]
+            courier = Courier(self, with_examples, tally)
             tally.attempts += 1
             try:
                 self.method.advance(self.server, courier)
                 return courier
             except TooFewReplies as error:
+                # Where every reply overflowed, those of other clients most likely would as well.
                 if tally.attempts > self.settings.retries or error.diverged:
                     raise
+
+    def _copy_records(self, cohort: Sequence[int], past: Federation) -> None:
+        """Let the past have records of its own: the update changes those of the cohort in place."""
+        for client in cohort:
+            past.records.write(client, self.records.read(client))
 
     def _lr(self, round: int) -> float:
         lr = self.settings.decayed_lr(round)
@@ -239,12 +273,12 @@ class Federation:
 
     def _average_buffers(self, replies: Replies | None) -> None:
         """Average BatchNorm statistics with the clients' weights; counters are copied from the first client."""
-        if replies is not None:
-            first = replies[0].message.vectors
-            means = {
-                name: first[name].clone() if name == COUNTERS else replies.mean(name) for name in self.server.buffers
-            }
-            self.server.buffers = means
+        if replies is None:
+            return
+        means = {name: replies.mean(name) for name in self.server.buffers if name != COUNTERS}
+        if COUNTERS in self.server.buffers:
+            means[COUNTERS] = replies[0].message.vectors[COUNTERS].clone()
+        self.server.buffers = means
 
     def _row(self, tally: Tally, before: torch.Tensor, started: float) -> Row:
         if self.status == "running" and not is_finite(self.server.w):
@@ -262,19 +296,26 @@ class Federation:
             "seconds": time.perf_counter() - started,
             "client_seconds": tally.client_seconds(),
         }
+        return row | self._on_occasion(tally)
+
+    def _on_occasion(self, tally: Tally) -> Row:
+        """Return what a row holds only where there is something to say."""
+        entries: Row = {}
         watch = self.server.watch | tally.watch()
         if watch:
-            row["watch"] = {name: _number(value) for name, value in watch.items()}
-        if tally.refused:
-            row["refused"] = tally.refused
+            entries["watch"] = {name: _number(value) for name, value in watch.items()}
+        if tally.rejected:
+            entries["rejected"] = tally.rejected
         if tally.attempts > 1:
-            row["attempts"] = tally.attempts
-        return row
+            entries["attempts"] = tally.attempts
+        return entries
 
 
 def _json(value: Any) -> Any:
     """Return numbers by name, however deep, as JSON can hold them."""
-    return {name: _json(v) for name, v in value.items()} if isinstance(value, Mapping) else _number(value)
+    if isinstance(value, Mapping):
+        return {name: _json(entry) for name, entry in value.items()}
+    return _number(value)
 
 
 def _number(value: float) -> float | None:

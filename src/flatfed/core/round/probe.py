@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import Reply
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import State
 from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
-from flatfed.core.round.engine import Reply
 from flatfed.core.round.exchange import Courier, Tally
 from flatfed.core.round.federation import Federation
 
@@ -57,12 +57,19 @@ def probe(federation: Federation, clients: Sequence[int] | None = None, algorith
     shadow = federation.shadow(algorithm)
     shadow.shows_models = True
     if clients is None:
-        clients = federation.sampler.draw(federation.task.population, federation.settings.seed, federation.round, 0)
+        clients = _next_cohort(federation)
     cohort = [client for client in clients if len(federation.task.examples(client))]
     courier = Courier(shadow, cohort, Tally())
+    # The courier's states and the tally are dropped, so that nothing of this round is kept or counted.
     shadow.method.advance(shadow.server, courier)
     assert courier.replies is not None
     return Probe(courier.replies, [_model(reply, federation.server) for reply in courier.replies])
+
+
+def _next_cohort(federation: Federation) -> list[int]:
+    first_attempt = 0
+    population, seed = federation.task.population, federation.settings.seed
+    return federation.sampler.draw(population, seed, federation.round, first_attempt)
 
 
 def last_round(federation: Federation) -> Probe:
@@ -78,5 +85,7 @@ def _model(reply: Reply, server: Server) -> ClientModel:
     assert reply.model is not None
     buffers = {name: reply.message.vectors[name] for name in server.buffers}
     kept = reply.kept or State({})
-    buffers |= {name: getattr(kept, name) for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in kept}
+    for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS):
+        if name in kept:
+            buffers[name] = getattr(kept, name)
     return ClientModel(reply.client, reply.samples, reply.model, buffers)

@@ -7,7 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from flatfed.core.configuration.config import Config, Count, Range, Registry
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.ranges import Count, Range
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import numpy_generator
 
@@ -15,7 +17,7 @@ from flatfed.core.randomness import numpy_generator
 class Sampler(Config):
     """Family of samplers; `attempt` counts the retries of one round."""
 
-    registry: ClassVar[Registry[Sampler]] = Registry("sampler")
+    registry: ClassVar[Registry[Sampler]] = Registry("sampler", old_ids={"schedule": "replay"})
 
     def draw(self, population: int, seed: int, round: int, attempt: int) -> list[int]:
         """Return the cohort of a round."""
@@ -26,7 +28,7 @@ class Sampler(Config):
         return len(self.draw(population, 0, 0, 0))
 
     def check(self, population: int, rounds: int) -> None:
-        """Refuse what cannot be drawn from so many clients over so many rounds."""
+        """Refuse what cannot be drawn from this number of clients over this number of rounds."""
 
 
 class Uniform(Sampler, id="uniform"):
@@ -46,6 +48,7 @@ class Uniform(Sampler, id="uniform"):
     def draw(self, population: int, seed: int, round: int, attempt: int) -> list[int]:
         """Return the cohort of a round."""
         generator = numpy_generator(seed, "cohort", round, attempt)
+        # The attempt is in the key: a retry has other clients, and a run that is played again has the same.
         return sorted(int(k) for k in generator.choice(population, self.count, replace=False))
 
 
@@ -69,28 +72,24 @@ class Bernoulli(Sampler, id="bernoulli"):
         raise ConfigError(f"Bernoulli(p={self.p}) never drew a client out of {population}; choose a larger p")
 
 
-class Schedule(Sampler, id="schedule"):
+class Replay(Sampler, id="replay"):
     """The given cohorts, round by round: the replay of a participation trace."""
 
     cohorts: Any
 
     def __post_init__(self) -> None:
-        cohorts = tuple(tuple(_client(k) for k in cohort) for cohort in _sequence(self.cohorts))
+        cohorts = tuple(_cohort(round, clients) for round, clients in enumerate(_sequence(self.cohorts)))
         object.__setattr__(self, "cohorts", cohorts)
-        for round, cohort in enumerate(cohorts):
-            if not cohort:
-                raise ConfigError(f"schedule: round {round} names no client")
-            if len(set(cohort)) < len(cohort):
-                raise ConfigError(f"schedule: round {round} names a client twice")
 
     def check(self, population: int, rounds: int) -> None:
-        """Refuse clients that do not exist and more rounds than the schedule has."""
+        """Refuse clients that do not exist and more rounds than the replay has."""
         if rounds > len(self.cohorts):
-            raise ConfigError(f"the schedule has {len(self.cohorts)} rounds, fewer than the {rounds} asked for")
+            raise ConfigError(f"the replay has {len(self.cohorts)} rounds, fewer than the {rounds} asked for")
         for round, cohort in enumerate(self.cohorts):
-            outside = [k for k in cohort if not 0 <= k < population]
-            if outside:
-                raise ConfigError(f"schedule: round {round} names client {outside[0]}, but there are {population}")
+            low, high = min(cohort), max(cohort)
+            if low < 0 or high >= population:
+                outside = low if low < 0 else high
+                raise ConfigError(f"replay: round {round} names client {outside}, but there are {population}")
 
     def expected(self, population: int) -> float:
         """Return the size of the largest cohort."""
@@ -100,22 +99,30 @@ class Schedule(Sampler, id="schedule"):
         """Return the cohort of a round; a retry is the same cohort again."""
         if round >= len(self.cohorts):
             raise ConfigError(
-                f"the schedule has {len(self.cohorts)} rounds; who would take part in the next is not known"
+                f"the replay has {len(self.cohorts)} rounds; who would take part in the next is not known"
             )
         return sorted(self.cohorts[round])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schedule, ready for JSON."""
+        """Return the cohorts, ready for JSON."""
         return {"id": self.id, "cohorts": [list(cohort) for cohort in self.cohorts]}
 
 
-Replay = Schedule
-"""The public name of a replayed participation trace: `ff.Replay([[0, 3], [1, 2]])`."""
+def _cohort(round: int, clients: Any) -> tuple[int, ...]:
+    """Return the clients of a round: at least one, and none twice."""
+    if not isinstance(clients, Sequence | np.ndarray | set) or isinstance(clients, str):
+        raise ConfigError(f"replay: each cohort must be a list of client ids, not {clients!r:.40}")
+    cohort = tuple(_client(client) for client in clients)
+    if not cohort:
+        raise ConfigError(f"replay: round {round} names no client")
+    if len(set(cohort)) < len(cohort):
+        raise ConfigError(f"replay: round {round} names a client twice")
+    return cohort
 
 
 def _client(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ConfigError(f"schedule: a client id must be a whole number, not {value!r:.40}")
+        raise ConfigError(f"replay: a client id must be a whole number, not {value!r:.40}")
     return int(value)
 
 
@@ -123,10 +130,7 @@ def _sequence(value: Any) -> Sequence[Any]:
     if isinstance(value, np.ndarray):
         return list(value)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ConfigError(f"schedule: cohorts must be a list of lists of client ids, not {value!r:.40}")
-    for cohort in value:
-        if not isinstance(cohort, Sequence | np.ndarray | set) or isinstance(cohort, str):
-            raise ConfigError(f"schedule: each cohort must be a list of client ids, not {cohort!r:.40}")
+        raise ConfigError(f"replay: cohorts must be a list of lists of client ids, not {value!r:.40}")
     return value
 
 
@@ -136,4 +140,4 @@ def as_sampler(sampling: int | Sampler) -> Sampler:
         return sampling
     if isinstance(sampling, int | np.integer) and not isinstance(sampling, bool):
         return Uniform(int(sampling))
-    raise ConfigError(f"sampling must be a number of clients, ff.Bernoulli or ff.Schedule, not {sampling!r}")
+    raise ConfigError(f"sampling must be a number of clients, ff.Bernoulli or ff.Replay, not {sampling!r}")

@@ -1,6 +1,7 @@
 """The client's side of an exchange: load the message, let the method work, make the reply.
 
-Every engine, in this process or another, runs clients through a `Trainer`; each holds one model.
+Every engine, in this process or another, runs clients through a `Trainer`; each holds one model, which its `Evaluator`
+shares.
 """
 
 from __future__ import annotations
@@ -8,43 +9,32 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.errors import ConfigError, EngineError, FlatfedError
-from flatfed.core.evaluation.metrics import Totals, add_up
-from flatfed.core.evaluation.statistics import (
-    Calibration,
-    Statistics,
-    averaged,
-    batch_statistics,
-    default_statistics,
-    even_chunks,
-    has_batch_norm,
-)
+from flatfed.core.errors import EngineError, FlatfedError
+from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.method.algorithm import Algorithm, client_slots
 from flatfed.core.method.client import Client
+from flatfed.core.method.engine import Job, Reply
+from flatfed.core.method.loaded_model import LoadedModel
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
-from flatfed.core.model.devices import CPU, find_device
+from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
-from flatfed.core.model.oracle import Oracle
-from flatfed.core.randomness import key
-from flatfed.core.round.engine import Job, Reply
-from flatfed.core.round.vectorised import Lockstep, Seat
-from flatfed.core.task.examples import Examples
+from flatfed.core.model.oracle import ClientOracle
+from flatfed.core.round.vectorised import SharedOracle, VectorisedClients
 from flatfed.core.task.task import Task
 
-NOTHING = State({})
+Pulse = Callable[[], None]
+"""Called now and then while a client works: a place to notice that the user wants to stop."""
 
 
-class NoStatistics(ConfigError):
-    """A batch is too small for BatchNorm to take its statistics from."""
+def no_pulse() -> None:
+    """Notice nothing."""
 
 
 class Trainer:
@@ -52,50 +42,52 @@ class Trainer:
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings) -> None:
         self.task, self.algorithm, self.settings = task, algorithm, settings
-        self.oracle = Oracle(task, settings.torch_dtype, find_device(settings.device))
-        self.layout = self.oracle.layout
-        self.statistics = settings.eval_stats or default_statistics(self.layout)
-        self._own_start = self.oracle.w[self.layout.shared :].clone()
+        self._loaded = LoadedModel(task, settings)
+        self.oracle, self.layout = self._loaded.oracle, self._loaded.layout
+        self.evaluator = Evaluator(task, settings, self._loaded)
 
-    def run(self, message: Message, job: Job, pulse: Callable[[], None] = lambda: None) -> Reply:
+    def run(self, message: Message, job: Job, pulse: Pulse = no_pulse) -> Reply:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
-        self._write_buffers((message | job.personal).vectors, job.kept)
+        self._loaded.write_buffers((message | job.personal).vectors, job.kept)
         self.oracle.model.train()
         return self._work(self.oracle, message, job, pulse)
 
-    def run_together(
-        self, message: Message, jobs: Sequence[Job], pulse: Callable[[], None] = lambda: None
-    ) -> list[Reply]:
-        """Do several jobs, in lockstep where the settings say so, and return their replies."""
-        if not self.settings.batched or len(jobs) == 1:
+    def run_together(self, message: Message, jobs: Sequence[Job], pulse: Pulse = no_pulse) -> list[Reply]:
+        """Do several jobs, vectorised where the settings say so, and return their replies."""
+        if not self.settings.vectorised or len(jobs) == 1:
             return [self.run(message, job, pulse) for job in jobs]
+        # The plain model is in use too: a request that has no equal in the group is answered by it.
         self.oracle.model.train()
         works = [functools.partial(self._named_work, message, job, pulse) for job in jobs]
-        lockstep, started = self.lockstep, time.perf_counter()
-        replies = lockstep.run(works)
-        each = (time.perf_counter() - started) / len(jobs)  # their work is interwoven: equal shares of the group's
+        # Before the clock starts: the stacked model is built with the first group, and is nobody's local work.
+        clients = self.vectorised_clients
+        started = time.perf_counter()
+        replies = clients.run(works)
+        # Their work is interwoven, so that none has a time of its own: each is given an equal share of the group's.
+        each = (time.perf_counter() - started) / len(jobs)
         return [replace(reply, seconds=each) for reply in replies]
 
     @functools.cached_property
-    def lockstep(self) -> Lockstep:
+    def vectorised_clients(self) -> VectorisedClients:
         """What several clients are trained on at once."""
-        return Lockstep(self.oracle)
+        return VectorisedClients(self.oracle)
 
-    def _named_work(self, message: Message, job: Job, pulse: Callable[[], None], seat: Seat) -> Reply:
+    def _named_work(self, message: Message, job: Job, pulse: Pulse, oracle: SharedOracle) -> Reply:
         """Do one of several jobs; an error says whose it was."""
         try:
-            return self._work(seat, message, job, pulse)
+            return self._work(oracle, message, job, pulse)
         except FlatfedError:
             raise
         except Exception as error:
             raise EngineError(f"client {job.client} failed: {type(error).__name__}: {error}") from error
 
-    def _work(self, desk: Oracle | Seat, message: Message, job: Job, pulse: Callable[[], None]) -> Reply:
+    def _work(self, oracle: ClientOracle, message: Message, job: Job, pulse: Pulse) -> Reply:
         """Let the method do a job on an oracle, alone or among others."""
-        algorithm, kept = self.algorithm.at(job.round), job.kept.to(desk.device)
-        received = (message | job.personal).to(desk.device)
-        self._load(desk.w, received, kept)
-        before = desk.backprops
+        algorithm, kept = self.algorithm.at(job.round), job.kept.to(oracle.device)
+        received = (message | job.personal).to(oracle.device)
+        self._load(oracle.w, received, kept)
+        before = oracle.backprops
+        # torch counts every change in place, so that no copy is needed to notice one.
         versions = {name: vector._version for name, vector in received.vectors.items()}
         client = Client(
             job.client,
@@ -105,20 +97,20 @@ class Trainer:
             self._padded(received),
             kept,
             self.task.examples(job.client),
-            desk,
+            oracle,
             self.settings.at(job.round),
             pulse,
         )
         started = time.perf_counter()
         answer = algorithm.local(client)
         seconds = time.perf_counter() - started
-        for name, vector in received.vectors.items():
-            if vector._version != versions[name]:
-                raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
+        self._refuse_changed(received, versions)
         if client.keeps_local_parts:
-            self._keep_local_parts(desk.w, kept)
-        for name in kept if kept is not job.kept else ():
-            setattr(job.kept, name, getattr(kept, name))
+            self._keep_local_parts(oracle.w, kept)
+        if kept is not job.kept:  # a copy on another device: what the client keeps comes back from it
+            for name in kept:
+                setattr(job.kept, name, getattr(kept, name))
+        shared = self.layout.shared
         return Reply(
             client=job.client,
             round=job.round,
@@ -126,88 +118,20 @@ class Trainer:
             message=self._outgoing(answer),
             samples=client.samples,
             steps=client.steps,
-            backprops=desk.backprops - before,
+            backprops=oracle.backprops - before,
             loss=client.train_loss,
             kept=job.kept,
             watch=client.watch,
-            drift=float(torch.dist(client.w[: self.layout.shared], client.start[: self.layout.shared])),
-            model=desk.w[: self.layout.shared].to(CPU, copy=True) if job.shows_model else None,
+            drift=float(torch.dist(client.w[:shared], client.start[:shared])),
+            model=oracle.w[:shared].to(CPU, copy=True) if job.shows_model else None,
             seconds=seconds,
         )
 
-    def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
-        """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
-        self.show(w, buffers)
-        torch.default_generator.manual_seed(key(self.settings.seed, test, first))
-        return self.totals(self.task.test_sets[test], first, count)
-
-    def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
-        """Return sums over all of a client's own examples, the model having the client's own local parts."""
-        examples, parts = self.task.examples(client), []
-        policy: Statistics = "running" if LOCAL_BUFFERS in kept else self.statistics
-        for first, count in even_chunks(len(examples), self.task.test_batch):
-            self.show(w, buffers, kept)
-            torch.default_generator.manual_seed(key(self.settings.seed, "own examples", client, first))
-            parts.append(self.totals(examples, first, count, policy))
-        return add_up(parts)
-
-    def totals(self, examples: Examples, first: int, count: int, policy: Statistics | None = None) -> Totals:
-        """Return sums over some examples, with the model as it is shown."""
-        inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
-        with torch.no_grad(), self.inference(policy):
-            outputs = self.inferred(inputs)
-            sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
-            sums |= self.task.metrics.measure(outputs, targets)
-            mean = self.task.loss(outputs, targets).double()
-            loss = mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)
-            return {name: value.to(CPU) for name, value in sums.items()} | {"loss": loss.to(CPU)}
-
-    def inference(self, policy: Statistics | None = None) -> AbstractContextManager[None]:
-        """Let BatchNorm use the statistics of the policy (default: the settings')."""
-        return batch_statistics(self.oracle.model) if (policy or self.statistics) == "batch-stats" else nullcontext()
-
-    def inferred(self, inputs: Tensor) -> Any:
-        """Return the outputs, with an error of our own where a batch is too small to have statistics."""
-        try:
-            return self.oracle.model(inputs)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise NoStatistics(
-                "a batch of one example has no statistics of its own to evaluate with; take recalibrate, or another "
-                "test_batch"
-            ) from None
-
-    def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
-        """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
-        self.show(w, buffers)
-        torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
-        inputs = self.oracle.prepared(self.calibration.inputs(number))
-        with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
-            self.oracle.model(inputs)
-        return {BUFFERS: self.layout.read_buffers(self.oracle.model, self.oracle.dtype)[0]}
-
-    def calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the buffers to evaluate with: as given, or calibrated where that is the policy."""
-        if self.statistics != "recalibrate" or not has_batch_norm(self.oracle.model):
-            return buffers
-        return {**buffers, **averaged([self.calibrate(w, buffers, n) for n in range(len(self.calibration))])}
-
-    @functools.cached_property
-    def calibration(self) -> Calibration:
-        """The sample that statistics are estimated on."""
-        return Calibration(self.task, self.settings.seed)
-
-    def show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State = NOTHING) -> None:
-        """Put the model into inference mode, with these parameters and buffers and the local parts that are kept.
-
-        Where none are kept, local parts are the initial ones.
-        """
-        self.oracle.w[: self.layout.shared] = w
-        own = getattr(kept, LOCAL_PARAMETERS) if LOCAL_PARAMETERS in kept else self._own_start
-        self.oracle.w[self.layout.shared :] = own
-        self._write_buffers(buffers, kept)
-        self.oracle.model.eval()
+    def _refuse_changed(self, received: Message, versions: Mapping[str, int]) -> None:
+        """Refuse a method that wrote into what it received: in one process, others would read that too."""
+        for name, vector in received.vectors.items():
+            if vector._version != versions[name]:
+                raise FlatfedError(f"{self.algorithm.id} changed the received vector {name!r} in place; copy it first")
 
     def _load(self, w: Tensor, message: Message, kept: State) -> None:
         """Let the parameters be where the client starts: as received, and what the client keeps for itself."""
@@ -216,44 +140,36 @@ class Trainer:
         if shared < self.layout.size:
             w[shared:] = getattr(kept, LOCAL_PARAMETERS)
 
-    def _write_buffers(self, received: Mapping[str, Tensor], kept: State) -> None:
-        """Give every buffer its value: received, kept by the client, or as in the initial model."""
-        self.oracle.reset_buffers()
-        if not (self.layout.buffers or self.layout.counters):
-            return
-        buffers, counters = (flat.clone() for flat in self.oracle.initial_buffers)
-        for flat, name, local in ((buffers, BUFFERS, LOCAL_BUFFERS), (counters, COUNTERS, LOCAL_COUNTERS)):
-            if name in received:  # the shared part, which comes first; or all, when they have been calibrated
-                flat[: len(received[name])] = received[name]
-            if local in kept:
-                own = getattr(kept, local)
-                flat[len(flat) - len(own) :] = own
-        self.layout.write_buffers(buffers, counters, self.oracle.model)
-
     def _padded(self, message: Message) -> Message:
         """Return the message as the method sees it: vectors as long as the client's, zero where nothing was sent."""
         if self.layout.shared == self.layout.size:
             return message
-        vectors = {name: v for name, v in message.vectors.items() if name not in (BUFFERS, COUNTERS)}
-        full = {name: _pad(v, self.layout.size) if len(v) == self.layout.shared else v for name, v in vectors.items()}
-        return Message.of(full, message.scalars)
+        vectors: dict[str, Tensor] = {}
+        for name, vector in message.vectors.items():
+            if name in (BUFFERS, COUNTERS):  # in the model already
+                continue
+            is_shared = len(vector) == self.layout.shared
+            vectors[name] = _pad(vector, self.layout.size) if is_shared else vector
+        return Message.of(vectors, message.scalars)
 
     def _outgoing(self, answer: Message) -> Message:
         """Return what leaves the client: the shared part of each vector, and the shared buffers."""
-        shared, size = self.layout.shared, self.layout.size
-        parts = {n: v[:shared] if v.shape == (size,) else v for n, v in answer.vectors.items()}
-        vectors = {name: part.to(CPU, copy=True) for name, part in parts.items()}
-        buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
+        # Copies: a client's `w` is the model's own vector, which the next client writes over.
+        vectors = {name: self._shared_part(vector).to(CPU, copy=True) for name, vector in answer.vectors.items()}
+        buffers, counters = self._loaded.read_buffers()
         if self.layout.shared_buffers:
             vectors[BUFFERS] = buffers[: self.layout.shared_buffers]
         if self.layout.shared_counters:
             vectors[COUNTERS] = counters[: self.layout.shared_counters]
         return Message.of(vectors, answer.scalars)
 
+    def _shared_part(self, vector: Tensor) -> Tensor:
+        return vector[: self.layout.shared] if vector.shape == (self.layout.size,) else vector
+
     def _keep_local_parts(self, w: Tensor, kept: State) -> None:
         if LOCAL_PARAMETERS in kept:
             kept.local_parameters = w[self.layout.shared :]
-        buffers, counters = self.layout.read_buffers(self.oracle.model, self.oracle.dtype)
+        buffers, counters = self._loaded.read_buffers()
         if LOCAL_BUFFERS in kept:
             kept.local_buffers = buffers[self.layout.shared_buffers :]
         if LOCAL_COUNTERS in kept:

@@ -1,4 +1,4 @@
-"""Clients in lockstep: small models are trained many at a time, each client's own code left as it is.
+"""Vectorised clients: small models are trained many at a time, each client's own code left as it is.
 
 Every client runs in a coroutine of its own. Where it asks for a gradient it is set aside; when all of a group wait, one
 stacked computation answers them together, and each goes on. What a method does between two gradients is not touched,
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 LARGEST_GROUP = 16
 ALIGN = 16
+"""Entries that a client's row is rounded up to: rows then begin where vector instructions want them."""
 
 
 def group_sizes(clients: int) -> list[int]:
@@ -38,10 +39,10 @@ def group_sizes(clients: int) -> list[int]:
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class GradientRequest:
     """What a client waits for: the gradient of its batch, or with `wanted="outputs"` the outputs alone."""
 
-    seat: Seat
+    oracle: SharedOracle
     wanted: str
     inputs: Tensor
     targets: Tensor
@@ -56,18 +57,34 @@ class Request:
     @property
     def point(self) -> Tensor:
         """The parameters at which it is asked."""
-        return self.seat.w if self.at is None else self.at
+        return self.oracle.w if self.at is None else self.at
 
 
-class Seat:
+class SharedOracle:
     """One client's place in a group: what an `Oracle` is to a client that runs alone."""
 
-    def __init__(self, group: Lockstep, row: int, home: greenlet) -> None:
+    def __init__(self, group: VectorisedClients, row: int, home: greenlet) -> None:
         alone = group.alone
         self.task, self.layout, self.is_weight = alone.task, alone.layout, alone.is_weight
-        self.device, self.batch, self.placed, self.typed = alone.device, alone.batch, alone.placed, alone.typed
-        self.row, self.w, self.gradients = row, group.w[row], [g[row] for g in group.gradients]
-        self.backprops, self.turn, self._home, self._group = 0, 0, home, group
+        self.device = alone.device
+        self.row = row
+        self.w = group.w[row]
+        self.gradients = [matrix[row] for matrix in group.gradients]
+        self.backprops = 0
+        self.turn = 0
+        self._home, self._group, self._alone = home, group, alone
+
+    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples as model and loss take them."""
+        return self._alone.batch(inputs, targets)
+
+    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return raw examples on the device."""
+        return self._alone.placed(inputs, targets)
+
+    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prepared examples in the training type."""
+        return self._alone.typed(inputs, targets)
 
     def gradient(
         self,
@@ -78,16 +95,18 @@ class Seat:
         still: bool = False,
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`, as `Oracle.gradient` does."""
+        # `still` has no meaning here: a model with buffers is never stacked.
+        # The turn changes before the request, as the answer is written to the row of this turn.
         self.turn ^= 1
-        loss: float = self._ask(Request(self, "gradient", inputs, targets, at, plus))
+        loss: float = self._ask(GradientRequest(self, "gradient", inputs, targets, at, plus))
         self.backprops += 1
         return self.gradients[self.turn], loss
 
     def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
         """Return the model's outputs, without a gradient."""
-        return self._ask(Request(self, "outputs", inputs, inputs.new_empty(0), at))
+        return self._ask(GradientRequest(self, "outputs", inputs, inputs.new_empty(0), at))
 
-    def _ask(self, request: Request) -> Any:
+    def _ask(self, request: GradientRequest) -> Any:
         """Wait for an answer; others go on meanwhile, whatever this client has switched off or drawn for itself.
 
         Nothing is drawn between the keying of the global generator and a request, so keying it again is enough. A
@@ -99,13 +118,14 @@ class Seat:
         if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
             answer = self._home.switch(request)
         else:
+            # These modes belong to the thread and not to a coroutine: others must not go on in this client's.
             with torch.inference_mode(False), torch.enable_grad():
                 answer = self._home.switch(request)
         torch.default_generator.manual_seed(seed)
         return answer
 
 
-class Lockstep:
+class VectorisedClients:
     """Runs groups of clients on one stacked model."""
 
     def __init__(self, alone: Oracle) -> None:
@@ -114,74 +134,94 @@ class Lockstep:
         wide = torch.zeros(3, LARGEST_GROUP, width, dtype=alone.dtype, device=alone.device)
         self.w, *self.gradients = wide[..., : alone.layout.size].unbind()
 
-    def run(self, works: Sequence[Callable[[Seat], T]]) -> list[T]:
-        """Give each of the works a seat, answer what they ask for together, and return their results in order."""
-        home, results = getcurrent(), dict[int, T]()
+    def run(self, works: Sequence[Callable[[SharedOracle], T]]) -> list[T]:
+        """Give each of the works an oracle, answer what they ask for together, and return their results in order."""
+        home = getcurrent()
+        results: dict[int, T] = {}
+        # An error that a client does not catch goes to its parent, which is here.
         running = [greenlet(work, parent=home) for work in works]
-        answers: dict[int, Any] = {row: Seat(self, row, home) for row in range(len(works))}
+        # The first "answer" starts a client: it is handed the oracle that it works with.
+        answers: dict[int, Any] = {row: SharedOracle(self, row, home) for row in range(len(works))}
         try:
             while answers:
-                requests: list[Request] = []
+                requests: list[GradientRequest] = []
                 for row, answer in answers.items():
-                    going_on = running[row].throw if isinstance(answer, Exception) else running[row].switch
-                    told = going_on(answer)
+                    outcome = _go_on(running[row], answer)
                     if running[row].dead:
-                        results[row] = told
+                        results[row] = outcome
                     else:
-                        requests.append(told)
+                        requests.append(outcome)
+                # In the order of rows: then requests come so too, and need no copies (`_points`, `_hand_out`).
                 answers = dict(sorted(self._answer(requests)))
         finally:
             for left in running:  # one has failed: the others end where they wait
                 left.throw()
         return [results[row] for row in range(len(works))]
 
-    def _answer(self, requests: list[Request]) -> Iterator[tuple[int, Any]]:
+    def _answer(self, requests: list[GradientRequest]) -> Iterator[tuple[int, Any]]:
         """Yield each waiting row with its answer."""
-        kinds = defaultdict[tuple[Any, ...], list[Request]](list)
+        kinds = defaultdict[tuple[Any, ...], list[GradientRequest]](list)
         for request in requests:
             kinds[request.kind].append(request)
         for same in kinds.values():
-            try:
-                found = self._answer_together(same) if len(same) > 1 else [self.answer_alone(same[0])]
-            except Exception:  # whose fault it is shows when each is answered alone, and is told there
-                found = [self._answer_or_error(request) for request in same]
-            yield from zip((request.seat.row for request in same), found, strict=True)
+            rows = [request.oracle.row for request in same]
+            yield from zip(rows, self._answers_of_kind(same), strict=True)
 
-    def _answer_or_error(self, request: Request) -> Any:
+    def _answers_of_kind(self, requests: list[GradientRequest]) -> list[Any]:
+        try:
+            if len(requests) == 1:
+                return [self.answer_alone(requests[0])]
+            return self._answer_together(requests)
+        except Exception:
+            # Whose fault it is shows when each is answered alone: the error is raised in that client.
+            return [self._answer_or_error(request) for request in requests]
+
+    def _answer_or_error(self, request: GradientRequest) -> Any:
         try:
             return self.answer_alone(request)
         except Exception as error:
             return error
 
-    def answer_alone(self, request: Request) -> Any:
+    def answer_alone(self, request: GradientRequest) -> Any:
         """Return what one client asks for, computed for it alone."""
         if request.wanted == "outputs":
             return self.alone.outputs(request.inputs, request.point)
         gradient, loss = self.alone.gradient(request.inputs, request.targets, request.point, request.plus)
-        request.seat.gradients[request.seat.turn].copy_(gradient)
+        # The plain oracle's two buffers serve all clients in turn, so that one cannot keep its gradient there.
+        request.oracle.gradients[request.oracle.turn].copy_(gradient)
         return loss
 
-    def _answer_together(self, requests: list[Request]) -> list[Any]:
+    def _answer_together(self, requests: list[GradientRequest]) -> list[Any]:
         inputs, points = torch.cat([request.inputs for request in requests]), self._points(requests)
         if requests[0].wanted == "outputs":
             return self._stack.outputs(points, inputs)
         targets = torch.cat([request.targets for request in requests])
-        found, losses = self._stack.gradients(points, inputs, targets, [request.plus for request in requests])
-        rows = [request.seat.row for request in requests]
-        for turn in (0, 1):
-            mine = [place for place, request in enumerate(requests) if request.seat.turn == turn]
-            if len(mine) == len(rows) and rows == list(range(len(rows))):
-                write_gradients(self.alone.layout, self.gradients[turn][: len(rows)], found)
-            elif mine:
-                self._scatter(self.gradients[turn], [rows[place] for place in mine], found, mine)
+        gradients, losses = self._stack.gradients(points, inputs, targets, [request.plus for request in requests])
+        self._hand_out(requests, gradients)
         return losses
 
-    def _points(self, requests: list[Request]) -> Tensor:
-        """Return the parameters at which it is asked, a client a row; without a copy where all ask where they are."""
-        in_order = all(request.seat.row == place and request.at is None for place, request in enumerate(requests))
-        return self.w[: len(requests)] if in_order else torch.stack([request.point for request in requests])
+    def _hand_out(self, requests: list[GradientRequest], gradients: list[Tensor]) -> None:
+        """Copy the gradients to the clients' rows, of whichever of the two alternating matrices each is at."""
+        rows = [request.oracle.row for request in requests]
+        turns = {request.oracle.turn for request in requests}
+        if len(turns) == 1 and rows == list(range(len(rows))):  # as nearly always: one copy for all
+            write_gradients(self.alone.layout, self.gradients[turns.pop()][: len(rows)], gradients)
+            return
+        for place, request in enumerate(requests):
+            row = self.gradients[request.oracle.turn][request.oracle.row]
+            for segment, gradient in zip(self.alone.layout.parameters, gradients, strict=True):
+                segment.view(row).copy_(gradient[place])
 
-    def _scatter(self, matrix: Tensor, rows: list[int], found: list[Tensor], places: list[int]) -> None:
-        for piece, gradient in zip(self.alone.layout.parameters, found, strict=True):
-            for row, place in zip(rows, places, strict=True):
-                piece.view(matrix[row]).copy_(gradient[place])
+    def _points(self, requests: list[GradientRequest]) -> Tensor:
+        """Return the parameters at which it is asked, a client a row; without a copy where all ask where they are."""
+        for place, request in enumerate(requests):
+            if request.oracle.row != place or request.at is not None:
+                return torch.stack([asked.point for asked in requests])
+        return self.w[: len(requests)]
+
+
+def _go_on(client: greenlet, answer: Any) -> Any:
+    """Let a client go on with an answer, or with the error that there was instead."""
+    if isinstance(answer, Exception):
+        return client.throw(answer)
+    return client.switch(answer)

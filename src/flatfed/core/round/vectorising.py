@@ -1,6 +1,6 @@
-"""Whether clients are trained in lockstep: a rule on what is trained, never on the machine or the workers.
+"""Whether clients are vectorised: a rule on what is trained, never on the machine or the workers.
 
-Lockstep wins where a step is so small that most of its time is spent around the arithmetic.
+Training many at once wins where a step is so small that most of its time is spent around the arithmetic.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from flatfed.core.task.task import Task
 from flatfed.core.threads import single_thread
 
 FEWEST_CLIENTS = 8
-"""Clients a round below which there would be one group only, and all workers but one would be idle."""
+"""Clients per round below which there would be one group only, and all workers but one would be idle."""
 MOST_PARAMETERS = 250_000
 MOST_WORK = 40e6
-"""Floating-point operations of a step up to which lockstep wins with matrix products alone ..."""
+"""Floating-point operations of a step up to which training together wins with matrix products alone ..."""
 MOST_WORK_WITH_CONVOLUTIONS = 10e6
 """... and with convolutions."""
 CLOSE = 1e-9
@@ -29,20 +29,26 @@ LOOKED_AT = 100
 """Clients of which the one with the most examples gives the batch of a trial."""
 
 
-def wins_batched(task: Task, settings: Settings, cohort: float) -> bool:
-    """Say whether clients in lockstep, about `cohort` a round, are possible and likely to be faster than by turns."""
+def wins_vectorised(task: Task, settings: Settings, cohort: float) -> bool:
+    """Say whether training about `cohort` clients per round together is possible, and likely to be faster."""
     if cohort < FEWEST_CLIENTS or task.layout().size > MOST_PARAMETERS:
         return False
-    convolutions = any(isinstance(module, nn.Conv2d) for module in task.model.modules())
-    limit = MOST_WORK_WITH_CONVOLUTIONS if convolutions else MOST_WORK
-    return not why_not_batched(task, settings) and step_work(task, settings) <= limit
+    # After the cheap conditions, for the trial builds two models.
+    if why_not_vectorised(task, settings):
+        return False
+    return step_work(task, settings) <= _most_work(task)
 
 
-def check_batched(task: Task, settings: Settings) -> None:
-    """Refuse to train clients in lockstep where the task does not allow it."""
-    why = why_not_batched(task, settings) if settings.batched else ""
+def _most_work(task: Task) -> float:
+    convolves = any(isinstance(module, nn.Conv2d) for module in task.model.modules())
+    return MOST_WORK_WITH_CONVOLUTIONS if convolves else MOST_WORK
+
+
+def check_vectorised(task: Task, settings: Settings) -> None:
+    """Refuse to train clients together where the task does not allow it."""
+    why = why_not_vectorised(task, settings) if settings.vectorised else ""
     if why:
-        raise ConfigError(f"batched: clients cannot be trained in lockstep, because {why}; leave it out")
+        raise ConfigError(f"vectorised: clients cannot be trained together, because {why}; leave it out")
 
 
 def step_work(task: Task, settings: Settings) -> int:
@@ -55,8 +61,8 @@ def step_work(task: Task, settings: Settings) -> int:
     return int(counter.get_total_flops())
 
 
-def why_not_batched(task: Task, settings: Settings) -> str:
-    """Return why the clients of a task cannot be trained in lockstep; nothing where they can.
+def why_not_vectorised(task: Task, settings: Settings) -> str:
+    """Return why the clients of a task cannot be trained together; nothing where they can.
 
     Two clients at once, in float64, must get the losses and gradients that each gets alone.
     """
@@ -66,6 +72,7 @@ def why_not_batched(task: Task, settings: Settings) -> str:
             inputs, targets = oracle.batch(*_trial_batch(task, settings))
             before = torch.get_rng_state()
             oracle.gradient(inputs, targets)
+            # One pass for all clients has one generator, so that none could have draws of its own.
             if not torch.equal(before, torch.get_rng_state()):
                 return "the model or its loss draws random numbers"
             same = _agree(oracle, stack, inputs, targets)
@@ -80,14 +87,16 @@ def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor)
     """Say whether two clients with other parameters and other inputs get the same together as alone."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, len(oracle.w), generator=generator, dtype=oracle.w.dtype)
+    # Equal clients would agree also where the stacked model mixes them up.
     points = oracle.w + 0.1 * noise
     both = [inputs, 0.5 * inputs if inputs.is_floating_point() else inputs.flip(0)]
-    found, losses = stack.gradients(points, torch.cat(both), torch.cat([targets, targets]), [None, None])
+    gradients, losses = stack.gradients(points, torch.cat(both), torch.cat([targets, targets]), [None, None])
     matrix = torch.zeros_like(points)
-    write_gradients(stack.layout, matrix, found)
+    write_gradients(stack.layout, matrix, gradients)
     for point, mine, row, loss in zip(points, both, matrix, losses, strict=True):
         gradient, alone = oracle.gradient(mine, targets, at=point)
         largest = float(gradient.abs().max())
+        # Relative to the largest entry: small ones may be the differences of large sums.
         if not torch.allclose(gradient, row, rtol=CLOSE, atol=CLOSE * largest):
             return False
         if abs(loss - alone) > CLOSE * max(1.0, abs(alone)):
@@ -97,8 +106,15 @@ def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor)
 
 def _trial_batch(task: Task, settings: Settings) -> tuple[Tensor, Tensor]:
     """Return raw examples of one client: a batch as a step would take it."""
-    client = max(range(min(LOOKED_AT, task.population)), key=lambda k: len(task.examples(k)))
-    if len(task.examples(client)) == 0:
-        client = next(k for k in range(task.population) if len(task.examples(k)))
-    examples = task.examples(client)
-    return examples.batch(torch.arange(min(settings.batch_size or len(examples), len(examples))))
+    examples = task.examples(_client_with_examples(task))
+    count = len(examples)
+    size = count if settings.batch_size is None else min(settings.batch_size, count)
+    return examples.batch(torch.arange(size))
+
+
+def _client_with_examples(task: Task) -> int:
+    """Return the client with the most examples among the first ones, or any that has some."""
+    largest = max(range(min(LOOKED_AT, task.population)), key=lambda client: len(task.examples(client)))
+    if len(task.examples(largest)):
+        return largest
+    return next(client for client in range(task.population) if len(task.examples(client)))

@@ -73,12 +73,15 @@ class JoinedExamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples, in ascending order of their holders."""
+        # An index that equals an end is the next holder's first; holders without examples are passed over.
         holders = torch.searchsorted(self._ends, indices, right=True)
-        found = []
-        for holder in map(int, torch.unique(holders)):
-            begin = int(self._ends[holder - 1]) if holder else 0
-            found.append(self.parts[holder].batch(indices[holders == holder] - begin))
-        return torch.cat([inputs for inputs, _ in found]), torch.cat([targets for _, targets in found])
+        batches = [self._of_holder(holder, indices[holders == holder]) for holder in map(int, torch.unique(holders))]
+        inputs, targets = zip(*batches, strict=True)
+        return torch.cat(inputs), torch.cat(targets)
+
+    def _of_holder(self, holder: int, indices: Tensor) -> tuple[Tensor, Tensor]:
+        begin = int(self._ends[holder - 1]) if holder else 0
+        return self.parts[holder].batch(indices - begin)
 
 
 class DatasetExamples:
@@ -120,8 +123,13 @@ class Partition(Sequence[Examples]):
         self.pool = pool
         self.parts = [torch.as_tensor(part, dtype=torch.int64) for part in parts]
         for client, part in enumerate(self.parts):
-            if len(part) and (int(part.min()) < 0 or int(part.max()) >= len(self.pool)):
+            if not self._is_inside(part):
                 raise ConfigError(f"client {client} refers to examples outside the {len(self.pool)} that there are")
+
+    def _is_inside(self, part: Tensor) -> bool:
+        if len(part) == 0:
+            return True
+        return int(part.min()) >= 0 and int(part.max()) < len(self.pool)
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -172,23 +180,36 @@ def targets_of(examples: Examples) -> Tensor:
         return examples.targets
     if isinstance(examples, PartExamples) and isinstance(examples.pool, TensorExamples):
         return examples.pool.targets.index_select(0, examples.part)
-    return torch.cat([examples.batch(some)[1] for some in torch.split(torch.arange(len(examples)), CHUNK)])
+    chunks = torch.split(torch.arange(len(examples)), CHUNK)
+    return torch.cat([examples.batch(indices)[1] for indices in chunks])
 
 
 def as_examples(source: Any, label: str) -> Examples:
     """Return `source` (a pair of tensors, a Dataset, or examples already) as examples."""
     if hasattr(source, "batch") and hasattr(source, "__len__"):
         return cast(Examples, source)
-    if isinstance(source, tuple | list) and len(source) == 2 and all(isinstance(s, Tensor) for s in source):
+    if _is_pair(source):
         try:
             return TensorExamples(source[0], source[1])
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
-    indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-    if indexed and not isinstance(source, tuple | list | dict | str | bytes | Tensor):
+    if _is_dataset(source):
         return DatasetExamples(source)
     kind = f"{len(source)} things" if isinstance(source, tuple | list) else f"a {type(source).__name__}"
     raise ConfigError(f"{label} must be a pair of tensors (inputs, targets) or a torch Dataset, not {kind}")
+
+
+def _is_pair(source: Any) -> bool:
+    if not isinstance(source, tuple | list) or len(source) != 2:
+        return False
+    return isinstance(source[0], Tensor) and isinstance(source[1], Tensor)
+
+
+def _is_dataset(source: Any) -> bool:
+    """Say whether something is a map-style Dataset, which needs no base class; containers of Python are none."""
+    if isinstance(source, tuple | list | dict | str | bytes | Tensor):
+        return False
+    return hasattr(source, "__getitem__") and hasattr(source, "__len__")
 
 
 def epoch_batches(count: int, batch_size: int | None, key: tuple[Any, ...]) -> Iterator[Tensor]:

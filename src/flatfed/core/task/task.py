@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,15 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.metrics import Classification, Metrics, declared
 from flatfed.core.model.layout import Layout, Local
 from flatfed.core.task.examples import Examples, Partition, Pooled, as_examples
+from flatfed.core.task.metrics import Classification, Metrics, declared
 
 Loss = Callable[[Any, Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-Joint = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+BatchTransform = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 TEST = "test"
+TAKEN = ("train", "model", "update", "global", "class")
+"""First words of other columns of a history, which a test set cannot be called."""
 
 
 @dataclass
@@ -34,14 +36,16 @@ class Task:
         loss: `loss(outputs, targets)` to a mean scalar.
         augment: `augment(inputs, generator)` to inputs, drawn once a step (both passes of SAM see the same pixels).
         prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
-        joint: `joint(inputs, targets, generator)` to both, on the prepared training batch: what changes targets too, or
-            acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn once a step.
-        tests: further test sets by name (`{"unseen": (x, y)}`); their figures are called `unseen_loss` and so on.
+        batch_transform: `batch_transform(inputs, targets, generator)` to both, on the prepared training batch: what
+            changes targets too, or acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn
+            once a step.
+        tests: further test sets by name (`{"unseen": (x, y)}`); their metrics are called `unseen_loss` and so on.
         metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`).
         test_batch: examples that are evaluated at a time, at most.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
         class_names: the name of each class, where they are known.
+        joint: the name that `batch_transform` had before.
     """
 
     model: nn.Module
@@ -50,15 +54,30 @@ class Task:
     loss: Loss = F.cross_entropy
     augment: Augment | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
-    joint: Joint | None = None
+    batch_transform: BatchTransform | None = None
     tests: Mapping[str, Any] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Classification)
     local: Local | str = field(default_factory=Local)
     name: str = "task"
     test_batch: int = 512
     class_names: Sequence[str] = ()
+    joint: InitVar[BatchTransform | None] = None  # the old name
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, joint: BatchTransform | None) -> None:
+        if joint is not None:
+            self.batch_transform = joint
+        self._check_fields()
+        if isinstance(self.local, str):
+            self.local = Local.named(self.local, self.model)
+        self._take_clients()
+        if self.test is not None:
+            self.test = self._as_test(self.test, TEST)
+        self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
+        if not any(len(self.examples(client)) for client in range(self.population)):
+            raise ConfigError("no client has any data")
+
+    def _check_fields(self) -> None:
+        """Refuse what is of another kind than it should be."""
         if not isinstance(self.model, nn.Module):
             raise ConfigError(f"model must be a torch.nn.Module, not {type(self.model).__name__}")
         if isinstance(self.test_batch, bool) or not isinstance(self.test_batch, int) or self.test_batch < 1:
@@ -66,34 +85,32 @@ class Task:
         if not isinstance(self.tests, Mapping):
             raise ConfigError(f"tests must be test sets by name, {{'unseen': ...}}, not a {type(self.tests).__name__}")
         declared(self.metrics)
-        if isinstance(self.local, str):
-            self.local = Local.named(self.local, self.model)
+
+    def _take_clients(self) -> None:
+        """Let every client's examples be `Examples`."""
         if not isinstance(self.clients, Sequence) or isinstance(self.clients, str):
             raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
         if len(self.clients) == 0:
             raise ConfigError("the task has no clients")
         if not isinstance(self.clients, Partition | Pooled):
-            self.clients = [as_examples(c, f"client {k}") for k, c in enumerate(self.clients)]
-        self.test = self._as_test(self.test, TEST) if self.test is not None else None
-        self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
-        if not any(len(self.examples(k)) for k in range(self.population)):
-            raise ConfigError("no client has any data")
+            self.clients = [as_examples(source, f"client {client}") for client, source in enumerate(self.clients)]
 
     def _as_test(self, source: Any, name: str) -> Examples:
-        if (
-            not isinstance(name, str)
-            or not name.isidentifier()
-            or (name == TEST and name in self.tests)
-            or name in ("train", "model", "update", "global", "class")
-        ):
-            raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
-        for other in {TEST, "global", *self.tests} - {name}:
-            if name.startswith(f"{other}_"):
-                raise ConfigError(f"a test set called {name!r} would mix up with {other!r} in the history; rename it")
+        self._check_test_name(name)
         examples = as_examples(source, name)
         if len(examples) == 0:
             raise ConfigError(f"the {name} set is empty; leave it out, or pass test=None to go without")
         return examples
+
+    def _check_test_name(self, name: str) -> None:
+        """Refuse a name whose metrics could not be told from others in the history."""
+        is_word = isinstance(name, str) and name.isidentifier()
+        is_second_test = name == TEST and name in self.tests
+        if not is_word or is_second_test or name in TAKEN:
+            raise ConfigError(f"a further test set cannot be called {name!r}; take another name, such as 'unseen'")
+        for other in {TEST, "global", *self.tests} - {name}:
+            if name.startswith(f"{other}_"):
+                raise ConfigError(f"a test set called {name!r} would mix up with {other!r} in the history; rename it")
 
     @property
     def test_sets(self) -> dict[str, Examples]:

@@ -1,1 +1,1 @@
-"""Getting official files, checking them, and finding what is in place."""
+"""Getting the official files of data sets, checking data sets, and finding which are in place."""

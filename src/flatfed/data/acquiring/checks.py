@@ -1,10 +1,9 @@
-"""Checking data sets: counts, classes, natural clients, values, moments and checksums against what is known."""
+"""Checking data sets: counts, classes, natural clients, values, moments and checksums against what is expected."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,162 +12,191 @@ from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import Examples, TensorExamples
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.acquiring.known import KNOWN, Known, Moments
-from flatfed.data.acquiring.official import OFFICIAL, Official, located
+from flatfed.data.acquiring.findings import NOTE, OK, WRONG, Finding, count_finding, ok_if
+from flatfed.data.acquiring.moments import compare_moments
 from flatfed.data.acquiring.places import probe
-from flatfed.data.acquiring.wholeness import content_md5
-from flatfed.data.catalogue import find, load
+from flatfed.data.catalogue.expected import Expected
+from flatfed.data.catalogue.official import Fault, Official
+from flatfed.data.catalogue.registry import find
+from flatfed.data.catalogue.source import Source
+from flatfed.data.directory import DataDirectory
 from flatfed.data.storage.pool import Pool
 
-OK, NOTE, WRONG = "ok", "note", "wrong"
-CHUNK = 1000
-WHITE = 255
+Settings = Mapping[str, Any]
+Parts = Mapping[str, Examples]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at: what was found, what was expected, and whether the two fit."""
-
-    what: str
-    found: str
-    expected: str = ""
-    state: str = OK
-
-
-def check(dataset: str, data_dir: str | Path | None = None, options: Mapping[str, Any] | None = None) -> list[Finding]:
+def check(dataset: str, data_dir: str | Path | None = None, options: Settings | None = None) -> list[Finding]:
     """Return what there is to say about a data set; one that is not there at all is an error."""
-    directory, options = DataDirectory(data_dir), dict(options or {})
-    pool = probe(find(dataset), directory, options)
-    findings = list(_checksums(OFFICIAL.get(dataset), directory))
+    source = find(dataset)
+    directory = DataDirectory(data_dir)
+    given = dict(options or {})
+    pool = probe(source, directory, given)
+    findings: list[Finding] = []
+    if source.official is not None:
+        findings += _check_files(source.official, directory)
+    # What was found before an error stays: the list takes the findings in one by one.
     try:
-        pool = pool or load(dataset, data_dir, **options)
-        # Options may choose other labels, so what is known of the classes holds without them only.
-        settings = find(dataset).options | options
-        findings += _compare(pool, _known(dataset, settings), settings, strict=not options)
+        findings += _check_pool(pool or source.open(directory, given), source, given)
     except ConfigError as error:
         findings.append(Finding("reading it", str(error), "", WRONG))
     return findings
 
 
-def _checksums(official: Official | None, directory: DataDirectory) -> Iterator[Finding]:
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def _check_files(official: Official, directory: DataDirectory) -> Iterator[Finding]:
     """Compare the files with the official ones; others may hold the same examples in another order."""
-    layout = official.layout(directory) if official is not None else None
-    known = {file: md5 for file, md5 in (layout or {}).items() if md5}
-    if not known:
+    layout = official.layout(directory) or {}
+    files = list(filter(layout.get, layout))  # those whose checksum is published
+    if not files:
         return
-    found = {file: path for file in known if (path := located(directory, file)) is not None}
-    if missing := [file for file in known if file not in found]:
-        yield Finding("files", f"{', '.join(missing)} missing", f"{len(known)}", WRONG)
-    others = [Path(file).name for file, path in found.items() if content_md5(path) != known[file]]
-    text = f"{len(found) - len(others)} official" + (f", not {', '.join(others)}" if others else "")
-    yield Finding("checksums", text, f"{len(known)} official", NOTE if others else OK)
+    faults = official.faults(directory, exact=True)
+    missing = _with_fault(files, faults, Fault.MISSING)
+    others = _with_fault(files, faults, Fault.BROKEN, Fault.OTHER)
+    if missing:
+        yield Finding("files", f"{', '.join(missing)} missing", f"{len(files)}", WRONG)
+    yield _compare_checksums(len(files), len(files) - len(missing) - len(others), others)
 
 
-def _known(dataset: str, settings: Mapping[str, Any]) -> Known | None:
-    known = KNOWN.get(dataset)
-    return None if known is not None and any(settings.get(name) for name in known.chosen_by) else known
+def _with_fault(files: Sequence[str], faults: Mapping[str, Fault], *kinds: Fault) -> list[str]:
+    return [file for file in files if faults.get(file) in kinds]
 
 
-def _compare(pool: Pool, known: Known | None, settings: Mapping[str, Any], strict: bool) -> Iterator[Finding]:
-    parts = {"train": pool.train, "test": pool.test, **pool.tests}
+def _compare_checksums(count: int, same: int, others: Sequence[str]) -> Finding:
+    if not others:
+        return Finding("checksums", f"{same} official", f"{count} official", OK)
+    names = ", ".join(map(os.path.basename, others))
+    return Finding("checksums", f"{same} official, not {names}", f"{count} official", NOTE)
+
+
+# --- content --------------------------------------------------------------------------------------------------
+
+
+def _check_pool(pool: Pool, source: Source, options: Settings) -> Iterator[Finding]:
+    """Compare the content of a data set with what is expected of it."""
+    settings = source.options | dict(options)
+    expected = _expected(source, settings)
+    parts: dict[str, Examples] = {"train": pool.train, "test": pool.test, **pool.tests}
+    yield from _count_examples(parts, expected, settings)
+    # Options may choose other labels, so what is expected of the classes holds without them only.
+    yield from _check_classes(pool, None if options else expected)
+    yield from _check_groups(pool, expected)
     for name, examples in parts.items():
-        yield _examples(name, len(examples), known, settings)
-    if known is not None and known.total is not None:
-        yield _number("examples in all", sum(map(len, parts.values())), known.total)
-    yield from _classes(pool, known if strict else None)
-    yield from _groups(pool, known)
+        yield _check_sample(name, examples, pool)
+    yield from _check_moments(parts, expected)
+
+
+def _expected(source: Source, settings: Settings) -> Expected | None:
+    """Return what is expected under these settings, where anything is."""
+    if source.expected is None or not source.expected.holds_under(settings):
+        return None
+    return source.expected
+
+
+def _count_examples(parts: Parts, expected: Expected | None, settings: Settings) -> Iterator[Finding]:
     for name, examples in parts.items():
-        yield _sample(name, examples, pool)
-    for name, moments in {"train": known.train_moments, "test": known.test_moments}.items() if known else ():
-        if moments is not None:
-            yield from _moments(name, parts[name], moments)
+        yield _compare_count(name, len(examples), expected, settings)
+    if expected is not None and expected.total is not None:
+        yield count_finding("examples in all", sum(map(len, parts.values())), expected.total)
 
 
-def _examples(part: str, found: int, known: Known | None, settings: Mapping[str, Any]) -> Finding:
+def _compare_count(part: str, found: int, expected: Expected | None, settings: Settings) -> Finding:
     """Compare the number of examples; where subsets are in use, fewer are noted as such."""
-    expected = known.taken(part, settings) if known is not None else None
-    if known is not None and known.subsets and expected is not None and found < expected:
-        whole = f"{known.examples(part):,}"
-        return Finding(f"{part} examples", f"a subset: {found:,} of {whole}", whole, NOTE)
-    return _number(f"{part} examples", found, expected)
+    what = f"{part} examples"
+    if expected is None:
+        return count_finding(what, found, None)
+    if expected.admits_subset(part, found, settings):
+        whole = f"{expected.examples(part):,}"
+        return Finding(what, f"a subset: {found:,} of {whole}", whole, NOTE)
+    return count_finding(what, found, expected.taken(part, settings))
 
 
-def _number(what: str, found: int, expected: int | None) -> Finding:
-    shown = "" if expected is None else f"{expected:,}"
-    return Finding(what, f"{found:,}", shown, OK if expected in (None, found) else WRONG)
-
-
-def _classes(pool: Pool, known: Known | None) -> Iterator[Finding]:
-    _, targets = pool.test.batch(torch.tensor([0]))
-    if targets.ndim > 1:  # a class for each pixel: labels, one for each example, are for partitions only
-        yield _number("classes", pool.classes, known.classes if known is not None else None)
+def _check_classes(pool: Pool, expected: Expected | None) -> Iterator[Finding]:
+    if _has_class_per_pixel(pool):
+        # The labels, one per example, are there for partitions only.
+        yield count_finding("classes", pool.classes, None if expected is None else expected.classes)
         return
     counts = torch.bincount(pool.labels, minlength=pool.classes)
-    present = int((counts > 0).sum())
-    expected = known.classes if known is not None else pool.classes
-    state = OK if present == expected else NOTE if known is None else WRONG
-    yield Finding("classes", f"{present:,}", f"{expected:,}", state)
-    found, want = _spread(counts), ""
-    if known is not None and known.per_class:
-        want = _spread(torch.tensor(known.per_class))
-        state = OK if counts.tolist() == list(known.per_class) else WRONG
-    yield Finding("train examples a class", found, want, state if want else OK)
+    yield _compare_classes(int((counts > 0).sum()), pool.classes, expected)
+    yield _compare_class_sizes(counts, expected)
 
 
-def _groups(pool: Pool, known: Known | None) -> Iterator[Finding]:
-    expected = known.groups if known is not None else {}
+def _has_class_per_pixel(pool: Pool) -> bool:
+    _, targets = pool.test.batch(torch.tensor([0]))
+    return targets.ndim > 1
+
+
+def _compare_classes(present: int, classes: int, expected: Expected | None) -> Finding:
+    if expected is not None:
+        return count_finding("classes", present, expected.classes)
+    # Without a description nothing says that every class must occur.
+    state = OK if present == classes else NOTE
+    return Finding("classes", f"{present:,}", f"{classes:,}", state)
+
+
+def _compare_class_sizes(counts: Tensor, expected: Expected | None) -> Finding:
+    what = "train examples per class"
+    if expected is None or not expected.per_class:
+        return Finding(what, _spread(counts))
+    sizes = torch.tensor(expected.per_class)
+    return Finding(what, _spread(counts), _spread(sizes), ok_if(counts.tolist() == sizes.tolist()))
+
+
+def _check_groups(pool: Pool, expected: Expected | None) -> Iterator[Finding]:
+    counts = expected.groups if expected is not None else {}
     for name, numbers in pool.groups.items():
         sizes = torch.unique(numbers, return_counts=True)[1]
-        yield _number(f"groups by {name}", len(sizes), expected.get(name))
-        yield Finding(f"train examples a group by {name}", _spread(sizes))
-    for name in expected:
+        yield count_finding(f"groups by {name}", len(sizes), counts.get(name))
+        yield Finding(f"train examples per group by {name}", _spread(sizes))
+    yield from _missing_groups(pool, counts)
+
+
+def _missing_groups(pool: Pool, counts: Mapping[str, int]) -> Iterator[Finding]:
+    for name in counts:
         if name not in pool.groups:
-            yield Finding(f"groups by {name}", "none", f"{expected[name]:,}", WRONG)
+            yield Finding(f"groups by {name}", "none", f"{counts[name]:,}", WRONG)
 
 
 def _spread(counts: Tensor) -> str:
     low, high = int(counts.min()), int(counts.max())
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}, median {int(counts.median()):,}"
+    if low == high:
+        return f"{low:,}"
+    return f"{low:,} to {high:,}, median {int(counts.median()):,}"
 
 
-def _sample(name: str, examples: Examples, pool: Pool) -> Finding:
+def _check_sample(name: str, examples: Examples, pool: Pool) -> Finding:
     """Read and prepare the first, the middle and the last example, and tell what they are."""
     count = len(examples)
+    # Three only: decoding every file of a large set takes long; `data.verify` does it where asked for.
     inputs, _ = examples.batch(torch.tensor(sorted({0, count // 2, count - 1})))
-    prepared = pool.prepare(inputs) if pool.prepare is not None else inputs
-    finite = not prepared.is_floating_point() or bool(torch.isfinite(prepared).all())
-    shape, kind = "x".join(map(str, inputs.shape[1:])), str(inputs.dtype).removeprefix("torch.")
-    values = ""
-    if isinstance(examples, TensorExamples) and examples.inputs.numel():
-        low, high = torch.aminmax(examples.inputs)
-        values = f", {low.item():g} to {high.item():g}"
-    return Finding(f"{name} inputs", f"{shape} {kind}{values}", "" if finite else "finite", OK if finite else WRONG)
+    shape = "x".join(map(str, inputs.shape[1:]))
+    kind = str(inputs.dtype).removeprefix("torch.")
+    text = f"{shape} {kind}{_range(examples)}"
+    prepared = inputs if pool.prepare is None else pool.prepare(inputs)
+    if _is_finite(prepared):
+        return Finding(f"{name} inputs", text)
+    return Finding(f"{name} inputs", text, "finite", WRONG)
 
 
-def _moments(name: str, examples: Examples, known: Moments) -> Iterator[Finding]:
-    if not isinstance(examples, TensorExamples) or examples.inputs.dtype != torch.uint8:
-        yield Finding(f"{name} mean", "no images of bytes", _shown(known.mean), WRONG)
+def _is_finite(values: Tensor) -> bool:
+    return not values.is_floating_point() or bool(torch.isfinite(values).all())
+
+
+def _range(examples: Examples) -> str:
+    """Return the least and the greatest value of examples that lie in memory."""
+    # Others would all have to be decoded for it.
+    if not isinstance(examples, TensorExamples) or not examples.inputs.numel():
+        return ""
+    low, high = torch.aminmax(examples.inputs)
+    return f", {low.item():g} to {high.item():g}"
+
+
+def _check_moments(parts: Parts, expected: Expected | None) -> Iterator[Finding]:
+    if expected is None:
         return
-    mean, std = moments(examples.inputs)
-    for what, found, expected in (("mean", mean, known.mean), ("std", std, known.std)):
-        off = max((abs(a - b) for a, b in zip(found, expected, strict=False)), default=0.0)
-        wrong = len(found) != len(expected) or off > known.tolerance
-        text = _shown(found) + (f" (off by {off:.1e})" if wrong else "")
-        yield Finding(f"{name} {what}", text, _shown(expected), WRONG if wrong else OK)
-
-
-def moments(images: Tensor) -> tuple[list[float], list[float]]:
-    """Return mean and standard deviation per channel, white being 1; from whole numbers, so that nothing is lost."""
-    totals = squares = torch.zeros(images.shape[1], dtype=torch.int64)
-    for chunk in torch.split(images, CHUNK):
-        wide = chunk.to(torch.int64)
-        totals, squares = totals + wide.sum((0, 2, 3)), squares + (wide * wide).sum((0, 2, 3))
-    count = images.numel() // images.shape[1]
-    pairs = zip(totals.tolist(), squares.tolist(), strict=True)
-    spreads = [math.sqrt(square * count - total * total) / (count * WHITE) for total, square in pairs]
-    return [total / (count * WHITE) for total in totals.tolist()], spreads
-
-
-def _shown(values: tuple[float, ...] | list[float]) -> str:
-    return " ".join(f"{value:.8f}" for value in values)
+    if expected.train_moments is not None:
+        yield from compare_moments("train", parts["train"], expected.train_moments)
+    if expected.test_moments is not None:
+        yield from compare_moments("test", parts["test"], expected.test_moments)

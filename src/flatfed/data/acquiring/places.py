@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.acquiring.official import Official
-from flatfed.data.catalogue import Source
+from flatfed.data.catalogue.source import Source
+from flatfed.data.directory import DataDirectory, MissingData
 from flatfed.data.storage.pool import Pool
 
 IN_PLACE, BUILT_IN, INCOMPLETE, MISSING, OWN = "in place", "built in", "incomplete", "missing", "needs options"
@@ -18,25 +17,49 @@ IN_PLACE, BUILT_IN, INCOMPLETE, MISSING, OWN = "in place", "built in", "incomple
 
 @dataclass(frozen=True)
 class Place:
-    """Whether a data set is there, and what is lacking if not."""
+    """Whether a data set is there.
+
+    Args:
+        state: one of the states above.
+        fault: what is wrong with its files, where it is incomplete.
+        error: why it cannot be loaded, where it is missing or needs options.
+    """
 
     state: str
-    lacking: str = ""
+    fault: str = ""
+    error: ConfigError | None = None
+
+    @property
+    def lacking(self) -> str:
+        """What is lacking; nothing where it is in place."""
+        if self.error is not None:
+            return str(self.error)
+        return self.fault
 
 
-def place(source: Source, directory: DataDirectory, official: Official | None) -> Place:
+def place(source: Source, directory: DataDirectory) -> Place:
     """Return whether a data set is in place: all official files, whole, where they are known, else what it looks for.
 
-    That the files are whole is told from their lengths; nothing is read.
+    That the files are whole is seen from their lengths; nothing is read.
     """
     if not source.on_disk:
         return Place(BUILT_IN)
     try:
         probe(source, directory, {})
+    # In this order: `MissingData` is a `ConfigError` too.
+    except MissingData as error:
+        return Place(MISSING, error=error)
     except ConfigError as error:
-        return Place(MISSING if " is missing" in str(error) else OWN, str(error))
-    faults = official.faults(directory) if official is not None else {}
-    return next((Place(INCOMPLETE, f"{file} {fault}") for file, fault in faults.items()), Place(IN_PLACE))
+        return Place(OWN, error=error)
+    return _by_official_files(source, directory)
+
+
+def _by_official_files(source: Source, directory: DataDirectory) -> Place:
+    if source.official is None:
+        return Place(IN_PLACE)
+    for file, fault in source.official.faults(directory).items():
+        return Place(INCOMPLETE, f"{file} {fault}")
+    return Place(IN_PLACE)
 
 
 def probe(source: Source, directory: DataDirectory, options: Mapping[str, Any]) -> Pool | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from flatfed.core.task.task import Augment, Joint
+from flatfed.core.task.task import Augment, BatchTransform
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,17 @@ class Chain:
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
         """Return the inputs after every step."""
+        # In the order given: each step goes on drawing where the last one stopped.
         for step in self.steps:
             inputs = step(inputs, generator)
         return inputs
 
 
 @dataclass(frozen=True)
-class JointChain:
+class BatchTransformChain:
     """Augmentations of prepared inputs with their targets, the first one first."""
 
-    steps: tuple[Joint, ...]
+    steps: tuple[BatchTransform, ...]
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return inputs and targets after every step."""

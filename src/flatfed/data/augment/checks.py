@@ -29,7 +29,7 @@ def no_masks(name: str, targets: Tensor) -> None:
     """Refuse masks: the image would be moved, and its mask would stay."""
     if targets.ndim == 3:
         raise ConfigError(
-            f"{name} moves an image and not its mask; take those that move both, scale-crop (ScaleCrop) and flip-pair "
+            f"{name} moves an image and not its mask; use those that move both, scale-crop (ScaleCrop) and flip-pair "
             "(HorizontalFlipPair)"
         )
 

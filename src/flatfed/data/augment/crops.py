@@ -28,6 +28,7 @@ class Crop:
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
         """Return the batch with every image cropped, in its own type."""
+        # All tops before all lefts: with another order a seed would give other crops.
         tops, lefts = whole_numbers(2 * self.padding + 1, (2, len(inputs)), generator, inputs.device)
         return cropped(inputs, self.padding, tops, lefts)
 
@@ -71,6 +72,7 @@ class LineageCrop:
         count, device = len(inputs), inputs.device
         turned = flipped(inputs, coins(count, self.flip, generator, device))
         moved = coins(count, self.crop, generator, device)
+        # Drawn for every image, moved or not, so that the number of draws is always the same.
         places = whole_numbers(2 * self.padding + 1, (2, count), generator, device)
         tops, lefts = torch.where(moved, places, self.padding)
         return cropped(turned, self.padding, tops, lefts), targets
@@ -95,31 +97,33 @@ class RandomResizedCrop:
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
         """Return the batch at its new size; bytes stay bytes, rounded to the nearest."""
-        images = [
-            self._resized(image[None, :, top : top + height, left : left + width])
-            for image, (top, left, height, width) in zip(inputs, self.boxes(inputs, generator), strict=True)
-        ]
+        images = []
+        for image, (top, left, height, width) in zip(inputs, self.boxes(inputs, generator), strict=True):
+            box = image[None, :, top : top + height, left : left + width]
+            images.append(self._resized(box))
         return torch.cat(images)
 
     def boxes(self, inputs: Tensor, generator: Generator) -> list[tuple[int, int, int, int]]:
         """Return for each image of the batch a box: top, left, height, width."""
         height, width = inputs.shape[2:]
         shape = (len(inputs), TRIES)
+        # All boxes are drawn, used or not, so that later draws do not depend on which of them fit.
         area = height * width * between(*self.scale, shape, generator)
         ratio = between(math.log(self.ratio[0]), math.log(self.ratio[1]), shape, generator).exp()
         heights, widths = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
         fits = (heights >= 1) & (heights <= height) & (widths >= 1) & (widths <= width)
         places = between(0.0, 1.0, (len(inputs), 2), generator).tolist()
+        # The first box that fits; where none does, `argmax` says 0, which does not fit either.
         first = fits.int().argmax(dim=1).tolist()
-        found = []
+        boxes = []
         for number, chosen in enumerate(first):
             if not fits[number, chosen]:
-                found.append(self._central(height, width))
+                boxes.append(self._central(height, width))
                 continue
             h, w = int(heights[number, chosen]), int(widths[number, chosen])
             down, across = places[number]
-            found.append((int(down * (height - h + 1)), int(across * (width - w + 1)), h, w))
-        return found
+            boxes.append((int(down * (height - h + 1)), int(across * (width - w + 1)), h, w))
+        return boxes
 
     def _central(self, height: int, width: int) -> tuple[int, int, int, int]:
         ratio = min(max(width / height, self.ratio[0]), self.ratio[1])
@@ -137,5 +141,6 @@ class RandomResizedCrop:
 def cropped(inputs: Tensor, padding: int, tops: Tensor, lefts: Tensor) -> Tensor:
     """Return each image, padded with zeros, from its own top and left on, at the size that it had."""
     height, width = inputs.shape[2:]
+    # Views of all windows; only the chosen ones are copied.
     windows = pad(inputs, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
     return windows[torch.arange(len(inputs), device=inputs.device), :, tops, lefts]

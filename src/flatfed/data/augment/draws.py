@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 
 def coins(count: int, p: float, generator: Generator, device: torch.device) -> Tensor:
     """Return `count` booleans, each true with probability `p`."""
+    # On the generator's device: another device would draw other numbers.
     return (torch.rand(count, generator=generator, device=generator.device) < p).to(device)
 
 

@@ -36,7 +36,8 @@ class BatchFlip:
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
         """Return the batch, flipped or as it is."""
-        return inputs.flip(-1) if bool(coins(1, self.p, generator, torch.device("cpu"))) else inputs
+        heads = bool(coins(1, self.p, generator, torch.device("cpu")))
+        return inputs.flip(-1) if heads else inputs
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,10 @@ class Mixup:
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return the mixed batch, with targets N x classes."""
+        # The factor before the permutation: with another order a seed would give other batches.
         lam = beta(self.alpha, generator)
         order = torch.randperm(len(inputs), generator=generator, device=generator.device).to(inputs.device)
+        # Targets that are shares already come from an earlier mix.
         shares = targets if targets.is_floating_point() else one_hot(targets, self.classes).to(inputs.dtype)
         return torch.lerp(inputs[order], inputs, lam), torch.lerp(shares[order], shares, lam)
 
@@ -50,8 +52,10 @@ class Cutout:
     def __call__(self, inputs: Tensor, targets: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return the batch with the squares in it; the targets as they are."""
         count, _, height, width = inputs.shape
-        inside = [self._inside(n, count, generator, inputs.device) for n in (height, width)]
-        square = inside[0].unsqueeze(2) & inside[1].unsqueeze(1)
+        rows = self._inside(height, count, generator, inputs.device)
+        columns = self._inside(width, count, generator, inputs.device)
+        square = rows.unsqueeze(2) & columns.unsqueeze(1)
+        # The batch is normalised, so that zero is the mean colour.
         return inputs.masked_fill(square.unsqueeze(1), 0.0), targets
 
     def _inside(self, length: int, count: int, generator: Generator, device: torch.device) -> Tensor:
@@ -63,5 +67,6 @@ class Cutout:
 
 def beta(alpha: float, generator: Generator) -> float:
     """Return a draw from Beta(alpha, alpha), keyed by the generator."""
+    # Torch draws no Beta from a given generator: NumPy does, from a seed that this one draws.
     seed = int(torch.randint(0, 2**62, (1,), generator=generator, device=generator.device))
     return float(np.random.Generator(np.random.PCG64(seed)).beta(alpha, alpha))

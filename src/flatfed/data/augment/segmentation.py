@@ -37,10 +37,10 @@ class ScaleCrop:
         factors = between(*self.scale, (len(inputs),), generator).tolist()
         places = between(0.0, 1.0, (len(inputs), 2), generator).tolist()
         for number, (factor, place) in enumerate(zip(factors, places, strict=True)):
+            # A small factor must not leave an image without pixels.
             shape = [max(1, int(length * factor)) for length in inputs.shape[2:]]
-            (to_rows, rows), (to_columns, columns) = (
-                _overlap(length, crop, part) for length, crop, part in zip(shape, self.size, place, strict=True)
-            )
+            to_rows, rows = _overlap(shape[0], self.size[0], place[0])
+            to_columns, columns = _overlap(shape[1], self.size[1], place[1])
             image = interpolate(inputs[number : number + 1], shape, mode="bilinear", antialias=True)[0]
             images[number, :, to_rows, to_columns] = image[:, rows, columns]
             cut[number, to_rows, to_columns] = _nearest(targets[number], shape)[rows, columns]
@@ -50,15 +50,23 @@ class ScaleCrop:
 def _overlap(length: int, crop: int, place: float) -> tuple[slice, slice]:
     """Return where a scaled length lands in the crop, and which part of it: `place` (0 to 1) chooses the offset."""
     spare = abs(length - crop)
-    offset, both = int(place * (spare + 1)), min(length, crop)
+    offset = int(place * (spare + 1))
+    both = min(length, crop)
     inside, whole = slice(offset, offset + both), slice(0, both)
-    return (whole, inside) if length >= crop else (inside, whole)
+    # The longer of the two is cut, or filled, at the offset; the shorter one is used as a whole.
+    if length >= crop:
+        return whole, inside
+    return inside, whole
 
 
 def _nearest(mask: Tensor, shape: list[int]) -> Tensor:
     """Return the mask at another size, each pixel that of the old one under its centre."""
-    rows, columns = (
-        ((torch.arange(new, device=mask.device) + 0.5) * (old / new)).long().clamp_(max=old - 1)
-        for new, old in zip(shape, mask.shape, strict=True)
-    )
+    rows = _nearest_places(shape[0], mask.shape[0], mask.device)
+    columns = _nearest_places(shape[1], mask.shape[1], mask.device)
     return mask[rows.unsqueeze(1), columns]
+
+
+def _nearest_places(new: int, old: int, device: torch.device) -> Tensor:
+    centres = (torch.arange(new, device=device) + 0.5) * (old / new)
+    # Rounding may carry the last centre onto the border.
+    return centres.long().clamp_(max=old - 1)

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from flatfed.core.configuration.grammar import Call, parse_call, split
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.core.task.task import Augment, Joint
-from flatfed.data.augment.chains import Chain, JointChain
+from flatfed.core.task.task import Augment, BatchTransform
+from flatfed.data.augment.chains import BatchTransformChain, Chain
 from flatfed.data.augment.crops import BatchCrop, Crop, LineageCrop, RandomResizedCrop
 from flatfed.data.augment.flips import BatchFlip, Flip, HorizontalFlipPair
 from flatfed.data.augment.mixing import Cutout, Mixup
 from flatfed.data.augment.segmentation import ScaleCrop
 
 Facts = Mapping[str, Any]
-SPELLING = re.compile(r"\s*([A-Za-z0-9_-]+)\s*(?:\(([^()]*)\))?\s*(?:,|$)")
+FACTS = ("classes", "image_size")
+"""Parameters that the data fills in."""
+
+NONE = "none"
+"""The name of no augmentation."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedAugmentation:
     """A named augmentation: whether it is drawn on the prepared batch, how it is made, and what it does."""
 
-    joint: bool
+    batch_transform: bool
     make: Callable[..., Any]
     about: str
 
@@ -51,21 +56,30 @@ def _scale_crop(image_size: int, height: int | None = None, width: int | None = 
 
 
 ENTRIES = {
-    "crop": Entry(False, Crop, "zero padding and a random crop per image: crop(padding=4)"),
-    "flip": Entry(False, Flip, "a horizontal flip per image: flip(p=0.5)"),
-    "crop-flip": Entry(False, _crop_flip, "crop, then flip, per image: crop-flip(padding=4, p=0.5)"),
-    "batch-crop": Entry(False, BatchCrop, "one crop for the whole batch (FedGloSS code)"),
-    "batch-flip": Entry(False, BatchFlip, "one flip for the whole batch (FedGloSS code)"),
-    "batch-crop-flip": Entry(False, _batch_crop_flip, "batch-crop, then batch-flip (FedGloSS code)"),
-    "resized-crop": Entry(False, _resized_crop, "a box of random area and shape, resized: resized-crop(size)"),
-    "lineage-crop": Entry(True, LineageCrop, "flip, and crop half of the images, after normalisation (FedWMSAM)"),
-    "cutout": Entry(True, _cutout, "a square of zeros per image, by default half as wide as it: cutout(size)"),
-    "mixup": Entry(True, Mixup, "mix pairs of a batch, inputs and targets: mixup(alpha=1.0)"),
-    "scale-crop": Entry(True, _scale_crop, "scale and crop image and mask together: scale-crop(height, width)"),
-    "flip-pair": Entry(True, HorizontalFlipPair, "flip image and mask together: flip-pair(p=0.5)"),
+    "crop": NamedAugmentation(False, Crop, "zero padding and a random crop per image: crop(padding=4)"),
+    "flip": NamedAugmentation(False, Flip, "a horizontal flip per image: flip(p=0.5)"),
+    "crop-flip": NamedAugmentation(False, _crop_flip, "crop, then flip, per image: crop-flip(padding=4, p=0.5)"),
+    "batch-crop": NamedAugmentation(False, BatchCrop, "one crop for the whole batch (FedGloSS code)"),
+    "batch-flip": NamedAugmentation(False, BatchFlip, "one flip for the whole batch (FedGloSS code)"),
+    "batch-crop-flip": NamedAugmentation(False, _batch_crop_flip, "batch-crop, then batch-flip (FedGloSS code)"),
+    "resized-crop": NamedAugmentation(
+        False, _resized_crop, "a box of random area and shape, resized: resized-crop(size)"
+    ),
+    "lineage-crop": NamedAugmentation(
+        True, LineageCrop, "flip, and crop half of the images, after normalisation (FedWMSAM)"
+    ),
+    "cutout": NamedAugmentation(
+        True, _cutout, "a square of zeros per image, by default half as wide as it: cutout(size)"
+    ),
+    "mixup": NamedAugmentation(True, Mixup, "mix pairs of a batch, inputs and targets: mixup(alpha=1.0)"),
+    "scale-crop": NamedAugmentation(
+        True, _scale_crop, "scale and crop image and mask together: scale-crop(height, width)"
+    ),
+    "flip-pair": NamedAugmentation(True, HorizontalFlipPair, "flip image and mask together: flip-pair(p=0.5)"),
 }
 
 
+# A class that a function makes does not stand in its entry, and is named here.
 NAMES = {entry.make: name for name, entry in ENTRIES.items() if isinstance(entry.make, type)} | {
     RandomResizedCrop: "resized-crop",
     Cutout: "cutout",
@@ -78,34 +92,41 @@ def augmentations() -> dict[str, str]:
     return {name: entry.about for name, entry in sorted(ENTRIES.items())}
 
 
-def named(names: str | Iterable[str], facts: Facts) -> tuple[Augment | None, Joint | None]:
-    """Return the `augment` and the `joint` of a task for names such as `crop-flip,cutout(8)`.
+def named(names: str | Iterable[str], facts: Facts) -> tuple[Augment | None, BatchTransform | None]:
+    """Return the `augment` and the `batch_transform` of a task for names such as `crop-flip,cutout(8)`.
 
     `facts` says what is known of the data: `classes`, `image_size`. Augmentations of one stage follow each other as
     named; those of raw images come before those of the prepared batch in any case. `none` stands for nothing.
     """
-    augment: list[Augment] = []
-    joint: list[Joint] = []
-    for name, arguments in _spelled(names if isinstance(names, str) else ",".join(names)):
-        if name == "none":
-            continue
-        if name not in ENTRIES:
-            raise ConfigError(nearest(name, [*ENTRIES, "none"], "augmentation"))
-        made = _made(name, arguments, facts)
-        (joint if ENTRIES[name].joint else augment).append(made)
-    return _chained(augment, Chain), _chained(joint, JointChain)
+    text = names if isinstance(names, str) else ",".join(names)
+    calls = [call for call in _calls(text) if call.name != NONE]
+    augments = [_made(call, facts) for call in calls if not _entry(call.name).batch_transform]
+    batch_transforms = [_made(call, facts) for call in calls if _entry(call.name).batch_transform]
+    return _chained(augments, Chain), _chained(batch_transforms, BatchTransformChain)
 
 
-def spelled(augment: Augment | None, joint: Joint | None) -> list[str]:
+def _entry(name: str) -> NamedAugmentation:
+    if name not in ENTRIES:
+        raise ConfigError(nearest(name, [*ENTRIES, NONE], "augmentation"))
+    return ENTRIES[name]
+
+
+def spelled(augment: Augment | None, batch_transform: BatchTransform | None) -> list[str]:
     """Return augmentations step by step with all their arguments, `crop(padding=4)`: the inverse of `named`."""
-    return [_spelling(step) for chain in (augment, joint) if chain is not None for step in _steps(chain)]
+    return list(map(_spelling, _steps(augment) + _steps(batch_transform)))
 
 
-def _steps(chain: Any) -> list[Any]:
-    return [inner for step in chain.steps for inner in _steps(step)] if hasattr(chain, "steps") else [chain]
+def _steps(step: Any) -> list[Any]:
+    """Return the steps of a chain, those of chains within it in their places; nothing for None."""
+    if step is None:
+        return []
+    if not hasattr(step, "steps"):
+        return [step]
+    return list(itertools.chain.from_iterable(map(_steps, step.steps)))
 
 
 def _spelling(step: Any) -> str:
+    # A user's own function has a name and no fields.
     if not is_dataclass(step):
         return str(getattr(step, "__name__", type(step).__name__))
     arguments = ", ".join(f"{field.name}={getattr(step, field.name)}" for field in fields(step))
@@ -113,51 +134,70 @@ def _spelling(step: Any) -> str:
 
 
 def _chained(steps: list[Any], chain: Callable[[tuple[Any, ...]], Any]) -> Any:
-    if len(steps) < 2:
-        return steps[0] if steps else None
+    if not steps:
+        return None
+    if len(steps) == 1:
+        return steps[0]
     return chain(tuple(steps))
 
 
-def _spelled(text: str) -> list[tuple[str, list[tuple[str | None, Any]]]]:
+def _calls(text: str) -> list[Call]:
     """Return the names with their arguments."""
-    found, position = [], 0
-    while position < len(text.rstrip()):
-        match = SPELLING.match(text, position)
-        if match is None:
-            raise ConfigError(f"augmentations are written like crop-flip,cutout(8), not {text!r}")
-        found.append((match[1], [_argument(match[1], part) for part in (match[2] or "").split(",") if part.strip()]))
-        position = match.end()
-    return found
+    if not text.strip():
+        return []
+    calls = [parse_call(part) for part in split(text.strip().removesuffix(","), ",")]
+    parsed = [call for call in calls if call is not None]
+    if len(parsed) < len(calls):
+        raise ConfigError(f"augmentations are written like crop-flip,cutout(8), not {text!r}")
+    return parsed
 
 
-def _argument(name: str, text: str) -> tuple[str | None, Any]:
-    key, equals, value = text.rpartition("=")
+def _number(name: str, text: str) -> int | float:
     try:
-        number = ast.literal_eval(value.strip())
+        # Literals only: nothing that is written here is run.
+        number = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         number = None
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ConfigError(f"augmentation {name}: {value.strip()!r} is not a number")
-    return (key.strip() if equals else None), number
+        raise ConfigError(f"augmentation {name}: {text!r} is not a number")
+    return number
 
 
-def _made(name: str, arguments: list[tuple[str | None, Any]], facts: Facts) -> Any:
+def _made(call: Call, facts: Facts) -> Any:
     """Make an augmentation: its parameters that are facts of the data are filled in, the others are arguments."""
-    entry = ENTRIES[name]
-    parameters = inspect.signature(entry.make).parameters
-    wanted = [p for p in parameters if p in ("classes", "image_size")]
-    missing = [p for p in wanted if p not in facts]
-    if missing:
-        raise ConfigError(f"augmentation {name}: these data have no {missing[0]}")
-    free = [p for p in parameters if p not in wanted]
-    given: dict[str, Any] = {}
-    for position, (key, value) in enumerate(arguments):
-        if key is None and position >= len(free):
-            raise ConfigError(f"augmentation {name} takes {', '.join(free) or 'no arguments'}")
-        if key is not None and key not in free:
-            raise ConfigError(f"augmentation {name}: {nearest(key, free, 'argument')}")
-        given[key or free[position]] = value
-    lacking = [p for p in free if parameters[p].default is inspect.Parameter.empty and p not in given]
-    if lacking:
-        raise ConfigError(f"augmentation {name} needs its {lacking[0]}: {name}({lacking[0]}=...)")
-    return entry.make(**{p: facts[p] for p in wanted}, **given)
+    make = ENTRIES[call.name].make
+    parameters = inspect.signature(make).parameters
+    filled_in = {name: _fact(call.name, name, facts) for name in FACTS if name in parameters}
+    free = {name: parameter for name, parameter in parameters.items() if name not in FACTS}
+    arguments = _arguments(call, list(free))
+    for name in free:
+        if name not in arguments:
+            _check_optional(call.name, free[name])
+    return make(**filled_in, **arguments)
+
+
+def _fact(augmentation: str, name: str, facts: Facts) -> Any:
+    if name not in facts:
+        raise ConfigError(f"augmentation {augmentation}: the data has no {name}")
+    return facts[name]
+
+
+def _check_optional(augmentation: str, parameter: inspect.Parameter) -> None:
+    if parameter.default is inspect.Parameter.empty:
+        call = f"{augmentation}({parameter.name}=...)"
+        raise ConfigError(f"augmentation {augmentation} needs its {parameter.name}: {call}")
+
+
+def _arguments(call: Call, free: list[str]) -> dict[str, int | float]:
+    """Return the numbers that are given, by name."""
+    for argument in call.arguments:
+        _check_key(call.name, argument.key, free)
+    if len(call.arguments) > len(free):
+        raise ConfigError(f"augmentation {call.name} takes {', '.join(free) or 'no arguments'}")
+    return {name: _number(call.name, value) for name, value in call.by_name(free).items()}
+
+
+def _check_key(augmentation: str, key: str | None, free: list[str]) -> None:
+    """Refuse an argument by a name that there is not; one without a name goes by its place."""
+    if key is not None and key not in free:
+        raise ConfigError(f"augmentation {augmentation}: {nearest(key, free, 'argument')}")

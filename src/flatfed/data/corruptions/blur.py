@@ -24,14 +24,15 @@ def gaussian_blur(x: Pixels, sigma: float, draws: Draws) -> Pixels:
 @corruption("blur", ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1)), smallest=8)
 def defocus_blur(x: Pixels, level: tuple[float, float], draws: Draws) -> Pixels:
     """A blur by a disc of some radius, itself softened by a Gaussian."""
-    found: Pixels = ndimage().correlate(x, disc(*level)[None, :, :, None], mode="mirror")
-    return found
+    blurred: Pixels = ndimage().correlate(x, disc(*level)[None, :, :, None], mode="mirror")
+    return blurred
 
 
 @corruption("blur", ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2)), smallest=8)
 def glass_blur(x: Pixels, level: tuple[float, int], draws: Draws) -> Pixels:
     """Pixels jumbled among neighbours, once or twice, with a Gaussian blur before and after."""
     sigma, times = level
+    # To bytes in between, as the published sets were made.
     levels = truncated(smooth(x, sigma))
     for _ in range(times):
         levels = jumbled(levels, draws)
@@ -47,7 +48,9 @@ def motion_blur(x: Pixels, level: tuple[int, float], draws: Draws) -> Levels:
 @corruption("blur", (1.06, 1.11, 1.16, 1.21, 1.26), smallest=16)
 def zoom_blur(x: Pixels, largest: float, draws: Draws) -> Pixels:
     """The mean of the image and of itself enlarged in steps of 1 %."""
+    # 1.0 is the first factor, so that the image counts twice, as in the published sets.
     factors = np.arange(1.0, largest, 0.01)
+    # Height first: one matrix product then enlarges all images.
     rows = np.ascontiguousarray(x.transpose(1, 0, 3, 2))
     height, width = len(rows), rows.shape[3]
     total = rows.copy()
@@ -60,8 +63,8 @@ def zoom_blur(x: Pixels, largest: float, draws: Draws) -> Pixels:
 def smooth(x: Pixels, sigma: float, mode: str = "nearest", truncate: float = 4.0) -> Pixels:
     """Return images (N x height x width, perhaps x channels) under a Gaussian blur."""
     sigmas = (0.0, sigma, sigma) + (0.0,) * (x.ndim - 3)
-    found: Pixels = ndimage().gaussian_filter(x, sigmas, mode=mode, truncate=truncate)
-    return found
+    blurred: Pixels = ndimage().gaussian_filter(x, sigmas, mode=mode, truncate=truncate)
+    return blurred
 
 
 def disc(radius: float, softness: float) -> NDArray[np.float64]:
@@ -71,8 +74,8 @@ def disc(radius: float, softness: float) -> NDArray[np.float64]:
     flat = (squares[:, None] + squares <= radius**2).astype(np.float64)
     bell = np.exp(-(np.arange(-1, 2) ** 2) / (2.0 * softness**2))
     kernel = np.outer(bell, bell) / bell.sum() ** 2
-    found: NDArray[np.float64] = ndimage().correlate(flat / flat.sum(), kernel, mode="constant")
-    return found
+    softened: NDArray[np.float64] = ndimage().correlate(flat / flat.sum(), kernel, mode="constant")
+    return softened
 
 
 def jumbled(levels: Levels, draws: Draws) -> Levels:
@@ -82,12 +85,13 @@ def jumbled(levels: Levels, draws: Draws) -> Levels:
     one of the two pixels, from the last pixel to the first; this is the same.
     """
     count, height, width = levels.shape[:3]
+    # Never to the right or below: the published code excludes the upper end of its draw.
     steps = draws.integers(-1, 0, 2, height - 2, width - 2)
     rows = np.arange(2, height)[:, None] + steps[:, 1]
     columns = np.arange(2, width) + steps[:, 0]
-    found = levels.copy()
-    found[:, 2:, 2:] = levels[np.arange(count)[:, None, None], rows, columns]
-    return found
+    mixed = levels.copy()
+    mixed[:, 2:, 2:] = levels[np.arange(count)[:, None, None], rows, columns]
+    return mixed
 
 
 def streaked(x: Pixels, radius: int, sigma: float, angles: NDArray[np.float64]) -> Pixels:
@@ -101,7 +105,9 @@ def streaked(x: Pixels, radius: int, sigma: float, angles: NDArray[np.float64]) 
     weights = np.exp(-(along**2) / (2.0 * sigma**2))
     weights /= weights.sum()
     turn = np.deg2rad(angles)[:, None]
-    down, across = (np.ceil(along * part(turn) - 0.5).astype(np.int64) for part in (np.sin, np.cos))
+    # ImageMagick rounds halves down.
+    down = np.ceil(along * np.sin(turn) - 0.5).astype(np.int64)
+    across = np.ceil(along * np.cos(turn) - 0.5).astype(np.int64)
     reach = 2 * radius
     padded = np.pad(x, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode="edge")
     total = np.zeros_like(x)

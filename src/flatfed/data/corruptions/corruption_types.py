@@ -114,10 +114,11 @@ def corrupt(images: Levels, name: str, severity: int, draws: Draws) -> Levels:
     reason = chosen.unfit(images.shape[3], images.shape[1], images.shape[2])
     if reason is not None or chosen.generate is None:
         raise ConfigError(f"{name}: {reason}")
-    found = chosen.generate(images / 255.0, chosen.levels[severity - 1], draws)
-    if found.dtype == np.uint8:
-        return found.astype(np.uint8, copy=False)
-    return truncated(found.astype(np.float64, copy=False))
+    corrupted = chosen.generate(images / 255.0, chosen.levels[severity - 1], draws)
+    # A generator that returns bytes has rounded them as the published files were.
+    if corrupted.dtype == np.uint8:
+        return corrupted.astype(np.uint8, copy=False)
+    return truncated(corrupted.astype(np.float64, copy=False))
 
 
 def truncated(pixels: Pixels) -> Levels:

@@ -22,8 +22,8 @@ ELASTIC = ((0.0, 0.0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 
 def contrast(x: Pixels, keep: float, draws: Draws) -> Pixels:
     """Every value moved towards its channel's mean over the image."""
     mean = x.mean(axis=(1, 2), keepdims=True)
-    found: Pixels = (x - mean) * keep + mean
-    return found
+    flatter: Pixels = (x - mean) * keep + mean
+    return flatter
 
 
 @corruption("digital", ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)), colour=True)
@@ -32,12 +32,14 @@ def saturate(x: Pixels, level: tuple[float, float], draws: Draws) -> Pixels:
     factor, more = level
     value = x.max(axis=3, keepdims=True)
     spread = value - x.min(axis=3, keepdims=True)
+    # A black pixel has no saturation; only the divisor must not be 0.
     saturation = spread / np.where(value > 0.0, value, 1.0)
     wanted = np.clip(saturation * factor + more, 0.0, 1.0)
     coloured = value - (value - x) * (wanted / np.where(saturation > 0.0, saturation, 1.0))
+    # Grey has the hue 0, which is red.
     red = value * (1.0 - wanted * np.array([0.0, 1.0, 1.0]))
-    found: Pixels = np.where(spread > 0.0, coloured, red)
-    return found
+    saturated: Pixels = np.where(spread > 0.0, coloured, red)
+    return saturated
 
 
 @corruption("digital", ELASTIC, smallest=8)
@@ -46,9 +48,9 @@ def elastic_transform(x: Pixels, level: tuple[float, float, float], draws: Draws
     height, width = x.shape[1:3]
     strength, sigma, shift = (share * min(height, width) for share in level)
     moved = affine(x, draws.uniform(-shift, shift, 3, 2))
-    across, down = (
-        strength * smooth(draws.uniform(-1.0, 1.0, height, width), sigma, mode="reflect", truncate=3.0) for _ in "xy"
-    )
+    # In this order: the displacements across are drawn before those down.
+    across = strength * smooth(draws.uniform(-1.0, 1.0, height, width), sigma, mode="reflect", truncate=3.0)
+    down = strength * smooth(draws.uniform(-1.0, 1.0, height, width), sigma, mode="reflect", truncate=3.0)
     rows = np.arange(height, dtype=np.float64)[:, None] + down
     columns = np.arange(width, dtype=np.float64) + across
     return bilinear(moved, rows, columns, about_centres=False)
@@ -90,7 +92,9 @@ def affine(x: Pixels, shifts: NDArray[np.float64]) -> Pixels:
 
 def _each(x: Pixels, change: Callable[[Any], Any]) -> Levels:
     """Return the images, each after a change by Pillow."""
+    # Exact: the pixels are bytes divided by 255.
     levels = np.rint(x * 255.0).astype(np.uint8)
+    # Pillow wants grey images without an axis for channels.
     squeezed = levels[..., 0] if levels.shape[3] == 1 else levels
-    found = np.stack([np.asarray(change(pillow().fromarray(image))) for image in squeezed])
-    return found.reshape(levels.shape)
+    changed = np.stack([np.asarray(change(pillow().fromarray(image))) for image in squeezed])
+    return changed.reshape(levels.shape)

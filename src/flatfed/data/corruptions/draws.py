@@ -24,6 +24,9 @@ class Draws:
         """Return the draws for these images under a corruption and its severity."""
         return cls([numpy_generator(seed, "corruption", name, severity, index) for index in indices])
 
+    def __len__(self) -> int:
+        return len(self._generators)
+
     def normal(self, mean: float, deviation: float, *shape: int) -> Array:
         """Return normal numbers of this shape for each image."""
         return np.stack([g.normal(mean, deviation, shape) for g in self._generators])

@@ -37,15 +37,18 @@ class CorruptedExamples:
         shares = inputs.permute(0, 2, 3, 1).numpy() * (255.0 / self.white)
         levels = np.clip(np.rint(shares), 0, 255).astype(np.uint8)
         draws = Draws.keyed(self.seed, self.name, self.severity, indices.tolist())
-        found = torch.from_numpy(corrupt(levels, self.name, self.severity, draws)).permute(0, 3, 1, 2).contiguous()
+        corrupted = torch.from_numpy(corrupt(levels, self.name, self.severity, draws))
+        images = corrupted.permute(0, 3, 1, 2).contiguous()
         if inputs.dtype == torch.uint8 and self.white == 255.0:
-            return found, targets
+            return images, targets
+        # Where white is not 255, corrupted values are no whole numbers.
         number = inputs.dtype if inputs.is_floating_point() else torch.float32
-        return found.to(number) * (self.white / 255.0), targets
+        return images.to(number) * (self.white / 255.0), targets
 
 
 def white_of(examples: Examples, prepare: Any) -> float:
     """Return the value of a white pixel: what `prepare` says, else 255 for bytes and 1 for numbers from 0 to 1."""
+    # A part is enough to see the range; the images may have to be decoded for it.
     inputs, _ = examples.batch(torch.arange(min(len(examples), 256)))
     if inputs.ndim != 4:
         raise ConfigError("corruptions are for images; these inputs are not N x channels x height x width")

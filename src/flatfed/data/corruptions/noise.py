@@ -16,7 +16,7 @@ def gaussian_noise(x: Pixels, deviation: float, draws: Draws) -> Pixels:
 
 @corruption("noise", (500, 250, 100, 75, 50))
 def shot_noise(x: Pixels, photons: int, draws: Draws) -> Pixels:
-    """Poisson noise: a white pixel is so many photons on average."""
+    """Poisson noise: a white pixel is `photons` photons on average."""
     return draws.poisson(x * photons) / photons
 
 

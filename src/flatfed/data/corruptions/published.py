@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.corruptions.corruption_types import SEVERITIES, find
+from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.numpy_files import opened
 
 SETS = {"cifar10": ("CIFAR-10-C", 10), "cifar100": ("CIFAR-100-C", 100)}
@@ -61,15 +61,20 @@ def _folder(dataset: str, data_dir: str | Path | None) -> Path:
 
 
 def _check(file: Path, labels: Path, classes: int) -> None:
-    images, targets = _mapped(file), _mapped(labels)
+    images = _mapped(file)
     shaped = images.ndim == 4 and images.shape[3] == 3 and images.size > 0
     if not shaped or images.dtype != np.uint8 or len(images) % len(SEVERITIES):
         raise ConfigError(
             f"{file}: {images.dtype} {images.shape} found; five times the test set is expected, as bytes "
             "N x height x width x 3"
         )
-    if targets.shape != (len(images),) or not np.issubdtype(targets.dtype, np.integer):
-        raise ConfigError(f"{labels}: a whole number for each of the {len(images)} images of {file.name} is expected")
+    _check_labels(labels, file, len(images), classes)
+
+
+def _check_labels(labels: Path, file: Path, count: int, classes: int) -> None:
+    targets = _mapped(labels)
+    if targets.shape != (count,) or not np.issubdtype(targets.dtype, np.integer):
+        raise ConfigError(f"{labels}: a whole number for each of the {count} images of {file.name} is expected")
     if int(targets.min()) < 0 or int(targets.max()) >= classes:
         raise ConfigError(f"{labels}: labels outside 0..{classes - 1}")
 

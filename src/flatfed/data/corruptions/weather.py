@@ -40,6 +40,7 @@ def snow(x: Pixels, level: tuple[float, float, float, float, int, float, float],
     flakes = zoom_matrix(height, zoom) @ flakes @ zoom_matrix(width, zoom).T
     flakes[flakes < threshold] = 0.0
     angles = draws.uniform(-135.0, -45.0)
+    # Bytes before and after the streaks, as the published sets were made.
     layer = rounded(streaked(truncated(flakes)[..., None] / 255.0, radius, sigma, angles)) / 255.0
     pale = keep * x + (1.0 - keep) * np.maximum(x, 1.5 * grey(x) + 0.5)
     return pale + layer + layer[:, ::-1, ::-1]
@@ -51,8 +52,8 @@ def fog(x: Pixels, level: tuple[float, float], draws: Draws) -> Pixels:
     strength, decay = level
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     density = cloud(x.shape[1], x.shape[2], decay, draws)[..., None]
-    found: Pixels = (x + strength * density) * brightest / (brightest + strength)
-    return found
+    foggy: Pixels = (x + strength * density) * brightest / (brightest + strength)
+    return foggy
 
 
 @corruption("weather", (0.05, 0.1, 0.15, 0.2, 0.3))
@@ -60,8 +61,9 @@ def brightness(x: Pixels, more: float, draws: Draws) -> Pixels:
     """The value (of hue, saturation and value) raised."""
     value = x.max(axis=3, keepdims=True)
     raised = np.minimum(value + more, 1.0)
-    found: Pixels = np.where(value > 0.0, x * (raised / np.where(value > 0.0, value, 1.0)), raised)
-    return found
+    # Black has no hue and becomes grey.
+    brighter: Pixels = np.where(value > 0.0, x * (raised / np.where(value > 0.0, value, 1.0)), raised)
+    return brighter
 
 
 @corruption("weather", SPATTER, smallest=16)
@@ -79,12 +81,17 @@ def spatter(x: Pixels, level: tuple[float, float, float, float, float, str], dra
 
 def grey(x: Pixels) -> Pixels:
     """Return the lightness of images, one channel."""
-    return x if x.shape[3] == 1 else (x @ LUMA)[..., None]
+    if x.shape[3] == 1:
+        return x
+    lightness: Pixels = (x @ LUMA)[..., None]
+    return lightness
 
 
 def tint(colour: NDArray[np.float64], x: Pixels) -> NDArray[np.float64]:
     """Return a colour as these images can show it."""
-    return colour if x.shape[3] == 3 else np.array([colour @ LUMA])
+    if x.shape[3] == 3:
+        return colour
+    return np.array([colour @ LUMA])
 
 
 def cloud(height: int, width: int, decay: float, draws: Draws) -> NDArray[np.float64]:
@@ -92,24 +99,30 @@ def cloud(height: int, width: int, decay: float, draws: Draws) -> NDArray[np.flo
 
     A displacement is uniform between -r^2 and r^2; r begins at 100 and is divided by `decay` from grid to grid.
     """
+    # The least power of two: a grid is halved down to single pixels.
     side = 1 << (max(height, width, 2) - 1).bit_length()
-    step, reach, found = side, 100.0, np.zeros((0,))
+    density = np.zeros((len(draws), side, side))
+    step, reach = side, 100.0
     while step >= 2:
-        half, cells = step // 2, side // step
-        moves = draws.uniform(-(reach**2), reach**2, 3, cells, cells)
-        if found.size == 0:
-            found = np.zeros((len(moves), side, side))
-        corners = found[:, ::step, ::step]
-        centres = (_with_next(_with_next(corners, 1), 2)) / 4.0 + moves[:, 0]
-        tops = (_with_next(corners, 2) + _with_last(centres, 1)) / 4.0 + moves[:, 1]
-        sides = (_with_next(corners, 1) + _with_last(centres, 2)) / 4.0 + moves[:, 2]
-        found[:, half::step, half::step] = centres
-        found[:, ::step, half::step] = tops
-        found[:, half::step, ::step] = sides
-        step, reach = half, reach / decay
-    found -= found.min(axis=(1, 2), keepdims=True)
-    found /= found.max(axis=(1, 2), keepdims=True)
-    return found[:, :height, :width]
+        cells = side // step
+        _displace(density, step, draws.uniform(-(reach**2), reach**2, 3, cells, cells))
+        step //= 2
+        reach /= decay
+    density -= density.min(axis=(1, 2), keepdims=True)
+    density /= density.max(axis=(1, 2), keepdims=True)
+    return density[:, :height, :width]
+
+
+def _displace(density: NDArray[np.float64], step: int, moves: NDArray[np.float64]) -> None:
+    """Fill in the points halfway between those of a grid: the mean of their neighbours, moved."""
+    half = step // 2
+    corners = density[:, ::step, ::step]
+    centres = (_with_next(_with_next(corners, 1), 2)) / 4.0 + moves[:, 0]
+    tops = (_with_next(corners, 2) + _with_last(centres, 1)) / 4.0 + moves[:, 1]
+    sides = (_with_next(corners, 1) + _with_last(centres, 2)) / 4.0 + moves[:, 2]
+    density[:, half::step, half::step] = centres
+    density[:, ::step, half::step] = tops
+    density[:, half::step, ::step] = sides
 
 
 def _with_next(grid: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.errors import ConfigError
+from flatfed.data.formats.files import read_bytes
 
 SHAPE = (3, 32, 32)
 PIXELS = math.prod(SHAPE)
@@ -25,78 +26,92 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Labels:
+class CifarLabels:
     """A kind of labels: its key in the pickled layout, and how many classes there are."""
 
     key: str
     classes: int
 
 
-def read_binary(paths: Sequence[Path], kinds: Sequence[Labels]) -> tuple[Bytes, list[Ints]]:
+def read_binary(paths: Sequence[Path], kinds: Sequence[CifarLabels]) -> tuple[Bytes, list[Ints]]:
     """Return the images (N x 3 x 32 x 32) of record files, one after the other, and the labels of each kind."""
+    records = [_records(path, kinds) for path in paths]
+    # The slices are views: the images are copied once, into the array that is returned.
+    images = np.concatenate([part[:, len(kinds) :] for part in records])
+    labels = [_label_column(records, column) for column in range(len(kinds))]
+    return images.reshape(-1, *SHAPE), labels
+
+
+def _records(path: Path, kinds: Sequence[CifarLabels]) -> Bytes:
     width = len(kinds) + PIXELS
-    records = [_records(path, width, kinds) for path in paths]
-    images: Bytes = np.empty((sum(map(len, records)), *SHAPE), dtype=np.uint8)
-    flat, begin = images.reshape(-1, PIXELS), 0
-    for part in records:
-        flat[begin : begin + len(part)] = part[:, len(kinds) :]
-        begin += len(part)
-    labels = [np.concatenate([part[:, i] for part in records]).astype(np.int64) for i in range(len(kinds))]
-    return images, labels
-
-
-def _records(path: Path, width: int, kinds: Sequence[Labels]) -> Bytes:
-    raw = np.frombuffer(_read(path), dtype=np.uint8)
-    if len(raw) == 0 or len(raw) % width:
-        raise ConfigError(
-            f"{path} is truncated or damaged: {len(raw):,} bytes are no whole number of records of {width:,}; "
-            "get it again"
-        )
+    raw = np.frombuffer(read_bytes(path), dtype=np.uint8)
+    _check_length(path, len(raw), width)
     records = raw.reshape(-1, width)
     for column, kind in enumerate(kinds):
         _check_range(path, kind, records[:, column].min(), records[:, column].max())
     return records
 
 
-def read_pickled(paths: Sequence[Path], kinds: Sequence[Labels]) -> tuple[Bytes, list[Ints]]:
+def _check_length(path: Path, length: int, width: int) -> None:
+    if length == 0 or length % width:
+        raise ConfigError(
+            f"{path} is truncated or damaged: {length:,} bytes are no whole number of records of {width:,}; "
+            "get it again"
+        )
+
+
+def _label_column(records: Sequence[Bytes], column: int) -> Ints:
+    return np.concatenate([part[:, column] for part in records]).astype(np.int64)
+
+
+def read_pickled(paths: Sequence[Path], kinds: Sequence[CifarLabels]) -> tuple[Bytes, list[Ints]]:
     """Return the same from the pickled files of the Python layout."""
-    parts = [_batch(path, kinds) for path in paths]
-    images = np.concatenate([images for images, _ in parts]).reshape(-1, *SHAPE)
-    return images, [np.concatenate([labels[i] for _, labels in parts]) for i in range(len(kinds))]
+    batches = [_batch(path, kinds) for path in paths]
+    images = np.concatenate([batch.images for batch in batches]).reshape(-1, *SHAPE)
+    columns = zip(*(batch.labels for batch in batches), strict=True)
+    return images, list(map(np.concatenate, columns))
 
 
-def _batch(path: Path, kinds: Sequence[Labels]) -> tuple[Bytes, list[Ints]]:
+@dataclass(frozen=True)
+class _Batch:
+    """The content of a pickled file: rows of pixels, and the labels of each kind."""
+
+    images: Bytes
+    labels: list[Ints]
+
+
+def _batch(path: Path, kinds: Sequence[CifarLabels]) -> _Batch:
     content = _unpickled(path)
-    images, labels = content.get("data"), [content.get(kind.key) for kind in kinds]
-    if not isinstance(images, _Array) or not all(isinstance(values, list) for values in labels):
-        wanted = ", ".join(kind.key for kind in kinds)
-        raise ConfigError(f"{path} is no batch of CIFAR images: it must hold an array `data` and lists {wanted}")
-    if images.values is None or images.values.ndim != 2 or images.values.shape[1] != PIXELS or not len(images.values):
+    _check_content(path, content, [kind.key for kind in kinds])
+    images = _rows(path, content["data"])
+    return _Batch(images, [_numbers(path, kind, content[kind.key], len(images)) for kind in kinds])
+
+
+def _check_content(path: Path, content: Mapping[str, Any], keys: Sequence[str]) -> None:
+    labelled = all(isinstance(content.get(key), list) for key in keys)
+    if not labelled or not isinstance(content.get("data"), _Array):
+        lists = ", ".join(keys)
+        raise ConfigError(f"{path} is no batch of CIFAR images: it must hold an array `data` and lists {lists}")
+
+
+def _rows(path: Path, array: _Array) -> Bytes:
+    rows = array.values
+    if rows is None or rows.shape[1:] != (PIXELS,) or len(rows) == 0:
         raise ConfigError(f"{path} is damaged: its images must be rows of {PIXELS:,} bytes; get it again")
-    return images.values, [
-        _numbers(path, kind, values, len(images.values)) for kind, values in zip(kinds, labels, strict=True)
-    ]
+    return rows
 
 
-def _numbers(path: Path, kind: Labels, values: Any, count: int) -> Ints:
-    if not all(type(value) is int for value in values) or len(values) != count:
+def _numbers(path: Path, kind: CifarLabels, values: Any, count: int) -> Ints:
+    # `type`, not `isinstance`: a bool is no label.
+    if set(map(type, values)) != {int} or len(values) != count:
         raise ConfigError(f"{path} is damaged: {kind.key} must be {count:,} whole numbers, one for each image")
     _check_range(path, kind, min(values), max(values))
     return np.array(values, dtype=np.int64)
 
 
-def _check_range(path: Path, kind: Labels, low: int, high: int) -> None:
+def _check_range(path: Path, kind: CifarLabels, low: int, high: int) -> None:
     if low < 0 or high >= kind.classes:
         raise ConfigError(f"{path} is damaged: it has {kind.key} outside 0..{kind.classes - 1}; get it again")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 # --- pickles without code -------------------------------------------------------------------------------------
@@ -117,22 +132,23 @@ class _Type:
     """Stands for a NumPy type in a pickle."""
 
     def __init__(self, name: Any, *_: Any) -> None:
-        self.name = name.decode("latin1") if isinstance(name, bytes) else name
+        self.name = _text(name)
 
     def __setstate__(self, state: Any) -> None:
         """Byte order and the like, of which single bytes have none."""
 
 
 def _array(raw: Any, kind: Any, shape: Any, by_column: Any) -> Bytes:
+    # Anything but plain bytes in C order would be read as other pixels than were written.
     if not isinstance(kind, _Type) or kind.name != "u1" or by_column not in (False, "C"):
         raise pickle.UnpicklingError("an array that does not hold bytes row by row")
     return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
 
 
 def _from_buffer(raw: Any, kind: Any, shape: Any, order: Any) -> _Array:
-    made = _Array()
-    made.values = _array(raw, kind, shape, order)
-    return made
+    array = _Array()
+    array.values = _array(raw, kind, shape, order)
+    return array
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -145,6 +161,7 @@ def _encode(text: str, encoding: str) -> bytes:
 _ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
+    # NumPy 2 has renamed the module; files written by either are in use.
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
@@ -168,14 +185,26 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _unpickled(path: Path) -> dict[str, Any]:
-    raw = _read(path)
+    content = _load(path)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} is no batch of CIFAR images: it holds a {type(content).__name__}")
+    return {str(_text(key)): value for key, value in content.items()}
+
+
+def _load(path: Path) -> Any:
+    raw = read_bytes(path)
     try:
-        content = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
+        # The official files were written by Python 2, whose texts are bytes.
+        return _Unpickler(io.BytesIO(raw), encoding="bytes").load()
     except _Refused as refused:
         raise ConfigError(f"{path} is not opened: it asks for {refused}, which no official CIFAR file does") from None
     except Exception as error:
         # A damaged pickle may fail in any way: a missing mark, a wrong type, a number too large.
         raise ConfigError(f"{path} is truncated or damaged ({error or type(error).__name__}); get it again") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} is no batch of CIFAR images: it holds a {type(content).__name__}")
-    return {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in content.items()}
+
+
+def _text(name: Any) -> Any:
+    """Return a name as text: files of Python 2 hold bytes, those of Python 3 texts."""
+    if isinstance(name, bytes):
+        return name.decode("latin1")
+    return name

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Table:
+class ClientTable:
     """The rows below a header, and where the columns are."""
 
     path: Path
@@ -31,21 +31,12 @@ class Table:
 
     def column(self, name: str) -> list[str]:
         """Return the cells of a column; an empty one is an error."""
-        cells = [row.fields[self.places[name]].strip() for row in self.rows]
-        for row, cell in zip(self.rows, cells, strict=True):
-            if not cell:
-                raise row.wrong(f"the {name} is empty")
-        return cells
+        place = self.places[name]
+        return [_filled(row, place, name) for row in self.rows]
 
     def read(self, name: str, convert: Callable[[str], T]) -> list[T]:
         """Return the cells of a column converted; a `ConfigError` of `convert` is given the line."""
-        values = []
-        for row, cell in zip(self.rows, self.column(name), strict=True):
-            try:
-                values.append(convert(cell))
-            except ConfigError as error:
-                raise row.wrong(str(error)) from None
-        return values
+        return [_converted(row, cell, convert) for row, cell in zip(self.rows, self.column(name), strict=True)]
 
     def check_single(self, values: Sequence[str], what: str) -> None:
         """Refuse a value that is there twice."""
@@ -57,28 +48,63 @@ class Table:
 
     def check_there(self, files: Sequence[str]) -> None:
         """Refuse files that are missing."""
-        there = map(os.path.exists, files)  # `Path` would take several times as long for hundreds of thousands
-        missing = [(row, file) for row, file, found in zip(self.rows, files, there, strict=True) if not found]
-        if missing:
-            row, file = missing[0]
-            others = f" ({len(missing):,} of {len(files):,} are)" if len(missing) > 1 else ""
-            raise row.wrong(f"the image {file} is missing{others}")
+        # `os.path`: for hundreds of thousands of files `Path` would take several times as long.
+        there = list(map(os.path.exists, files))
+        if not all(there):
+            first = there.index(False)
+            others = how_many(there.count(False), f"of {len(files):,} ")
+            raise self.rows[first].wrong(f"the image {files[first]} is missing{others}")
 
 
-def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Table:
+def how_many(missing: int, what: str) -> str:
+    """Return how many are missing, in brackets, where it is not the one that the message names."""
+    if missing == 1:
+        return ""
+    return f" ({missing:,} {what}are)"
+
+
+def _filled(row: Row, place: int, name: str) -> str:
+    cell = row.fields[place].strip()
+    if not cell:
+        raise row.wrong(f"the {name} is empty")
+    return cell
+
+
+def _converted(row: Row, cell: str, convert: Callable[[str], T]) -> T:
+    try:
+        return convert(cell)
+    except ConfigError as error:
+        raise row.wrong(str(error)) from None
+
+
+def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> ClientTable:
     """Read a CSV file whose first row names its columns, in any order; others than these are passed over."""
     header, *rows = read_rows(path)
-    names = [name.strip().lower() for name in header.fields]
-    for name in needed:
-        if name not in names:
-            wanted = f"{','.join(needed)}{''.join(f'[,{n}]' for n in optional)}"
-            raise header.wrong(f"no column {name!r}; the first line must name the columns, {wanted}")
-    for name in (*needed, *optional):
-        if names.count(name) > 1:
-            raise header.wrong(f"the column {name!r} is there twice")
+    places = _places(header, needed, optional)
     if not rows:
         raise ConfigError(f"{path} has a header and no rows")
-    return Table(path, rows, {name: names.index(name) for name in (*needed, *optional) if name in names})
+    return ClientTable(path, rows, places)
+
+
+def _places(header: Row, needed: Sequence[str], optional: Sequence[str]) -> dict[str, int]:
+    """Return where the columns are that the header names."""
+    names = [name.strip().lower() for name in header.fields]
+    _check_needed(header, names, needed, optional)
+    known = [name for name in (*needed, *optional) if name in names]
+    return {name: _place(header, names, name) for name in known}
+
+
+def _check_needed(header: Row, names: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> None:
+    for name in needed:
+        if name not in names:
+            columns = f"{','.join(needed)} (optional: {','.join(optional) or 'none'})"
+            raise header.wrong(f"no column {name!r}; the first line must name the columns, {columns}")
+
+
+def _place(header: Row, names: Sequence[str], name: str) -> int:
+    if names.count(name) > 1:
+        raise header.wrong(f"the column {name!r} is there twice")
+    return names.index(name)
 
 
 def class_number(classes: int) -> Callable[[str], int]:
@@ -96,7 +122,7 @@ def class_number(classes: int) -> Callable[[str], int]:
 def in_order(values: Sequence[str]) -> list[str]:
     """Return the different values: by number if all are whole numbers, else by text."""
     different = sorted(set(values))
-    if any(whole_number(value) is None for value in different):
+    if None in map(whole_number, different):
         return different
     return sorted(different, key=int)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.data.formats.client_tables import Ints, in_order, numbered
 from flatfed.data.formats.images import Decoding, decode
 
 LABELS = ("label", "labels", "class", "target")
+INPUTS = ("image", "text")
 SAVED = ("dataset_dict.json", "state.json")
 MOST = 1_000_000
 """Classes that are numbers are below this one."""
@@ -36,28 +37,54 @@ def library() -> Any:
 def load_splits(path: str, local: Path | None, name: str, download: bool) -> Mapping[str, Any]:
     """Return the splits of a data set by name: from a folder of this machine, else from the hub."""
     datasets = library()
+    if local is not None:
+        with _load_errors(str(local)):
+            return _by_name(_load_local(datasets, local, name, download))
+    advice = "" if download else "; if it is on the hub, data.download=true fetches it"
+    with _load_errors(path, advice):
+        return _by_name(_load(datasets, path, name, download))
+
+
+@contextmanager
+def _load_errors(source: str, advice: str = "") -> Iterator[None]:
     try:
-        if local is not None and any((local / file).is_file() for file in SAVED):
-            loaded = datasets.load_from_disk(str(local))
-        else:
-            with _network(datasets, download):
-                loaded = datasets.load_dataset(str(local or path), name or None)
+        yield
     except Exception as error:  # the library raises its own, and those of pyarrow and of the network
-        fetch = "" if local or download else "; if it is on the hub, --set data.download=true fetches it"
-        raise ConfigError(f"{local or path} cannot be loaded: {_reason(error)}{fetch}") from error
-    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+        raise ConfigError(f"{source} cannot be loaded: {_reason(error)}{advice}") from error
+
+
+def _by_name(loaded: Any) -> Mapping[str, Any]:
+    """Return the splits by name; a table without splits is the training part."""
+    if isinstance(loaded, Mapping):
+        return loaded
+    return {"train": loaded}
+
+
+def _load_local(datasets: Any, folder: Path, name: str, download: bool) -> Any:
+    # What `save_to_disk` has written is read by its counterpart alone.
+    if any(map(Path.is_file, map(folder.joinpath, SAVED))):
+        return datasets.load_from_disk(str(folder))
+    return _load(datasets, str(folder), name, download)
+
+
+def _load(datasets: Any, source: str, name: str, download: bool) -> Any:
+    with _network(datasets, download):
+        return datasets.load_dataset(source, name or None)
 
 
 def _reason(error: BaseException) -> str:
     """Return what went wrong in one line, with what was behind it."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"{text} ({_reason(error.__cause__)})" if error.__cause__ is not None else text
+    if error.__cause__ is None:
+        return text
+    return f"{text} ({_reason(error.__cause__)})"
 
 
 @contextmanager
 def _network(datasets: Any, allowed: bool) -> Iterator[None]:
     """Keep the library off the network unless it is allowed."""
     before = datasets.config.HF_HUB_OFFLINE
+    # Where the user has set the library offline it stays so.
     datasets.config.HF_HUB_OFFLINE = before or not allowed
     try:
         yield
@@ -81,19 +108,12 @@ class HubTable:
         cls, path: str, splits: Mapping[str, Any], split: str, column: str, label: str, client: str = ""
     ) -> HubTable:
         """Return a split with the columns asked for, or else with those that look like it."""
-        if split not in splits:
-            raise ConfigError(f"{path}: {nearest(split, splits, 'split')}")
-        rows, title = splits[split], f"{path}, {split}"
-        if len(rows) == 0:
-            raise ConfigError(f"{title} is empty")
-        for given in (column, label, client):
-            if given and given not in rows.features:
-                raise ConfigError(f"{title}: {nearest(given, rows.features, 'column')}")
-        label = label or _first(title, rows.features, "label", lambda n, f: _kind(f) == "class" or n in LABELS)
-        rest = {n: f for n, f in rows.features.items() if n not in (label, client)}
-        column = column or next((n for n, f in rest.items() if _kind(f) == "image"), "")
-        column = column or _first(title, rest, "column", lambda n, f: _kind(f) == "text")
-        if _kind(rows.features[column]) not in ("image", "text"):
+        title = f"{path}, {split}"
+        rows = _split(path, splits, split)
+        _check_columns(title, rows.features, (column, label, client))
+        label = label or _label_column(title, rows.features)
+        column = column or _input_column(title, rows.features, taken=(label, client))
+        if _kind(rows.features[column]) not in INPUTS:
             raise ConfigError(f"{title}: the column {column} holds neither images nor texts")
         return cls(title, rows, column, label, client)
 
@@ -107,27 +127,31 @@ class HubTable:
 
     def where(self, mask: npt.NDArray[np.bool_]) -> HubTable:
         """Return some of the rows."""
-        numbers = np.flatnonzero(mask) if self.numbers is None else self.numbers[mask]
-        return replace(self, rows=self.rows.select(np.flatnonzero(mask)), numbers=numbers)
+        chosen = np.flatnonzero(mask)
+        numbers = chosen if self.numbers is None else self.numbers[chosen]
+        return replace(self, rows=self.rows.select(chosen), numbers=numbers)
 
     def classes(self) -> list[str]:
         """Return the classes in order: as declared, else from 0 to the largest number, else the different words."""
         feature = self.rows.features[self.label]
         if _kind(feature) == "class":
-            return [str(number) for number in range(feature.num_classes)]
+            return _numbered_classes(feature.num_classes)
         cells = self.cells(self.label)
+        self._check_classes(cells)
+        if set(map(type, cells)) == {int}:
+            return _numbered_classes(max(cells) + 1)
+        return in_order(list(map(str, cells)))
+
+    def _check_classes(self, cells: Sequence[Any]) -> None:
         for row, cell in enumerate(cells):
-            if not isinstance(cell, int | float | str) or (isinstance(cell, int) and cell >= MOST):
-                raise ConfigError(
-                    f"{self.place(row)}: {str(cell)[:40]} is no class; classes are 0, 1, 2, ..., or words"
-                )
-        if all(isinstance(cell, int) for cell in cells):
-            return [str(number) for number in range(max(cells) + 1)]
-        return in_order([str(cell) for cell in cells])
+            if not _is_class(cell):
+                message = f"{str(cell)[:40]} is no class; classes are 0, 1, 2, ..., or words"
+                raise ConfigError(f"{self.place(row)}: {message}")
 
     def labels(self, order: Sequence[str]) -> Ints:
         """Return the class of every row."""
-        cells, known = [str(cell) for cell in self.cells(self.label)], set(order)
+        cells = list(map(str, self.cells(self.label)))
+        known = set(order)
         for row, cell in enumerate(cells):
             if cell not in known:
                 raise ConfigError(f"{self.place(row)}: {cell!r} is none of the {len(order)} classes")
@@ -135,24 +159,27 @@ class HubTable:
 
     def owners(self) -> Ints:
         """Return whose every row is."""
-        names = [str(cell) for cell in self.cells(self.client)]
+        names = list(map(str, self.cells(self.client)))
         return numbered(names, in_order(names))
 
     def cells(self, column: str) -> list[Any]:
         """Return the cells of a column; an empty one is an error."""
-        cells = [int(cell) if isinstance(cell, bool) else cell for cell in self.rows.with_format(None)[column]]
+        # Without a format: a table may hand out arrays, which are no classes.
+        cells = list(map(_plain, self.rows.with_format(None)[column]))
         for row, cell in enumerate(cells):
-            if cell is None or cell == "":
+            if cell in (None, ""):
                 raise ConfigError(f"{self.place(row)}: the {column} is empty")
         return cells
 
     def place(self, row: int) -> str:
         """Return what a message calls a row: its number in the split."""
-        return f"{self.title}, row {row if self.numbers is None else self.numbers[row]}"
+        number = row if self.numbers is None else self.numbers[row]
+        return f"{self.title}, row {number}"
 
     def images(self, labels: Ints, decoding: Decoding) -> HubImages:
         """Return a reader of the images."""
         rows = self.rows.with_format(None).select_columns([self.column])
+        # Not decoded by the library, so that sizes and errors are those of other image files.
         encoded = rows.cast_column(self.column, library().Image(decode=False))
         return HubImages(replace(self, rows=encoded), torch.from_numpy(labels), decoding)
 
@@ -170,23 +197,91 @@ class HubImages:
 
     def __call__(self, index: int) -> tuple[Tensor, Tensor]:
         """Return the decoded image and its class."""
-        cell, name = self.table.rows[index][self.table.column], f"{self.table.place(index)}: the image"
-        if cell is None or not (cell["bytes"] or cell["path"]):
-            raise ConfigError(f"{name} is empty")
-        name = name if cell["bytes"] else f"{name} {cell['path']}"
-        return decode(cell["bytes"] or cell["path"], self.decoding, name), self.targets[index]
+        source, name = self._source(index)
+        return decode(source, self.decoding, name), self.targets[index]
+
+    def _source(self, index: int) -> tuple[str | bytes, str]:
+        """Return the bytes of an image, or else its path, and what messages call it."""
+        cell = self.table.rows[index][self.table.column] or {}
+        name = f"{self.table.place(index)}: the image"
+        if cell.get("bytes"):
+            return cell["bytes"], name
+        if cell.get("path"):
+            return cell["path"], f"{name} {cell['path']}"
+        raise ConfigError(f"{name} is empty")
+
+
+def _split(path: str, splits: Mapping[str, Any], split: str) -> Any:
+    if split not in splits:
+        raise ConfigError(f"{path}: {nearest(split, splits, 'split')}")
+    if len(splits[split]) == 0:
+        raise ConfigError(f"{path}, {split} is empty")
+    return splits[split]
+
+
+def _check_columns(title: str, features: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """Refuse columns that there are not; an empty name asks for none."""
+    for column in filter(None, columns):
+        if column not in features:
+            raise ConfigError(f"{title}: {nearest(column, features, 'column')}")
+
+
+def _label_column(title: str, features: Mapping[str, Any]) -> str:
+    for name, feature in features.items():
+        if _kind(feature) == "class" or name in LABELS:
+            return name
+    raise _unclear(title, features, "label")
+
+
+def _input_column(title: str, features: Mapping[str, Any], taken: Sequence[str]) -> str:
+    free = {name: feature for name, feature in features.items() if name not in taken}
+    # Images first: a table of pictures often has texts beside them, such as captions.
+    column = _first_of_kind("image", free) or _first_of_kind("text", free)
+    if column is None:
+        raise _unclear(title, free, "column")
+    return column
+
+
+def _first_of_kind(kind: str, features: Mapping[str, Any]) -> str | None:
+    for name, feature in features.items():
+        if _kind(feature) == kind:
+            return name
+    return None
+
+
+def _unclear(title: str, features: Iterable[str], option: str) -> ConfigError:
+    return ConfigError(
+        f"{title}: say which of {', '.join(features)} it is, with {PARAMETER}", parameter=f"data.{option}"
+    )
 
 
 def _kind(feature: Any) -> str:
     """Return what a column holds: `image`, `class`, `text` or something else."""
+    # By its name: the library need not be there before a data set of it is loaded.
     name = type(feature).__name__
     if name == "Value":
-        return "text" if feature.dtype in ("string", "large_string") else str(feature.dtype)
+        return _kind_of_value(feature.dtype)
     return {"Image": "image", "ClassLabel": "class"}.get(name, name)
 
 
-def _first(title: str, features: Mapping[str, Any], option: str, fits: Callable[[str, Any], bool]) -> str:
-    for name, feature in features.items():
-        if fits(name, feature):
-            return str(name)
-    raise ConfigError(f"{title}: say which of {', '.join(features)} it is, --set data.{option}=NAME")
+def _kind_of_value(dtype: str) -> str:
+    if dtype in ("string", "large_string"):
+        return "text"
+    return str(dtype)
+
+
+def _numbered_classes(count: int) -> list[str]:
+    return list(map(str, range(count)))
+
+
+def _is_class(cell: Any) -> bool:
+    if isinstance(cell, int):
+        return cell < MOST
+    return isinstance(cell, float | str)
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell, a truth value as 0 or 1: these are classes like other numbers."""
+    if isinstance(cell, bool):
+        return int(cell)
+    return cell

@@ -6,6 +6,7 @@ import gzip
 import math
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,56 +14,92 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.errors import ConfigError
+from flatfed.data.formats.files import read_bytes
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
-HEADER = 4
+MAGIC = 4
+"""Bytes of the magic number: two zeros, the type of the numbers, how many axes there are."""
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the first bytes of a file say: the type of the numbers, and the lengths of the axes."""
+
+    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes of the header itself."""
+        return MAGIC + 4 * len(self.shape)
+
+    @property
+    def file_length(self) -> int:
+        """Bytes of the whole file."""
+        return self.length + math.prod(self.shape) * self.kind.itemsize
 
 
 def read_idx(path: Path, axes: int | None = None) -> npt.NDArray[Any]:
     """Return the array in an idx file, in the machine's own byte order; `axes` is how many it must have."""
-    raw = _content(path)
-    if len(raw) < HEADER or raw[:2] != b"\0\0" or raw[2] not in TYPES:
-        raise ConfigError(f"{path} is not an idx file: it begins with {raw[:HEADER].hex(' ') or 'nothing'}")
-    if axes is not None and raw[3] != axes:
-        raise ConfigError(f"{path} holds an array of {raw[3]} axes, not {axes}; is it under the wrong name?")
-    start = HEADER + 4 * raw[3]
-    if len(raw) < start:
+    raw = _unpacked(path)
+    _check_magic(path, raw[:MAGIC])
+    # Images and labels differ in their axes: a file under the other's name is told at once.
+    if axes is not None:
+        _check_axes(path, raw[3], axes)
+    header = _header(raw)
+    if header is None:
         raise ConfigError(f"{path} is truncated in its header; get it again")
-    shape, kind = _described(raw)
-    expected = start + math.prod(shape) * kind.itemsize
-    if len(raw) != expected:
-        fault = "truncated" if len(raw) < expected else "damaged"
-        raise ConfigError(f"{path} is {fault}: {len(raw):,} bytes instead of {expected:,}; get it again")
-    return np.frombuffer(raw, kind, offset=start).reshape(shape).astype(kind.newbyteorder("="))
+    _check_length(path, len(raw), header.file_length)
+    values = np.frombuffer(raw, header.kind, offset=header.length).reshape(header.shape)
+    return values.astype(header.kind.newbyteorder("="))
 
 
 def length_by_header(read: Callable[[int], bytes]) -> int | None:
     """Return how many bytes an idx file must have by its header, which `read` gives; None where there is none."""
-    raw = read(HEADER)
-    if len(raw) < HEADER or raw[:2] != b"\0\0" or raw[2] not in TYPES:
+    magic = read(MAGIC)
+    if not _is_magic(magic):
         return None
-    raw += read(4 * raw[3])
-    if len(raw) < HEADER + 4 * raw[3]:
+    header = _header(magic + read(4 * magic[3]))
+    if header is None:
         return None
-    shape, kind = _described(raw)
-    return len(raw) + math.prod(shape) * kind.itemsize
+    return header.file_length
 
 
-def _described(raw: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the type of the numbers that a header describes."""
-    shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", raw[3], HEADER))
-    return shape, np.dtype(TYPES[raw[2]])
+def _is_magic(magic: bytes) -> bool:
+    return len(magic) == MAGIC and magic[:2] == b"\0\0" and magic[2] in TYPES
 
 
-def _content(path: Path) -> bytes:
+def _check_magic(path: Path, magic: bytes) -> None:
+    if not _is_magic(magic):
+        raise ConfigError(f"{path} is not an idx file: it begins with {magic.hex(' ') or 'nothing'}")
+
+
+def _check_axes(path: Path, axes: int, expected: int) -> None:
+    if axes != expected:
+        raise ConfigError(f"{path} holds an array of {axes} axes, not {expected}; is it under the wrong name?")
+
+
+def _check_length(path: Path, length: int, expected: int) -> None:
+    if length == expected:
+        return
+    fault = "truncated" if length < expected else "damaged"
+    raise ConfigError(f"{path} is {fault}: {length:,} bytes instead of {expected:,}; get it again")
+
+
+def _header(raw: bytes) -> _Header | None:
+    """Return the header that bytes begin with; None where it is cut off."""
+    axes = raw[3]
+    if len(raw) < MAGIC + 4 * axes:
+        return None
+    lengths = np.frombuffer(raw, ">u4", axes, MAGIC)
+    # Python's numbers: the product of damaged lengths may be too large for NumPy's.
+    return _Header(np.dtype(TYPES[raw[2]]), tuple(map(int, lengths)))
+
+
+def _unpacked(path: Path) -> bytes:
     """Return the bytes of a file, unpacked where they begin as gzip does."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    raw = read_bytes(path)
     if not raw.startswith(GZIP):
         return raw
     try:

@@ -34,10 +34,20 @@ class Listing:
 
 def subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder in order of their names; hidden ones (`.name`, `__name`) do not count."""
-    if not folder.is_dir():
-        kind = "is a file, not a folder" if folder.exists() else "is missing"
-        raise ConfigError(f"the folder {folder} {kind}")
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    _check_folder(folder)
+    return sorted(filter(_is_visible_folder, folder.iterdir()))
+
+
+def _is_visible_folder(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith((".", "__"))
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise ConfigError(f"the folder {folder} is a file, not a folder")
+    raise ConfigError(f"the folder {folder} is missing")
 
 
 def class_names(folder: Path) -> list[str]:
@@ -50,15 +60,19 @@ def class_names(folder: Path) -> list[str]:
 
 def images_in(folder: Path) -> list[str]:
     """Return the image files in a folder and the folders below it, in order; that there are none is an error."""
-    found = [
-        os.path.join(place, name)  # noqa: PTH118  (hundreds of thousands)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if name[name.rfind(".") :].lower() in ENDINGS and not name.startswith(".")
-    ]
-    if not found:
+    files: list[str] = []
+    for place, _, names in os.walk(folder):
+        # `os.path`: for hundreds of thousands of files `Path` would take several times as long.
+        files += [os.path.join(place, name) for name in filter(_is_image, names)]  # noqa: PTH118
+    if not files:
         raise ConfigError(f"{folder} has no images; those end in {', '.join(sorted(ENDINGS))}")
-    return sorted(found)
+    # Sorted, because `os.walk` follows the file system, and the order decides the indices.
+    return sorted(files)
+
+
+def _is_image(name: str) -> bool:
+    ending = name[name.rfind(".") :].lower()
+    return ending in ENDINGS and not name.startswith(".")
 
 
 def list_classes(folder: Path, classes: Sequence[str], complete: bool = True) -> Listing:
@@ -68,14 +82,9 @@ def list_classes(folder: Path, classes: Sequence[str], complete: bool = True) ->
     `complete`, a class without a folder.
     """
     present = class_names(folder)
-    for name in present:
-        if name not in classes:
-            raise ConfigError(f"{folder / name}: {nearest(name, classes, 'class')}")
-    if complete and len(present) < len(classes):
-        missing = next(name for name in classes if name not in present)
-        raise ConfigError(
-            f"{folder} has no folder for the class {missing!r}; {len(classes)} classes are expected there"
-        )
+    _check_known(folder, present, classes)
+    if complete:
+        _check_complete(folder, present, classes)
     files: list[str] = []
     labels: list[int] = []
     for name in present:
@@ -83,3 +92,17 @@ def list_classes(folder: Path, classes: Sequence[str], complete: bool = True) ->
         files += images
         labels += [classes.index(name)] * len(images)
     return Listing(tuple(files), np.array(labels, np.int64))
+
+
+def _check_known(folder: Path, present: Sequence[str], classes: Sequence[str]) -> None:
+    for name in present:
+        if name not in classes:
+            raise ConfigError(f"{folder / name}: {nearest(name, classes, 'class')}")
+
+
+def _check_complete(folder: Path, present: Sequence[str], classes: Sequence[str]) -> None:
+    for name in classes:
+        if name not in present:
+            raise ConfigError(
+                f"{folder} has no folder for the class {name!r}; {len(classes)} classes are expected there"
+            )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flatfed.core.configuration.config import Config, Count, Index, NonNegative
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.ranges import Count, Index, NonNegative
 from flatfed.core.errors import ConfigError
 from flatfed.data.storage.transforms import Normalise
 
@@ -24,7 +26,7 @@ Channels = Literal[1, 3]
 Gigabytes = NonNegative
 
 DRAFT = 2
-"""A large JPEG is decoded at a fraction of its size, but at so many times the size asked for at least."""
+"""A large JPEG is decoded at a fraction of its size, but at least at this many times the size asked for."""
 
 
 class Decoding(Config):
@@ -36,8 +38,8 @@ class Decoding(Config):
         fit: `crop` brings the shorter side to `size` and cuts the middle of the longer one; `stretch` keeps the whole
             picture and changes its proportions.
         channels: 3, or 1 for grey.
-        memory: gigabytes. If all images fit, they are decoded once, at the start; else so much of them is kept at most,
-            in each process.
+        memory: gigabytes. If all images fit, they are decoded once, at the start; else each process keeps at most this
+            much of them.
         verify: decode every image once before anything else.
     """
 
@@ -74,7 +76,9 @@ class CropNormalise(Normalise):
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return a uint8 batch cut and normalised."""
-        top, left = (max(side - self.crop, 0) // 2 for side in inputs.shape[-2:])
+        height, width = inputs.shape[-2:]
+        top = max(height - self.crop, 0) // 2
+        left = max(width - self.crop, 0) // 2
         return super().__call__(inputs[..., top : top + self.crop, left : left + self.crop])
 
 
@@ -96,22 +100,36 @@ class ImageFiles:
 
 def decode(source: str | Path | bytes, how: Decoding, name: str | None = None) -> Tensor:
     """Return an image file, or the bytes of one, as uint8 channels x size x size; errors call it `name`."""
-    image_class = pillow("images")
-    label = name or ("an image" if isinstance(source, bytes) else str(source))
+    if isinstance(source, bytes):
+        label = name or "an image"
+        return _decode(io.BytesIO(source), how, label, label)
+    if name is not None:
+        return _decode(source, how, name, name)
+    return _decode(source, how, str(source), f"the image {source!s}")
+
+
+def _decode(file: Any, how: Decoding, label: str, missing: str) -> Tensor:
+    image_module = pillow("images")
+    with image_errors(label, missing), image_module.open(file) as image:
+        return _square(image, how)
+
+
+@contextmanager
+def image_errors(label: str, missing: str) -> Iterator[None]:
+    """Turn what goes wrong with an image file, called `label` (`missing` where it is not there), into an error."""
     try:
-        with image_class.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            image.draft(None, (DRAFT * how.size, DRAFT * how.size))
-            return _tensor(_fitted(_plain(image, how.channels), how))
+        yield
     except FileNotFoundError:
-        raise ConfigError(f"{name or f'the image {source!s}'} is missing") from None
-    except MemoryError as error:
-        raise ConfigError(f"{label}: there is no memory for {how.size} x {how.size} pixels; take less") from error
+        raise ConfigError(f"{missing} is missing") from None
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from error
     except Exception as error:  # Pillow raises many kinds for damaged files
-        raise ConfigError(f"{label} cannot be read as an image: {fault(error)}; replace or remove it") from error
+        raise ConfigError(f"{label} cannot be read as an image: {_fault(error)}; replace or remove it") from error
 
 
-def fault(error: Exception) -> str:
+def _fault(error: Exception) -> str:
     """Return what is wrong with an image file, in words that do not name it again."""
+    # By its name: Pillow is imported only where images are decoded.
     if type(error).__name__ == "UnidentifiedImageError":
         return "it is empty, damaged or of an unknown format"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -126,25 +144,51 @@ def pillow(what: str) -> Any:
     return Image
 
 
+def _square(image: Any, how: Decoding) -> Tensor:
+    """Return the picture as bytes, channels x size x size."""
+    # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, which saves most of the time of a large one.
+    image.draft(None, (DRAFT * how.size, DRAFT * how.size))
+    try:
+        return _tensor(_fitted(_plain(image, how.channels), how))
+    except MemoryError as error:
+        raise ConfigError(f"there is no memory for {how.size} x {how.size} pixels; take a smaller size") from error
+
+
 def _plain(image: Any, channels: int) -> Any:
     """Return the image as 8-bit RGB or grey; transparency is dropped, and of 16 bits the upper 8 are kept."""
+    mode = "RGB" if channels == 3 else "L"
+    return _eight_bits(image).convert(mode)
+
+
+def _eight_bits(image: Any) -> Any:
     if image.mode == "F":
         raise ValueError("its pixels are floating-point numbers")
     if image.mode.startswith("I"):
-        image = pillow("images").fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+        upper = (np.asarray(image) >> 8).clip(0, 255).astype(np.uint8)
+        return pillow("images").fromarray(upper)
     if image.mode == "P":
-        image = image.convert("RGBA")
-    return image.convert("RGB" if channels == 3 else "L")
+        # By way of RGBA: Pillow warns where a palette with transparency becomes RGB or grey at once.
+        return image.convert("RGBA")
+    return image
 
 
 def _fitted(image: Any, how: Decoding) -> Any:
     """Return the image resized (bilinear, antialiased) to a square."""
-    width, height = image.size
-    side, left, top = min(width, height), (width - min(width, height)) / 2, (height - min(width, height)) / 2
-    box = (left, top, left + side, top + side) if how.fit == "crop" else None
+    box = _central_square(image.size) if how.fit == "crop" else None
     return image.resize((how.size, how.size), pillow("images").Resampling.BILINEAR, box=box)
+
+
+def _central_square(size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Return the largest square in the middle: left, upper, right, lower."""
+    width, height = size
+    side = min(width, height)
+    left = (width - side) / 2
+    top = (height - side) / 2
+    return left, top, left + side, top + side
 
 
 def _tensor(image: Any) -> Tensor:
     pixels = torch.from_numpy(np.array(image))
-    return (pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)).contiguous()
+    if pixels.ndim == 2:
+        return pixels.unsqueeze(0).contiguous()
+    return pixels.permute(2, 0, 1).contiguous()

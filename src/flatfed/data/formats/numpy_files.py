@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from flatfed.core.errors import ConfigError
+from flatfed.data.formats.files import reason
 
 ARRAY, ARRAYS = b"\x93NUMPY", b"PK"
 
@@ -23,17 +24,39 @@ def opened(path: Path, name: str = "", mmap: Literal["r"] | None = None) -> Iter
     name = name or str(path)
     try:
         with path.open("rb") as file:
-            begin = file.read(len(ARRAY))
-            if begin and not begin.startswith((ARRAY, ARRAYS)):
-                raise ConfigError(f"{name} cannot be read: it is no NumPy file (.npy or .npz)")
-            file.seek(0)
-            mapped = mmap if begin == ARRAY else None
-            yield np.load(path if mapped else file, mmap_mode=mapped, allow_pickle=False)
+            yield _loaded(path, file, mmap)
     except ConfigError:
-        raise
-    except OSError as error:
-        raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from None
+        raise  # the block's own words
     except Exception as error:  # a damaged header or archive fails in many ways
-        objects = "allow_pickle" in str(error) or "Python objects" in str(error)
-        why = "it holds Python objects, which are not opened" if objects else f"it is truncated or damaged ({error})"
-        raise ConfigError(f"{name} cannot be read: {why}") from None
+        raise ConfigError(f"{name} cannot be read: {_fault(error)}") from None
+
+
+class _NotNumpy(Exception):
+    """The file begins as no NumPy file does."""
+
+
+def _loaded(path: Path, file: BinaryIO, mmap: Literal["r"] | None) -> Any:
+    begin = file.read(len(ARRAY))
+    file.seek(0)
+    _check_begin(begin)
+    # NumPy maps a single array only, and only by its path.
+    if mmap and begin == ARRAY:
+        return np.load(path, mmap_mode=mmap, allow_pickle=False)
+    return np.load(file, allow_pickle=False)
+
+
+def _check_begin(begin: bytes) -> None:
+    # An empty file is left to NumPy: it is truncated, not of another kind.
+    if begin and not begin.startswith((ARRAY, ARRAYS)):
+        raise _NotNumpy("it is no NumPy file (.npy or .npz)")
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, _NotNumpy):
+        return str(error)
+    if isinstance(error, OSError):
+        return reason(error)
+    # NumPy raises a plain ValueError for pickled objects as for damage; only its text tells them apart.
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        return "it holds Python objects, which are not opened"
+    return f"it is truncated or damaged ({error})"

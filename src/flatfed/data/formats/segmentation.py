@@ -9,11 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.formats.images import fault, pillow
+from flatfed.data.formats.client_tables import how_many
+from flatfed.data.formats.files import read_text
+from flatfed.data.formats.images import image_errors, pillow
 from flatfed.data.formats.texts import whole_number
 
 IGNORE = 255
@@ -28,7 +31,7 @@ SizeText = object
 
 
 @dataclass(frozen=True)
-class Labels:
+class MaskLabels:
     """What the values in the masks of a data set mean: `classes[value]` is the class, `IGNORE` for none.
 
     Any other value has no class either or, where `strict`, is an error.
@@ -42,14 +45,20 @@ class Labels:
         picture = _opened(path)
         if picture.mode not in MASK_MODES:
             raise ConfigError(f"{path} is no mask: it should have a number per pixel, not the mode {picture.mode}")
+        # The nearest pixel: a mean of two labels would be a third.
         values = np.asarray(_resized(picture, size, "NEAREST"), np.uint8)
-        table = np.full(256, FORBIDDEN if self.strict else IGNORE, np.int16)
+        classes = self._table()[values]
+        if int(classes.min()) == FORBIDDEN:
+            value = int(values[classes == FORBIDDEN][0])
+            raise ConfigError(f"{path} holds the label {value}, which the data does not have; is it the right mask?")
+        return torch.from_numpy(classes.astype(np.uint8))
+
+    def _table(self) -> npt.NDArray[np.int16]:
+        """Return the class of every value that a byte can have."""
+        other = FORBIDDEN if self.strict else IGNORE
+        table = np.full(256, other, np.int16)
         table[list(self.classes)] = list(self.classes.values())
-        found = table[values]
-        if int(found.min()) == FORBIDDEN:
-            value = int(values[found == FORBIDDEN][0])
-            raise ConfigError(f"{path} holds the label {value}, which these data do not have; is it the right mask?")
-        return torch.from_numpy(found.astype(np.uint8))
+        return table
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Pairs:
 
     images: Sequence[Path]
     masks: Sequence[Path]
-    labels: Labels
+    labels: MaskLabels
     size: Size
     resize: bool = False
 
@@ -67,7 +76,7 @@ class Pairs:
         cls,
         images: Sequence[Path],
         masks: Sequence[Path],
-        labels: Labels,
+        labels: MaskLabels,
         size: Size | None = None,
         named_in: Path | None = None,
     ) -> Pairs:
@@ -75,12 +84,10 @@ class Pairs:
 
         `named_in` is the list that names them, or a folder of lists.
         """
-        missing = [path for path in (*images, *masks) if not path.is_file()]
-        if missing:
-            others = f" ({len(missing):,} files are)" if len(missing) > 1 else ""
-            why = f"{named_in} names it" if named_in else "the data are not complete"
-            raise ConfigError(f"{missing[0]} is missing{others}; {why}")
-        return cls(images, masks, labels, size or _size(_opened(images[0])), size is not None)
+        _check_there([*images, *masks], named_in)
+        if size is None:
+            return cls(images, masks, labels, _size(_opened(images[0])))
+        return cls(images, masks, labels, size, resize=True)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -88,12 +95,23 @@ class Pairs:
     def __call__(self, index: int) -> tuple[Tensor, Tensor]:
         """Return a picture (uint8, 3 x height x width) and its mask (uint8, height x width)."""
         size = self.size if self.resize else None
-        image, mask = read_image(self.images[index], size), self.labels.read(self.masks[index], size)
-        for path, shape in ((self.images[index], image.shape[1:]), (self.masks[index], mask.shape)):
-            if tuple(shape) != self.size:
-                sizes = f"{_by(shape)} pixels (height x width), the first picture {_by(self.size)}"
-                raise ConfigError(f"{path} has {sizes}; all must be equally large, or give data.size")
+        image = read_image(self.images[index], size)
+        mask = self.labels.read(self.masks[index], size)
+        self._check_size(self.images[index], image.shape[1:])
+        self._check_size(self.masks[index], mask.shape)
         return image, mask
+
+    def _check_size(self, path: Path, shape: torch.Size) -> None:
+        if tuple(shape) != self.size:
+            sizes = f"{_by(shape)} pixels (height x width), the first picture {_by(self.size)}"
+            raise ConfigError(f"{path} has {sizes}; all must be equally large, or give data.size")
+
+
+def _check_there(files: Sequence[Path], named_in: Path | None) -> None:
+    missing = [path for path in files if not path.is_file()]
+    if missing:
+        why = "the data are not complete" if named_in is None else f"{named_in} names it"
+        raise ConfigError(f"{missing[0]} is missing{how_many(len(missing), 'files ')}; {why}")
 
 
 def read_image(path: Path, size: Size | None = None) -> Tensor:
@@ -104,34 +122,66 @@ def read_image(path: Path, size: Size | None = None) -> Tensor:
 
 def parse_size(label: str, text: SizeText) -> Size | None:
     """Return `HEIGHTxWIDTH` as two numbers; None for nothing or an empty text."""
-    if text is None or text == "":
+    if text in (None, ""):
         return None
-    height, width = (whole_number(side) for side in (str(text).partition("x")[::2]))
+    first, _, second = str(text).partition("x")
+    height, width = whole_number(first), whole_number(second)
     if not height or not width:
         raise ConfigError(f"{label} must be HEIGHTxWIDTH in pixels, such as 512x1024, not {text!r:.40}")
     return height, width
 
 
 def read_pair_list(path: Path, root: Path) -> tuple[list[Path], list[Path]]:
-    """Return the pictures and masks of a list as SegNet has them: two paths a line, whatever they begin with.
+    """Return the pictures and masks of a list as SegNet has them: two paths per line, whatever they begin with.
 
     Folder and file, the last two parts of each, are looked for in `root`.
     """
-    images, masks, lines = list[Path](), list[Path](), dict[str, int]()
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        both = line.split()
-        if both and len(both) != 2:
-            raise ConfigError(f"{path}, line {number}: a picture and a mask are expected, not {len(both)} paths")
-        if both and (first := lines.setdefault(both[0], number)) != number:
-            raise ConfigError(f"{path}, line {number}: {both[0]} is there already, on line {first}")
-        for paths, name in zip((images, masks), both, strict=False):
-            parts = [part for part in PurePosixPath(name).parts if part != "/"][-2:]
-            if not parts or ".." in parts:
-                raise ConfigError(f"{path}, line {number}: {name} is no path of a picture or mask")
-            paths.append(root.joinpath(*parts))
-    if not images:
+    pairs = _listed_pairs(path)
+    if not pairs:
         raise ConfigError(f"{path} lists no pictures")
-    return images, masks
+    _check_single(pairs)
+    return [pair.below(root, pair.image) for pair in pairs], [pair.below(root, pair.mask) for pair in pairs]
+
+
+@dataclass(frozen=True)
+class _ListedPair:
+    """One line of a list of pairs."""
+
+    path: Path
+    line: int
+    image: str
+    mask: str
+
+    def wrong(self, what: str) -> ConfigError:
+        """Return the error that something is wrong with this line."""
+        return ConfigError(f"{self.path}, line {self.line}: {what}")
+
+    def below(self, root: Path, name: str) -> Path:
+        """Return the file of a name; the published lists begin with a folder of their authors' machine."""
+        parts = PurePosixPath(name.lstrip("/")).parts[-2:]
+        if not parts or ".." in parts:
+            raise self.wrong(f"{name} is no path of a picture or mask")
+        return root.joinpath(*parts)
+
+
+def _listed_pairs(path: Path) -> list[_ListedPair]:
+    lines = enumerate(read_text(path).splitlines(), 1)
+    return [_listed_pair(path, number, line.split()) for number, line in lines if line.strip()]
+
+
+def _listed_pair(path: Path, line: int, names: Sequence[str]) -> _ListedPair:
+    if len(names) != 2:
+        raise ConfigError(f"{path}, line {line}: a picture and a mask are expected, not {len(names)} paths")
+    return _ListedPair(path, line, *names)
+
+
+def _check_single(pairs: Sequence[_ListedPair]) -> None:
+    """Refuse a picture that is there twice."""
+    first: dict[str, _ListedPair] = {}
+    for pair in pairs:
+        if pair.image in first:
+            raise pair.wrong(f"{pair.image} is there already, on line {first[pair.image].line}")
+        first[pair.image] = pair
 
 
 @dataclass(frozen=True)
@@ -145,65 +195,81 @@ class ClientList:
 
 def read_client_lists(folder: Path, images: Path, masks: Path) -> list[ClientList]:
     """Return the clients in FedDrive's JSON files of a folder, by name; paths are relative to `images` and `masks`."""
-    files = sorted(folder.glob("*.json"))
-    if not files:
-        raise ConfigError(f"{folder} holds no lists of clients (*.json); put those of FedDrive there")
     clients: dict[str, ClientList] = {}
-    for path in files:
-        for name, entry in _users(path).items():
-            if name in clients:
-                raise ConfigError(f"{path}: the client {name!r} is there twice, here or in another list")
-            pictures, labels = (_names(path, name, entry, part) for part in ("x", "y"))
-            if len(pictures) != len(labels) or not pictures:
-                raise ConfigError(f"{path}: {name!r} has {len(pictures)} pictures and {len(labels)} masks")
-            clients[name] = ClientList(name, [images / p for p in pictures], [masks / p for p in labels])
+    for path in _client_files(folder):
+        users = _users(path)
+        twice = users.keys() & clients.keys()
+        if twice:
+            raise ConfigError(f"{path}: the client {min(twice)!r} is there twice, here and in another list")
+        clients |= {name: _client(path, name, entry, images, masks) for name, entry in users.items()}
     return [clients[name] for name in sorted(clients)]
 
 
+def _client_files(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise ConfigError(f"{folder} holds no lists of clients (*.json); put those of FedDrive there")
+    return files
+
+
+def _client(path: Path, name: str, entry: Any, images: Path, masks: Path) -> ClientList:
+    pictures = _names(path, name, entry, "x")
+    labels = _names(path, name, entry, "y")
+    if len(pictures) != len(labels) or not pictures:
+        raise ConfigError(f"{path}: {name!r} has {len(pictures)} pictures and {len(labels)} masks")
+    return ClientList(name, list(map(images.joinpath, pictures)), list(map(masks.joinpath, labels)))
+
+
 def _users(path: Path) -> Mapping[str, Any]:
-    text = _text(path)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
-    users = content.get("user_data") if isinstance(content, dict) else None
+    users = _entry(_json(path), "user_data")
     if not isinstance(users, dict) or not users:
         raise ConfigError(f"{path} names no clients (`user_data`, with `x` and `y` of each)")
     return users
 
 
-def _names(path: Path, name: str, entry: Any, part: str) -> list[str]:
-    found = entry.get(part) if isinstance(entry, dict) else None
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise ConfigError(f"{path}: {part!r} of {name!r} must be a list of file names")
-    for item in found:
-        if PurePosixPath(item).is_absolute() or ".." in PurePosixPath(item).parts or not item:
-            raise ConfigError(f"{path}: {item!r} of {name!r} leads out of the folder of the pictures")
-    return found
-
-
-def _text(path: Path) -> str:
+def _json(path: Path) -> Any:
+    text = read_text(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} cannot be read: byte {error.start + 1} is not UTF-8") from None
+        return json.loads(text)
+    # Brackets nested too deeply are a RecursionError.
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+
+
+def _entry(content: Any, key: str) -> Any:
+    """Return what an object of a JSON file holds under a key; None where it is no object."""
+    if not isinstance(content, dict):
+        return None
+    return content.get(key)
+
+
+def _names(path: Path, client: str, entry: Any, part: str) -> list[str]:
+    names = _entry(entry, part)
+    if not _is_list_of_texts(names):
+        raise ConfigError(f"{path}: {part!r} of {client!r} must be a list of file names")
+    outside = list(filter(_leads_out, names))
+    if outside:
+        raise ConfigError(f"{path}: {outside[0]!r} of {client!r} leads out of the folder of the pictures")
+    return list(names)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _leads_out(name: str) -> bool:
+    # Lists come from elsewhere: a name in them must not reach other files of the machine.
+    path = PurePosixPath(name)
+    return not name or path.is_absolute() or ".." in path.parts
 
 
 def _opened(path: Path) -> Any:
     """Return a picture, decoded."""
-    image_class = pillow("images")
-    try:
-        with image_class.open(path) as picture:
-            picture.load()
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing") from None
-    except Exception as error:  # Pillow raises many kinds for damaged files
-        raise ConfigError(f"{path} cannot be read as an image: {fault(error)}; replace it") from error
-    return picture
+    image_module = pillow("images")
+    with image_errors(str(path), str(path)), image_module.open(path) as picture:
+        # Decoded now: Pillow reads lazily, and the file is closed at the end of the block.
+        picture.load()
+        return picture
 
 
 def _size(picture: Any) -> Size:

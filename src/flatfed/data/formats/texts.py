@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from flatfed.core.errors import ConfigError
+from flatfed.data.formats.files import readable
 
 LONGEST = 2**24
 """Characters in a field, at most; a longer one is a quotation mark that was never closed."""
@@ -19,7 +20,10 @@ DIGITS = 18
 
 def whole_number(text: str) -> int | None:
     """Return the number that a text spells in digits and nothing else; None where it does not."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
+    # `isdigit` alone admits digits of other scripts, and superscripts, which `int` refuses.
+    if text.isascii() and text.isdigit() and len(text) <= DIGITS:
+        return int(text)
+    return None
 
 
 @dataclass(frozen=True)
@@ -36,58 +40,73 @@ class Row:
 
     def text(self, columns: tuple[int, ...]) -> str:
         """Return the text of these columns, joined by spaces; where there is none, that is an error."""
-        found = " ".join(self.fields[column] for column in columns).strip()
-        if not found:
+        text = " ".join(self.fields[column] for column in columns).strip()
+        if not text:
             where = " and ".join(str(column + 1) for column in columns)
             raise self.wrong(f"the text (column {where}) is empty; fill it in, remove the row or take another column")
-        return found
+        return text
 
 
 def read_rows(path: Path, columns: int | None = None, delimiter: str = ",") -> Iterator[Row]:
-    """Yield the rows of a file; each must have as many columns as asked for, or as the first row. Blank lines go by."""
-    with _opened(path) as file:
-        lines = _decoded(path, file)
-        # Fields may hold line breaks, so that the reader's count, not the row's, says where a row begins.
-        reader, begin, empty = csv.reader(lines, delimiter=delimiter, strict=True), 1, True
-        csv.field_size_limit(LONGEST)
-        while True:
-            try:
-                fields = next(reader)
-            except StopIteration:
-                break
-            except csv.Error as error:
-                raise ConfigError(f"{path}, line {begin}: not a row of a CSV file: {error}") from None
-            row, begin = Row(path, begin, fields), reader.line_num + 1
-            if not fields:
-                continue
-            columns, empty = len(fields) if columns is None else columns, False
-            if len(fields) != columns:
-                found = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
-                raise row.wrong(f"{found} instead of {columns}; a text with commas must be in quotes")
-            yield row
-    if empty:
+    """Yield the rows of a file; each must have `columns` columns, or as many as the first row. Blank lines go by."""
+    rows = filter(_is_filled, _all_rows(path, delimiter))
+    first = next(rows, None)
+    if first is None:
         raise ConfigError(f"{path} has no rows")
+    for row in itertools.chain([first], rows):
+        _check_width(row, columns or len(first.fields))
+        yield row
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
+def _is_filled(row: Row) -> bool:
+    return bool(row.fields)
+
+
+def _check_width(row: Row, columns: int) -> None:
+    width = len(row.fields)
+    if width != columns:
+        plural = "" if width == 1 else "s"
+        raise row.wrong(f"{width} column{plural} instead of {columns}; a text with commas must be in quotes")
+
+
+def _all_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    """Yield every row, blank lines too, with the line on which it begins."""
+    with readable(path):
         file = path.open("rb")
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     with file:
-        yield file
+        # Strict, because a quotation mark that is never closed would be accepted otherwise.
+        reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)
+        # The limit belongs to the module; its default is too low for long texts.
+        csv.field_size_limit(LONGEST)
+        begin = 1
+        while (fields := _next_fields(reader, path, begin)) is not None:
+            yield Row(path, begin, fields)
+            # A field may hold line breaks: where the next row begins, only the reader knows.
+            begin = reader.line_num + 1
+
+
+def _next_fields(reader: Iterator[list[str]], path: Path, line: int) -> list[str] | None:
+    """Return the fields of the next row; None at the end of the file."""
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {line}: not a row of a CSV file: {error}") from None
 
 
 def _decoded(path: Path, file: BinaryIO) -> Iterator[str]:
     """Yield the lines as text; bytes that are not UTF-8, and zero bytes, are an error."""
+    encoding = "utf-8-sig"
     for number, line in enumerate(file, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8; convert the file") from None
-        if "\0" in text:
-            raise ConfigError(f"{path}, line {number}: holds a zero byte; this is no CSV file, or it is damaged")
-        yield text
+        yield _decoded_line(f"{path}, line {number}", line, encoding)
+        # Only at the begin of the file is a byte order mark none of the text.
+        encoding = "utf-8"
+
+
+def _decoded_line(place: str, line: bytes, encoding: str) -> str:
+    try:
+        text = line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{place}: byte {error.start + 1} is not UTF-8; convert the file") from None
+    if "\0" in text:
+        raise ConfigError(f"{place}: holds a zero byte; this is no CSV file, or it is damaged")
+    return text

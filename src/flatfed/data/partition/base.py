@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.config import Config, Registry
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import numpy_generator
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.data.directory import DataDirectory
 
 Ints = npt.NDArray[np.int64]
 Groups = Mapping[str, npt.NDArray[Any]]
@@ -65,6 +66,7 @@ class Partitioner(Config):
         """Return for each client the indices of its samples."""
         _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
         count = self.count_clients(clients, len(labels))
+        # The table is drawn before the shuffle: with another order a seed would give other clients.
         return deal_samples(self.table(sizes, count, generator), classes, generator)
 
     def table(self, sizes: Ints, clients: int, generator: np.random.Generator) -> Ints:
@@ -86,23 +88,34 @@ def check_partition(parts: Sequence[Ints], samples: int) -> None:
     if not len(parts):
         raise ConfigError("there are no clients")
     for client, part in enumerate(parts):
-        if len(part) == 0:
-            raise ConfigError(f"client {client} has no samples; each needs one at least")
-        if part.min() < 0 or part.max() >= samples:
-            wrong = part[(part < 0) | (part >= samples)][0]
-            raise ConfigError(
-                f"client {client} holds sample {wrong}, but there are {samples:,} samples, 0 to {samples - 1}"
-            )
+        _check_part(client, part, samples)
     uses = np.bincount(np.concatenate(parts), minlength=samples)
     if uses.max() > 1:
         sample = int(uses.argmax())
-        holders = [client for client, part in enumerate(parts) if np.any(part == sample)]
-        by = f"clients {holders[0]} and {holders[1]}" if len(holders) > 1 else f"client {holders[0]}, more than once"
-        raise ConfigError(f"sample {sample} is held by {by}; a sample has one client")
+        raise ConfigError(f"sample {sample} is held by {_holders(parts, sample)}; a sample has one client")
+
+
+def _check_part(client: int, part: Ints, samples: int) -> None:
+    if len(part) == 0:
+        raise ConfigError(f"client {client} has no samples; each client needs at least one")
+    outside = part[(part < 0) | (part >= samples)]
+    if len(outside):
+        raise ConfigError(
+            f"client {client} holds sample {outside[0]}, but there are {samples:,} samples, 0 to {samples - 1}"
+        )
+
+
+def _holders(parts: Sequence[Ints], sample: int) -> str:
+    """Return who holds a sample: two clients, or one that has it more than once."""
+    holders = [client for client, part in enumerate(parts) if sample in part]
+    if len(holders) > 1:
+        return f"clients {holders[0]} and {holders[1]}"
+    return f"client {holders[0]}, more than once"
 
 
 def samples_of(owners: Ints, clients: int) -> list[Ints]:
     """Return for each client the positions where it is the owner; other owners than 0 to `clients` - 1 are nobody."""
+    # Stable, so that the positions of each client come in increasing order.
     order = np.argsort(owners, kind="stable")
     bounds = np.searchsorted(owners[order], np.arange(clients + 1))
     return [order[start:end] for start, end in itertools.pairwise(bounds)]
@@ -111,6 +124,7 @@ def samples_of(owners: Ints, clients: int) -> list[Ints]:
 def deal_samples(table: Ints, classes: Ints, generator: np.random.Generator) -> list[Ints]:
     """Return for each client `table[client, c]` random samples of every class c."""
     shuffled = generator.permutation(len(classes))
+    # A stable sort keeps the shuffle within each class.
     by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
     unused = np.bincount(classes) - table.sum(axis=0)
     clients = len(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy.typing as npt
 from flatfed.data.partition.mixtures import apportion
 
 Ints = npt.NDArray[np.int64]
+Reached = dict[int, tuple[int, int] | None]
+"""Classes that a search has reached: by which holder, and from which of its classes; None where it began."""
 
 
 def deal_classes(sizes: Ints, clients: int, per_client: int, generator: np.random.Generator) -> list[list[int]]:
@@ -22,6 +24,7 @@ def deal_classes(sizes: Ints, clients: int, per_client: int, generator: np.rando
     holders = np.zeros(len(sizes), dtype=np.int64)
     dealt = []
     for _ in range(clients):
+        # The last key counts most: fewest holders first, then chance.
         order = np.lexsort((generator.random(len(sizes)), holders))
         chosen = order[holders[order] < sizes[order]][:per_client]
         holders[chosen] += 1
@@ -47,8 +50,19 @@ def share(dealt: Sequence[Sequence[int]], sizes: Ints, target: int | Ints) -> In
     targets = np.broadcast_to(target, len(dealt)).tolist()
     waiting = list(range(len(dealt)))
     for turn in range(max(targets)):
-        waiting = [client for client in waiting if turn < targets[client] and shares.give(client)]
+        below = [client for client in waiting if turn < targets[client]]
+        # Who gets nothing now gets nothing later: samples only become fewer.
+        waiting = list(filter(shares.give, below))
     return shares.table()
+
+
+def _holders(dealt: Sequence[Sequence[int]]) -> defaultdict[int, list[int]]:
+    """Return for each class the clients that hold it."""
+    holders: defaultdict[int, list[int]] = defaultdict(list)
+    for client, classes in enumerate(dealt):
+        for c in classes:
+            holders[c].append(client)
+    return holders
 
 
 class _Shares:
@@ -57,10 +71,7 @@ class _Shares:
     def __init__(self, dealt: Sequence[Sequence[int]], sizes: Ints) -> None:
         self.taken = [dict.fromkeys(classes, 0) for classes in dealt]
         self.left: list[int] = sizes.tolist()
-        self.holders: list[list[int]] = [[] for _ in self.left]
-        for client, classes in enumerate(dealt):
-            for c in classes:
-                self.holders[c].append(client)
+        self.holders = _holders(dealt)
 
     def give(self, client: int) -> bool:
         """Give the client one more sample of its classes, or say that there is none to be had."""
@@ -68,6 +79,7 @@ class _Shares:
         spare = [c for c in own if self.left[c]]
         if not spare:
             return self._give_by_exchange(client)
+        # Of equal ones the class with most left, because others may need the scarce ones.
         chosen = min(spare, key=lambda c: (own[c], -self.left[c]))
         own[chosen] += 1
         self.left[chosen] -= 1
@@ -76,27 +88,35 @@ class _Shares:
     def _give_by_exchange(self, client: int) -> bool:
         """Search breadth-first for a chain of holders that ends at a class with samples left."""
         queue = deque(self.taken[client])
-        reached: dict[int, tuple[int, int] | None] = dict.fromkeys(queue)
+        reached: Reached = dict.fromkeys(queue)
         while queue:
             c = queue.popleft()
             if self.left[c]:
                 self._exchange(client, c, reached)
                 return True
-            # A holder keeps its last sample of a class: no client loses a class that it was dealt.
-            for holder in (k for k in self.holders[c] if self.taken[k][c] > 1):
-                fresh = [d for d in self.taken[holder] if d not in reached]
-                reached.update(dict.fromkeys(fresh, (holder, c)))
-                queue.extend(fresh)
+            queue.extend(self._reach_from(c, reached))
         return False
 
-    def _exchange(self, client: int, end: int, reached: dict[int, tuple[int, int] | None]) -> None:
+    def _reach_from(self, c: int, reached: Reached) -> list[int]:
+        """Return the classes, not reached so far, to which a holder of class c could change, and note the way."""
+        reachable = []
+        for holder in self.holders[c]:
+            # A holder keeps its last sample of a class: no client loses a class that it was dealt.
+            if self.taken[holder][c] > 1:
+                fresh = [d for d in self.taken[holder] if d not in reached]
+                reached.update(dict.fromkeys(fresh, (holder, c)))
+                reachable += fresh
+        return reachable
+
+    def _exchange(self, client: int, end: int, reached: Reached) -> None:
         """Move each holder of the chain from its class to the next, and the client to the first."""
         self.left[end] -= 1
-        while (step := reached[end]) is not None:
+        step = reached[end]
+        while step is not None:
             holder, start = step
             self.taken[holder][end] += 1
             self.taken[holder][start] -= 1
-            end = start
+            end, step = start, reached[start]
         self.taken[client][end] += 1
 
     def table(self) -> Ints:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from flatfed.core.configuration.config import Range
+from flatfed.core.configuration.ranges import Range
 from flatfed.data.partition.base import Ints, Partitioner
 from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
-from flatfed.data.partition.mixtures import Mixtures, apportion, fill_by_draws, fill_by_quota, random_turns
+from flatfed.data.partition.mixtures import Floats, Mixtures, apportion, fill_by_draws, fill_by_quota, random_turns
 
 Spread = Annotated[float, Range(low=0.0, high=10.0)]
 
@@ -42,12 +42,20 @@ class Dirichlet(Partitioner, id="dirichlet"):
     def table(self, sizes: Ints, clients: int, generator: np.random.Generator) -> Ints:
         """Return the clients' mixes in samples, client after client."""
         wanted = client_sizes(int(sizes.sum()), clients, self.size_sigma, generator)
-        by_data = self.prior == "data"
         if self.alpha == 0:
-            dealt = deal_by_size(sizes, clients, generator) if by_data else deal_classes(sizes, clients, 1, generator)
-            return share(dealt, sizes, wanted)
-        concentration = self.alpha * sizes / sizes.sum() if by_data else self.alpha / len(sizes)
-        return fill_by_quota(sizes, wanted, concentration, generator)
+            return share(self._one_class_each(sizes, clients, generator), sizes, wanted)
+        return fill_by_quota(sizes, wanted, self._concentration(sizes), generator)
+
+    def _one_class_each(self, sizes: Ints, clients: int, generator: np.random.Generator) -> list[list[int]]:
+        if self.prior == "data":
+            return deal_by_size(sizes, clients, generator)
+        return deal_classes(sizes, clients, 1, generator)
+
+    def _concentration(self, sizes: Ints) -> float | Floats:
+        """Return the concentration of every class: one number, or one for each."""
+        if self.prior == "data":
+            return np.asarray(self.alpha * sizes / sizes.sum())
+        return self.alpha / len(sizes)
 
 
 class DirichletPerClass(Partitioner, id="dirichlet-per-class"):
@@ -78,9 +86,11 @@ def client_sizes(samples: int, clients: int, sigma: float, generator: np.random.
     Then client k gets `samples * exp(sigma z_k) / sum_j exp(sigma z_j)` with `z ~ N(0, 1)`, rounded such that all
     samples are used (largest remainders). Who would get none gets one, from the largest.
     """
+    # Nothing is drawn here, so that equal sizes leave the draws of the mixes as they are.
     if sigma == 0:
         return np.full(clients, samples // clients, dtype=np.int64)
     normal = generator.standard_normal(clients)
+    # Relative to the largest, so that `exp` cannot overflow.
     weights = np.exp(sigma * (normal - normal.max()))
     sizes = apportion(weights / weights.sum(), samples)
     for client in np.flatnonzero(sizes == 0):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.errors import ConfigError
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.data.directory import DataDirectory
 from flatfed.data.partition.base import Groups, Ints, Partitioner, check_partition
 from flatfed.data.partition.owner_files import read_parts
 
@@ -29,7 +29,10 @@ class FromFile(Partitioner, id="file"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.path:
-            raise ConfigError("file: say which file with --set partition.path=FILE (.json, .csv, .npz or .npy)")
+            raise ConfigError(
+                f"{PARAMETER} must name a file that holds the partition: .json, .csv, .npz or .npy",
+                parameter="partition.path",
+            )
 
     def assign(
         self, labels: npt.NDArray[Any], groups: Groups, clients: int | None, generator: np.random.Generator
@@ -40,9 +43,12 @@ class FromFile(Partitioner, id="file"):
             parts = read_parts(path, self.key, len(labels))
             check_partition(parts, len(labels))
         except ConfigError as error:
-            raise ConfigError(f"partition file {path}: {error}") from None
+            raise error.within(f"partition file {path}") from None
         if clients is not None and clients != len(parts):
-            raise ConfigError(f"partition file {path}: it has {len(parts)} clients, not {clients}; leave --clients out")
+            raise ConfigError(
+                f"partition file {path}: it has {len(parts)} clients, not {clients}; leave {PARAMETER} out",
+                parameter="clients",
+            )
         return parts
 
     def within(self, directory: DataDirectory) -> Self:

@@ -12,8 +12,10 @@ class IID(Partitioner, id="iid"):
 
     def table(self, sizes: Ints, clients: int, generator: np.random.Generator) -> Ints:
         """Return draws without replacement (multivariate hypergeometric), client after client."""
-        size, left, rows = int(sizes.sum()) // clients, sizes.copy(), []
-        for _ in range(clients):
-            rows.append(generator.multivariate_hypergeometric(left, size))
-            left -= rows[-1]
-        return np.stack(rows)
+        size = int(sizes.sum()) // clients
+        left = sizes.copy()
+        table = np.empty((clients, len(sizes)), dtype=np.int64)
+        for row in table:
+            row[:] = generator.multivariate_hypergeometric(left, size)
+            left -= row
+        return table

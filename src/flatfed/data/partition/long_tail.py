@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from flatfed.core.configuration.config import Range
+from flatfed.core.configuration.ranges import Range
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Ints, Partitioner
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass, Spread
@@ -53,5 +53,6 @@ class LongTail(Partitioner, id="long-tail"):
 def thinned(sizes: Ints, imbalance: float) -> Ints:
     """Return how many samples of each class stay: at least one, at most all."""
     place = np.arange(len(sizes)) / max(len(sizes) - 1, 1)
+    # 1e-9: a product that should be whole may lie a rounding below.
     wanted = np.floor(sizes.max() * imbalance**-place + 1e-9).astype(np.int64)
     return np.asarray(np.clip(wanted, 1, sizes))

@@ -27,14 +27,17 @@ class Mixtures:
     @classmethod
     def draw(cls, rows: int, classes: int, concentration: float | Floats, generator: np.random.Generator) -> Mixtures:
         """Draw a mix for every row; `concentration` is that of each class, one number or one for every class."""
+        # A small alpha over many classes may round to 0, for which there is no Dirichlet distribution.
         each = np.maximum(concentration, np.finfo(np.float64).tiny)
         scale = float(np.min(each))
         logs = scale * np.log(generator.standard_gamma(each + 1, (rows, classes)))
+        # -log(U) is exponential.
         return cls(logs - scale / each * generator.standard_exponential((rows, classes)), scale)
 
     def among(self, left: Bools) -> Floats:
         """Return the mixes renormalised over the classes that are `left`."""
         logs = np.where(left, self.scaled_logs, -np.inf)
+        # Divided by a small scale the difference may become -inf, and 0 is then the right weight.
         with np.errstate(over="ignore"):
             weights = np.exp((logs - logs.max(axis=1, keepdims=True)) / self.scale)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -61,6 +64,7 @@ def apportion(shares: Floats, total: int) -> Ints:
     """Return whole numbers near `total * shares` that add up to `total` (method of largest remainders)."""
     exact = total * shares
     whole = np.floor(exact).astype(np.int64)
+    # Stable, so that of equal remainders the first are rounded up on every machine.
     whole[np.argsort(whole - exact, kind="stable")[: total - int(whole.sum())]] += 1
     return whole
 
@@ -76,6 +80,7 @@ def fill_by_draws(sizes: Ints, mixtures: Mixtures, owners: Ints, generator: np.r
     drawn = _draw_classes(mixtures.among(left), owners, generator)
     while (overdrawn := np.flatnonzero(np.bincount(drawn, minlength=len(sizes)) > sizes)).size:
         excess = {c: np.flatnonzero(drawn == c)[sizes[c] :] for c in overdrawn}
+        # Only the class that runs out first is certain: what is drawn again may change the others.
         first = min(excess, key=lambda c: int(excess[c][0]))
         left[first] = False
         late = excess[first]
@@ -89,6 +94,7 @@ def _draw_classes(mixes: Floats, owners: Ints, generator: np.random.Generator) -
     sums = mixes.cumsum(axis=1)
     # Client k's distribution function is moved to [k, k + 1], so that one search serves all clients.
     steps = (sums / sums[:, -1:] + np.arange(clients)[:, None]).ravel()
+    # The sum may round up to where the next client begins.
     points = np.minimum(owners + generator.random(len(owners)), np.nextafter(owners + 1.0, 0.0))
     return np.asarray(np.searchsorted(steps, points, side="right") - owners * classes)
 

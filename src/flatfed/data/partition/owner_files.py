@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.data.formats.numpy_files import opened
 from flatfed.data.partition.base import Ints, samples_of
 
@@ -22,30 +24,31 @@ CSV_FORM = "its first line must name the columns client and index, or every line
 
 def read_parts(path: Path, key: str, samples: int) -> list[Ints]:
     """Return for each client the indices of its samples, in increasing order; only what a reader needs is checked."""
-    readers: dict[str, Callable[[Path, int], list[Ints]]] = {".json": _read_json, ".csv": _read_csv}
-    kind = path.suffix.lower()
     if not path.is_file():
         raise ConfigError("there is no such file")
+    kind = path.suffix.lower()
     if kind in (".npz", ".npy"):
         return _of_owners(_read_owners(path, key), samples)
-    if kind not in readers:
+    if kind not in (".json", ".csv"):
         raise ConfigError("the name must end in .json, .csv, .npz or .npy")
     if key:
         raise ConfigError(f"a key ({key!r}) is for .npz files")
+    text = _read_text(path)
+    if kind == ".json":
+        return _of_json(text)
+    return _of_csv(text, samples)
+
+
+def _read_text(path: Path) -> str:
     try:
-        return readers[kind](path, samples)
+        # Bytes first: reading as text would change line breaks within the fields of a CSV file.
+        return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"it cannot be read: {error}") from None
 
 
-def _read_json(path: Path, samples: int) -> list[Ints]:
-    text = path.read_text(encoding="utf-8-sig")
-    try:
-        content = json.loads(text, object_pairs_hook=_unique)
-    except ConfigError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"it is not JSON: {error}") from None
+def _of_json(text: str) -> list[Ints]:
+    content = _parsed(text)
     if isinstance(content, list):
         content = dict(enumerate(content))
     if not isinstance(content, dict):
@@ -53,46 +56,76 @@ def _read_json(path: Path, samples: int) -> list[Ints]:
     return [_indices(content[name], name) for name in _in_order(content)]
 
 
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"it is not JSON: {error}") from None
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ConfigError(f"client {next(n for n in names if names.count(n) > 1)!r} is there twice")
-    return found
+    """Return an object of a JSON file; Python's reader would take the last of two clients of one name."""
+    held: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in held:
+            raise ConfigError(f"client {name!r} is there twice")
+        held[name] = value
+    return held
 
 
 def _indices(values: Any, client: object) -> Ints:
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
+    # `type`, not `isinstance`: true and false are no indices.
+    if not isinstance(values, list) or not set(map(type, values)) <= {int}:
         raise ConfigError(f"client {client} has no list of whole numbers; {JSON_FORM}")
     if not values:
-        raise ConfigError(f"client {client} has no samples; each needs one at least")
+        raise ConfigError(f"client {client} has no samples; each client needs at least one")
     return _sorted(values)
 
 
-def _read_csv(path: Path, samples: int) -> list[Ints]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(stream)]
-        except csv.Error as error:
-            raise ConfigError(f"it is not CSV: {error}") from None
-    while rows and not any(rows[-1]):
-        rows.pop()
-    if not rows:
-        raise ConfigError("it is empty")
+def _of_csv(text: str, samples: int) -> list[Ints]:
+    rows = _csv_rows(text)
     header = [cell.lower() for cell in rows[0]]
     if {"client", "index"} <= set(header):
         return _of_pairs(rows, header.index("client"), header.index("index"))
     if len(header) > 1:
         raise ConfigError(CSV_FORM)
-    titled = not _is_whole(header[0])
-    owners = [_whole(_only(row, line), "owner", line) for line, row in _numbered(rows, 2 if titled else 1)]
-    return _of_owners(np.array(owners, dtype=np.int64), samples)
+    return _of_owners(_owner_column(rows), samples)
+
+
+def _owner_column(rows: list[list[str]]) -> Ints:
+    """Return one owner per line; the first line may be a title."""
+    first = 1 if _is_whole(rows[0][0]) else 2
+    owners = [_owner(row, line) for line, row in _numbered(rows, first)]
+    return np.array(owners, dtype=np.int64)
+
+
+def _csv_rows(text: str) -> list[list[str]]:
+    """Return the rows up to the last that holds something; there must be one."""
+    try:
+        rows = list(map(_stripped, csv.reader(io.StringIO(text, newline=""))))
+    except csv.Error as error:
+        raise ConfigError(f"it is not CSV: {error}") from None
+    return _without_empty_end(rows)
+
+
+def _without_empty_end(rows: list[list[str]]) -> list[list[str]]:
+    while rows and not any(rows[-1]):
+        rows.pop()
+    if not rows:
+        raise ConfigError("it is empty")
+    return rows
+
+
+def _stripped(row: list[str]) -> list[str]:
+    return [cell.strip() for cell in row]
 
 
 def _of_pairs(rows: list[list[str]], client: int, index: int) -> list[Ints]:
-    held: dict[str, list[int]] = {}
+    held: defaultdict[str, list[int]] = defaultdict(list)
     for line, row in _numbered(rows, 2):
-        held.setdefault(_cell(row, client, line), []).append(_whole(_cell(row, index, line), "index", line))
+        held[_cell(row, client, line)].append(_whole(_cell(row, index, line), "index", line))
     return [_sorted(held[name]) for name in _in_order(held)]
 
 
@@ -106,13 +139,14 @@ def _cell(row: list[str], column: int, line: int) -> str:
     return row[column]
 
 
-def _only(row: list[str], line: int) -> str:
+def _owner(row: list[str], line: int) -> int:
     if len(row) > 1:
         raise ConfigError(f"line {line} has {len(row)} values, the first has one; {CSV_FORM}")
-    return _cell(row, 0, line)
+    return _whole(_cell(row, 0, line), "owner", line)
 
 
 def _is_whole(text: str) -> bool:
+    # More digits may not fit into 64 bits.
     return text.removeprefix("-").isdecimal() and len(text) < 19
 
 
@@ -124,10 +158,14 @@ def _whole(text: str, what: str, line: int) -> int:
 
 def _in_order(names: Iterable[Any]) -> list[Any]:
     """Return the clients by number, or as they come where they have names; -1 is nobody."""
-    found = list(names)
-    if not all(_is_whole(str(name)) for name in found):
-        return found
-    return sorted((name for name in found if int(name) != NOBODY), key=int)
+    clients = list(names)
+    if not all(_is_whole(str(name)) for name in clients):
+        return clients
+    return sorted(filter(_is_somebody, clients), key=int)
+
+
+def _is_somebody(name: Any) -> bool:
+    return int(name) != NOBODY
 
 
 def _sorted(indices: Sequence[int]) -> Ints:
@@ -139,26 +177,40 @@ def _sorted(indices: Sequence[int]) -> Ints:
 
 def _read_owners(path: Path, key: str) -> npt.NDArray[Any]:
     with opened(path, "it") as loaded:
-        array = loaded[_choose(loaded.files, key)] if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+        array = _chosen(loaded, key)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ConfigError(f"it must hold one whole number per sample, not {array.dtype} of shape {array.shape}")
     return array
 
 
+def _chosen(loaded: Any, key: str) -> npt.NDArray[Any]:
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    array: npt.NDArray[Any] = loaded[_choose(loaded.files, key)]
+    return array
+
+
 def _choose(names: list[str], key: str) -> str:
-    if key:
-        if key not in names:
-            raise ConfigError(nearest(key, names, "key"))
-        return key
-    if len(names) != 1:
-        raise ConfigError(f"say which array with --set partition.key=NAME: {', '.join(sorted(names)) or 'it has none'}")
-    return names[0]
+    if not key:
+        return _only(names)
+    if key not in names:
+        raise ConfigError(nearest(key, names, "key"))
+    return key
+
+
+def _only(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(sorted(names)) or "it has none"
+    raise ConfigError(f"say which array with {PARAMETER}=NAME: {listed}", parameter="partition.key")
 
 
 def _of_owners(owners: npt.NDArray[Any], samples: int) -> list[Ints]:
     if len(owners) != samples:
         raise ConfigError(f"it has owners of {len(owners):,} samples, but there are {samples:,} training samples")
-    if owners.min() < NOBODY or owners.max() >= samples:
-        wrong = int(np.flatnonzero((owners < NOBODY) | (owners >= samples))[0])
+    # With a larger owner some client would have no samples.
+    outside = np.flatnonzero((owners < NOBODY) | (owners >= samples))
+    if len(outside):
+        wrong = int(outside[0])
         raise ConfigError(f"sample {wrong} has owner {owners[wrong]}; owners are 0, 1, 2, ..., and -1 is nobody")
     return samples_of(owners.astype(np.int64), int(owners.max()) + 1)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.config import Range
+from flatfed.core.configuration.ranges import Range
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Groups, Ints, Partitioner, deal_samples
 from flatfed.data.partition.mixtures import Mixtures, fill_by_draws
@@ -39,7 +39,7 @@ class PAM(Partitioner, id="pam"):
     ) -> list[Ints]:
         """Return the samples of the labels drawn."""
         if COARSE not in groups:
-            raise ConfigError("pam: these data have no coarse labels; take another partition, such as dirichlet")
+            raise ConfigError("pam: the data has no coarse labels; choose another partition, such as dirichlet")
         _, first, fine, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
         coarse = np.unique(groups[COARSE], return_inverse=True)[1]
         parents = coarse[first]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ PIXELS = 512 * 64 * 64
 """Pixels that an evaluation takes at a time, about; a network needs far more memory for them than they do."""
 FEWEST, MOST = 16, 512
 NAMED = 5
-"""So many unreadable files are named in one message."""
+"""A message names at most this number of unreadable files."""
 
 
 class Reader(Protocol):
@@ -49,18 +50,32 @@ def open_examples(readers: Mapping[str, Reader], gigabytes: float, training: str
     half of what is left are, and of the others each process keeps those used last, as many as there is room for. A test
     that does not fit is decoded anew each time: swept in order, it would find none of its examples kept.
     """
-    left = int(gigabytes * GIGABYTE)
+    budget = int(gigabytes * GIGABYTE)
+    # All examples of a reader have one shape, so that the first tells.
     sizes = {name: len(reader) * _bytes(reader(0)) for name, reader in readers.items()}
-    if sum(sizes.values()) <= left:
+    if sum(sizes.values()) <= budget:
         return {name: read_all(reader) for name, reader in readers.items()}
-    opened: dict[str, Examples] = {}
-    for name in sorted(readers, key=lambda name: (name == training, sizes[name])):
-        if name != training and sizes[name] <= left // 2:
-            opened[name] = read_all(readers[name])
-            left -= sizes[name]
-        else:
-            opened[name] = _lazy(readers[name], left if name == training else 0)
-    return {name: opened[name] for name in readers}
+    tests = {name: size for name, size in sizes.items() if name != training}
+    decoded = _fitting(tests, budget)
+    left = budget - sum(tests[name] for name in decoded)
+    caches = {training: left}
+    return {name: _opened(reader, name in decoded, caches.get(name, 0)) for name, reader in readers.items()}
+
+
+def _fitting(sizes: Mapping[str, int], budget: int) -> set[str]:
+    """Return which tests are decoded once, the smallest first: each takes at most half of what is then left."""
+    chosen = set()
+    for name in sorted(sizes, key=sizes.__getitem__):
+        if sizes[name] <= budget // 2:
+            chosen.add(name)
+            budget -= sizes[name]
+    return chosen
+
+
+def _opened(reader: Reader, decoded: bool, cache: int) -> Examples:
+    if decoded:
+        return read_all(reader)
+    return LazyImages(reader, len(reader), cache, evaluation_batch(reader(0)[0]))
 
 
 def read_all(reader: Reader) -> DecodedImages:
@@ -71,19 +86,24 @@ def read_all(reader: Reader) -> DecodedImages:
         inputs[index], targets[index] = reader(index)
 
     with ThreadPoolExecutor(_cores()) as pool:
-        for _ in pool.map(place, range(len(reader))):
-            pass
+        # Going through the results raises the errors of the threads.
+        list(pool.map(place, range(len(reader))))
     return DecodedImages(inputs, targets)
 
 
 def verify(name: str, readers: Mapping[str, Reader]) -> None:
     """Read every example once; those that cannot be read are counted and the first ones named."""
-    works = [(reader, index) for reader in readers.values() for index in range(len(reader))]
-    with ThreadPoolExecutor(_cores()) as pool:
-        faults = [fault for fault in pool.map(lambda work: _fault(*work), works) if fault]
+    count = sum(map(len, readers.values()))
+    faults = [fault for reader in readers.values() for fault in _faults(reader)]
     if faults:
         more = f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        raise ConfigError(f"{name}: {len(faults)} of {len(works)} images are bad: {'; '.join(faults[:NAMED])}{more}")
+        raise ConfigError(f"{name}: {len(faults)} of {count} images are bad: {'; '.join(faults[:NAMED])}{more}")
+
+
+def _faults(reader: Reader) -> list[str]:
+    """Return what is wrong with the examples that cannot be read."""
+    with ThreadPoolExecutor(_cores()) as pool:
+        return list(filter(None, pool.map(functools.partial(_fault, reader), range(len(reader)))))
 
 
 def evaluation_batch(image: Tensor) -> int:
@@ -91,14 +111,11 @@ def evaluation_batch(image: Tensor) -> int:
     return min(max(PIXELS // (image.shape[-1] * image.shape[-2]), FEWEST), MOST)
 
 
-def _lazy(reader: Reader, cache: int) -> LazyImages:
-    return LazyImages(reader, len(reader), cache, evaluation_batch(reader(0)[0]))
-
-
-def _fault(reader: Reader, index: int) -> str | None:
+def _fault(reader: Reader, index: int) -> str:
+    """Return what is wrong with an example; nothing where it can be read."""
     try:
         reader(index)
-        return None
+        return ""
     except ConfigError as error:
         return str(error)
 
@@ -108,4 +125,7 @@ def _bytes(pair: tuple[Tensor, Tensor]) -> int:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A container may have fewer cores than the machine; not every system tells.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

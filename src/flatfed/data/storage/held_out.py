@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.config import Range
+from flatfed.core.configuration.ranges import Range
 from flatfed.core.randomness import key
 
 Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
@@ -34,6 +34,7 @@ def _first(keys: Ints, groups: Ints, count: Callable[[int], int]) -> Mask:
     """Return which examples have the smallest keys of their group, as many as `count` says for its size."""
     chosen = np.zeros(len(keys), dtype=bool)
     order = np.lexsort((keys, groups))
+    # Groups are not negative, so that the first begins one too.
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     for members in np.split(order, starts[1:]):
         chosen[members[: count(len(members))]] = True
@@ -42,6 +43,7 @@ def _first(keys: Ints, groups: Ints, count: Callable[[int], int]) -> Mask:
 
 def keys_of(names: Iterable[str], purpose: str) -> Ints:
     """Return a number for each name that depends on it and the purpose only."""
+    # Seed 0 and not that of the run: all runs have the same test.
     return np.array([key(0, purpose, name) for name in names], np.int64)
 
 

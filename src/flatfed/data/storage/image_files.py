@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.augment import named
 from flatfed.data.formats.image_folders import Listing
 from flatfed.data.formats.images import Decoding, ImageFiles
@@ -49,12 +47,12 @@ def reader_pool(
 ) -> Pool:
     """Return the pool of what several readers read, with the `labels` of the training part."""
     for part, reader in readers.items():
-        if len(reader) == 0:
-            raise ConfigError(f"{name}: there are no images for {part}")
+        _check_filled(name, part, reader)
     if decoding.verify:
         verify(name, readers)
     facts = {"in_channels": decoding.channels, "image_size": decoding.side}
-    augmented, joint = named(augment, {"classes": classes, **facts})
+    # Before decoding, so that a wrong name does not cost the time of it.
+    augmented, batch_transform = named(augment, {"classes": classes, **facts})
     examples = open_examples(readers, decoding.memory, TRAIN)
     return Pool(
         name=name,
@@ -66,17 +64,12 @@ def reader_pool(
         default_model=default_model,
         prepare=decoding.prepare,
         augment=augmented,
-        joint=joint,
+        batch_transform=batch_transform,
         tests=examples,
         groups={group: torch.from_numpy(numbers) for group, numbers in (groups or {}).items()},
     )
 
 
-def own_path(name: str, directory: DataDirectory, path: str, option: str = "path", example: str = "folder") -> Path:
-    """Return a path that a user gave as an option: as seen from here, or else in the data directory."""
-    if not path:
-        raise ConfigError(f"{name}: say where the data are, --set data.{option}={example}")
-    for place in directory.places(path):
-        if place.exists():
-            return directory.found(place)
-    raise ConfigError(f"{name}: {path} is missing (data.{option}: seen from here, or in {directory.path})")
+def _check_filled(name: str, part: str, reader: Reader) -> None:
+    if len(reader) == 0:
+        raise ConfigError(f"{name}: there are no images for {part}")

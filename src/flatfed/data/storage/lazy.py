@@ -36,7 +36,7 @@ class LazyImages:
         self, decode: Callable[[int], Pair], count: int, cache: int = CACHE, evaluation_batch: int = 512
     ) -> None:
         if cache < 0:
-            raise ConfigError(f"a cache of {cache} bytes cannot be; 0 keeps nothing")
+            raise ConfigError(f"cache must be at least 0 bytes, not {cache}; 0 keeps nothing")
         self.decode, self.count, self.cache, self.evaluation_batch = decode, count, cache, evaluation_batch
         self._cache = Cache(cache)
 
@@ -45,19 +45,22 @@ class LazyImages:
 
     def batch(self, indices: Tensor) -> Pair:
         """Return inputs and int64 targets of these examples."""
-        pairs = [self.example(index) for index in indices.tolist()] or [self.example(0)]
-        for index, (image, _) in zip(indices.tolist(), pairs, strict=False):
-            if image.shape != pairs[0][0].shape:
-                shapes = f"{tuple(image.shape)}, example {int(indices[0])} {tuple(pairs[0][0].shape)}"
-                raise ConfigError(f"example {index} has the shape {shapes}; all must have one size")
-        images, targets = torch.stack([image for image, _ in pairs]), torch.stack([target for _, target in pairs])
-        return images[: len(indices)], targets[: len(indices)].long()
+        # An empty batch has the shape of the others: that of the first example.
+        numbers = indices.tolist() or [0]
+        inputs, targets = zip(*map(self.example, numbers), strict=True)
+        for number, image in zip(numbers, inputs, strict=True):
+            if image.shape != inputs[0].shape:
+                shapes = f"{tuple(image.shape)}, example {numbers[0]} {tuple(inputs[0].shape)}"
+                raise ConfigError(f"example {number} has the shape {shapes}; all must have one size")
+        count = len(indices)
+        return torch.stack(inputs)[:count], torch.stack(targets)[:count].long()
 
     def example(self, index: int) -> Pair:
         """Return one example, from the cache where it is there. It is shared: do not change it."""
         cache = self._own_cache()
         pair = cache.get(index)
         if pair is None:
+            # Outside the lock, so that threads decode at the same time.
             pair = self.decode(index)
             cache.put(index, pair)
         return pair
@@ -68,10 +71,10 @@ class LazyImages:
         return self._own_cache().bytes
 
     def _own_cache(self) -> Cache:
-        cache = self._cache
-        if cache.owner != os.getpid():
-            self._cache = cache = Cache(self.cache)
-        return cache
+        # A forked process finds its parent's cache, whose lock may be held by a thread that is not there.
+        if self._cache.owner != os.getpid():
+            self._cache = Cache(self.cache)
+        return self._cache
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_cache"}
@@ -101,6 +104,7 @@ class Cache:
         """Keep an example; those not used for longest make room for it."""
         size = _bytes(pair)
         with self._lock:
+            # Another thread may have decoded it in the meantime.
             if index in self._kept or size > self.room:
                 return
             while self.bytes + size > self.room:

@@ -27,12 +27,13 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype)
     with tempfile.TemporaryFile() as file:
         try:
+            # Reserved now: on a disk that is full a write into the mapping would end the process.
             reserve(file.fileno(), size)
             mapping = mmap.mmap(file.fileno(), size)
         except OSError as error:
             where = tempfile.gettempdir()
             raise ConfigError(
-                f"there is no room for {size / 2**30:.1f} GB of decoded images in {where}: {error.strerror}; name a "
-                "place with room by the environment's TMPDIR, or take smaller images (data.size) or less (data.memory)"
+                f"there is no room for {size / 2**30:.1f} GB of decoded images in {where}: {error.strerror}; set "
+                "TMPDIR to a folder with room, or use smaller images (data.size) or less memory (data.memory)"
             ) from None
     return torch.frombuffer(mapping, dtype=dtype).view(shape)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.task.examples import Examples
-from flatfed.data.augment import HorizontalFlipPair, JointChain, ScaleCrop
+from flatfed.data.augment import BatchTransformChain, HorizontalFlipPair, ScaleCrop
 from flatfed.data.formats.segmentation import IGNORE, Pairs, Size
 from flatfed.data.storage.budget import open_examples
 from flatfed.data.storage.pool import Pool
@@ -17,7 +17,7 @@ from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
 from flatfed.data.storage.transforms import Normalise
 
 PIXELS = 2**22
-"""Pixels in a batch of an evaluation, about: so many at a time fit into memory with a network's features."""
+"""Pixels in a batch of an evaluation, about: they fit into memory together with a network's features."""
 
 
 class MaskExamples:
@@ -69,7 +69,7 @@ def mask_pool(
         facts={"in_channels": 3, "image_size": size[0]},
         default_model="bisenetv2",
         prepare=prepare,
-        joint=JointChain((ScaleCrop(size, scale, IGNORE), HorizontalFlipPair())),
+        batch_transform=BatchTransformChain((ScaleCrop(size, scale, IGNORE), HorizontalFlipPair())),
         tests=sets,
         groups={group: numbered(names) for group, names in groups.items()},
         loss=SegmentationLoss(IGNORE),

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.metrics import Classification, Metrics
 from flatfed.core.task.examples import Examples, TensorExamples
-from flatfed.core.task.task import Augment, Joint, Loss
+from flatfed.core.task.metrics import Classification, Metrics
+from flatfed.core.task.task import Augment, BatchTransform, Loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Pool:
         default_model: id of the model that suits the data.
         prepare: a raw batch to the batch that a model takes; picklable.
         augment: `augment(inputs, generator)` on a raw training batch; picklable.
-        joint: `joint(inputs, targets, generator)` on a prepared training batch; picklable.
+        batch_transform: `batch_transform(inputs, targets, generator)` on a prepared training batch; picklable.
         tests: further test sets by name, such as `unseen`.
         groups: natural divisions of the training examples by name (`writer`, `user`, `domain`): a number per example;
             the first is the one that a partition by nature uses. `coarse` holds coarse labels.
@@ -48,7 +48,7 @@ class Pool:
     default_model: str
     prepare: Callable[[Tensor], Tensor] | None = None
     augment: Augment | None = None
-    joint: Joint | None = None
+    batch_transform: BatchTransform | None = None
     tests: Mapping[str, Examples] = field(default_factory=dict)
     groups: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     loss: Loss = F.cross_entropy
@@ -60,11 +60,15 @@ class Pool:
         if count == 0 or len(self.test) == 0:
             raise ConfigError(f"{self.name}: {count} training and {len(self.test)} test examples; neither may be none")
         for name, numbers in {"labels": self.labels, **self.groups}.items():
-            if numbers.shape != (count,) or numbers.dtype != torch.int64:
-                raise ConfigError(f"{self.name}: {name} must be an int64 number for each of the {count} examples")
+            self._check_numbers(name, numbers)
         _check_range(self.name, "train", self.labels, self.classes)
         if self.class_names and len(self.class_names) != self.classes:
             raise ConfigError(f"{self.name}: {len(self.class_names)} names for {self.classes} classes")
+
+    def _check_numbers(self, name: str, numbers: Tensor) -> None:
+        count = len(self.train)
+        if numbers.shape != (count,) or numbers.dtype != torch.int64:
+            raise ConfigError(f"{self.name}: {name} must be an int64 number for each of the {count} examples")
 
 
 def image_pool(
@@ -81,10 +85,7 @@ def image_pool(
     """Return the pool of an image classification that lies in memory: uint8 images N x C x H x W, int64 classes."""
     for part, (inputs, targets) in {"train": train, "test": test}.items():
         label = f"{name}: the {part} part"
-        if inputs.dtype != torch.uint8 or targets.dtype != torch.int64:
-            raise ConfigError(f"{label} must be uint8 inputs and int64 targets, not {inputs.dtype}, {targets.dtype}")
-        if len(inputs) != len(targets) or len(inputs) == 0:
-            raise ConfigError(f"{label} has {len(inputs)} inputs and {len(targets)} targets")
+        _check_types(label, inputs, targets)
         if inputs.shape[1:] != train[0].shape[1:] or inputs.ndim != 4 or not inputs.numel():
             raise ConfigError(f"{label} has inputs of {_by(inputs)}, the train part of {_by(train[0])}")
         _check_range(name, part, targets, classes)
@@ -101,6 +102,13 @@ def image_pool(
         groups=groups or {},
         class_names=class_names,
     )
+
+
+def _check_types(label: str, inputs: Tensor, targets: Tensor) -> None:
+    if inputs.dtype != torch.uint8 or targets.dtype != torch.int64:
+        raise ConfigError(f"{label} must be uint8 inputs and int64 targets, not {inputs.dtype}, {targets.dtype}")
+    if len(inputs) != len(targets) or len(inputs) == 0:
+        raise ConfigError(f"{label} has {len(inputs)} inputs and {len(targets)} targets")
 
 
 def _by(inputs: Tensor) -> str:

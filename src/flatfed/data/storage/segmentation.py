@@ -1,4 +1,4 @@
-"""Loss and figures of segmentation: a class for every pixel."""
+"""Loss and metrics of segmentation: a class for every pixel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.metrics import SEGMENTATION, Declared, Figure, Totals
+from flatfed.core.task.metrics import SEGMENTATION, Declared, MetricValue, Totals
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,16 @@ class Segmentation:
         if len(true) and not 0 <= int(true.min()) <= int(true.max()) < self.classes:
             raise ConfigError(f"a mask holds labels outside 0..{self.classes - 1}, besides {self.ignore} (no class)")
         cells = torch.bincount(true * self.classes + taken, minlength=self.classes**2)
+        # Doubles are exact for whole numbers up to 2^53.
         return {"confusion": cells.double().view(self.classes, self.classes)}
 
-    def summarise(self, totals: Totals) -> dict[str, Figure]:
+    def summarise(self, totals: Totals) -> dict[str, MetricValue]:
         """Return `miou` (as `accuracy` too), `pixel_accuracy` and `class_iou`, None for a class without pixels."""
         confusion = totals["confusion"]
         right, true, taken = confusion.diag(), confusion.sum(dim=1), confusion.sum(dim=0)
         if not bool(true.any()):
             return {}
+        # 0/0 for a class that neither masks nor predictions have; the mean leaves it out.
         shares = right / (true + taken - right)
         mean = float(shares[true > 0].mean())
         return {

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flatfed.core.configuration.config import Count, Range, checked
+from flatfed.core.configuration.checking import checked
+from flatfed.core.configuration.ranges import Count, Range
 from flatfed.core.randomness import key
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data.storage.pool import Pool
@@ -61,6 +62,7 @@ class Corpus:
     def read(cls, texts: Iterable[str], script: Script = "ascii") -> Corpus:
         """Take in texts one at a time."""
         numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+        # Arrays of plain numbers: lists of Python's would take several times the memory.
         flat, ends = array("i"), array("q")
         for text in texts:
             flat.extend([numbers[word] for word in words(text, script)])
@@ -85,6 +87,7 @@ class Corpus:
         begins = np.concatenate([[0], self.ends[:-1]])
         sizes, column = np.minimum(self.ends - begins, length), np.arange(length)
         rows = np.full((len(self), length), PADDING, np.int32)
+        # In chunks, because the places take eight bytes for each word.
         for first in range(0, len(self), CHUNK):
             some = slice(first, first + CHUNK)
             there = column < sizes[some, None]
@@ -125,7 +128,7 @@ def check_sizes(name: str, vocabulary: int, length: int) -> None:
 
 
 def keyed_choice(labels: Ints, counts: Mapping[int, int], purpose: str) -> npt.NDArray[np.bool_]:
-    """Return which rows are chosen: of each class so many as `counts` says, those with the smallest keys.
+    """Return which rows are chosen: of each class the number that `counts` says, those with the smallest keys.
 
     Keys (a hash) instead of a generator: the choice is the same under every seed and every version of NumPy.
     """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.configuration.config import Config, parameters
-from flatfed.experiments.comparing.costs import Costs, costs, optimiser_backprops
+from flatfed.experiments.planning.costs import Costs, costs, optimiser_backprops
 
 NONE = "–"
 HEADINGS = ("id", "purpose", "down / up", "client keeps", "backprops per step", "optimiser", "mean")
@@ -15,48 +16,73 @@ HEADINGS = ("id", "purpose", "down / up", "client keeps", "backprops per step", 
 
 def entries() -> list[dict[str, Any]]:
     """Return one entry per method, then the client optimisers and averages (marked +), ready for JSON."""
-    methods = [about(id, cls) | _costs(costs(cls())) for id, cls in sorted(Algorithm.registry.items())]
-    optimisers = [
-        about(f"+{id}", cls) | {"backprops": str(optimiser_backprops(cls()))}
-        for id, cls in sorted(ClientOptimiser.registry.items())
-    ]
-    return methods + optimisers + [about(f"+{id}", cls) for id, cls in sorted(Average.registry.items())]
+    methods = [_of_method(id, cls) for id, cls in sorted(Algorithm.registry.items())]
+    optimisers = [_of_optimiser(id, cls) for id, cls in sorted(ClientOptimiser.registry.items())]
+    averages = [about(f"+{id}", cls) for id, cls in sorted(Average.registry.items())]
+    return methods + optimisers + averages
 
 
 def about(id: str, cls: type[Config]) -> dict[str, Any]:
     """Return a class's id, its description in a line and its parameters with their defaults."""
-    defaults = {name: getattr(cls, name, None) for name in parameters(cls)}
-    shown = {name: getattr(value, "id", value) for name, value in defaults.items()}
-    return {"id": id, "about": (inspect.getdoc(cls) or "").partition("\n")[0], "parameters": shown}
+    description = inspect.getdoc(cls) or ""
+    defaults = {name: _default(cls, name) for name in parameters(cls)}
+    return {"id": id, "about": description.partition("\n")[0], "parameters": defaults}
 
 
-def _costs(found: Costs) -> dict[str, Any]:
+def _default(cls: type[Config], name: str) -> Any:
+    """Return a parameter's default; of a configuration, such as a client optimiser, its id."""
+    value = getattr(cls, name, None)
+    return getattr(value, "id", value)
+
+
+def _of_method(id: str, cls: type[Algorithm]) -> dict[str, Any]:
+    return about(id, cls) | _costs(costs(cls()))
+
+
+def _of_optimiser(id: str, cls: type[ClientOptimiser]) -> dict[str, Any]:
+    return about(f"+{id}", cls) | {"backprops": str(optimiser_backprops(cls()))}
+
+
+def _costs(counted: Costs) -> dict[str, Any]:
+    records = [f"{name} of every client" for name in counted.records]
     return {
-        "down": found.down,
-        "up": found.up,
-        "exchanges": found.exchanges,
-        "backprops": found.compute,
-        "client_state": list(found.client_state),
-        "server_state": [*found.server_state, *(f"{name} of every client" for name in found.records)],
-        "client_optimiser": "any" if found.takes_optimiser else "own",
-        "mean": "uniform" if found.uniform else "weighting",
+        "down": counted.down,
+        "up": counted.up,
+        "exchanges": counted.exchanges,
+        "backprops": counted.compute,
+        "client_state": list(counted.client_state),
+        "server_state": [*counted.server_state, *records],
+        "client_optimiser": "any" if counted.takes_optimiser else "own",
+        "mean": "uniform" if counted.uniform else "weighting",
     }
 
 
 def markdown() -> str:
     """Return the index as the table of the documentation."""
-    lines = [HEADINGS, ["---"] * len(HEADINGS), *(_cells(e) for e in entries() if "down" in e)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    methods = [_cells(entry) for entry in entries() if "down" in entry]
+    rule = ["---"] * len(HEADINGS)
+    return "".join(map(_row, [HEADINGS, rule, *methods]))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:
-    exchanges = f" in {entry['exchanges']} exchanges" if entry["exchanges"] > 1 else ""
+    kept = [f"`{name}`" for name in entry["client_state"]]
     return [
         f"[`{entry['id']}`]({entry['id']}.md)",
         entry["about"].rstrip("."),
-        f"{entry['down']} / {entry['up']}{exchanges}",
-        ", ".join(f"`{name}`" for name in entry["client_state"]) or NONE,
+        _traffic(entry),
+        ", ".join(kept) or NONE,
         entry["backprops"],
         entry["client_optimiser"],
         entry["mean"],
     ]
+
+
+def _traffic(entry: dict[str, Any]) -> str:
+    vectors = f"{entry['down']} / {entry['up']}"
+    if entry["exchanges"] == 1:
+        return vectors
+    return f"{vectors} in {entry['exchanges']} exchanges"

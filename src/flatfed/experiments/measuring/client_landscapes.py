@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.round.federation import Federation
-from flatfed.core.round.probe import ClientModel, last_round, probe
+from flatfed.core.method.server import Server
+from flatfed.core.round.probe import ClientModel, Probe, last_round, probe
 from flatfed.core.task.examples import Partition, targets_of
 from flatfed.core.task.task import Task
 from flatfed.experiments.measuring.laboratory import Laboratory
-from flatfed.experiments.measuring.views import Landscape, OnPoint, View, keeping
+from flatfed.experiments.measuring.progress import OnCount
+from flatfed.experiments.measuring.views import Landscape, View, keeping
+from flatfed.flatness.drawable import Grid
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.measurement import surface_at
-from flatfed.flatness.results import Grid
 from flatfed.flatness.sample import TRAIN, Sample, own
 from flatfed.flatness.surface import Surface
 
@@ -28,27 +29,43 @@ GLOBAL, BEFORE = "global model", "model before the round"
 PLANE = "the plane through the global model after the last round, the client's model of it and the model before it"
 
 
-def around_client(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
+def around_client(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
     """Return the loss around a client's model in each run, over its own examples and over everyone's.
 
     Those of several runs are to be drawn together: its own loss on one panel, everyone's on another.
     """
-    cohorts = [_cohort(lab, view) for lab in labs]
+    if len(labs) > 1:
+        return Landscape(_around_in_several(labs, labels, view, on_point), [])
+    with labs[0].started():  # one start of the workers serves the round and every client
+        return Landscape(_around_in_one(labs[0], labels[0], view, on_point), [])
+
+
+def _around_in_one(lab: Laboratory, label: str, view: View, on_point: OnCount) -> list[Grid]:
+    cohort = _cohort(lab, view)
     grids: list[Grid] = []
-    for client in _chosen(labs, labels, cohorts, view):
-        found = [
+    for client in _chosen([label], [cohort], view):
+        sheet = f"client {client}" if view.client == "all" else ""
+        pair = _two_losses(lab, label, cohort[client], view, on_point)
+        grids += [replace(grid, label=grid.name, sheet=sheet, panel="") for grid in pair]
+    return grids
+
+
+def _around_in_several(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> list[Grid]:
+    cohorts = [_cohort(lab, view) for lab in labs]
+    clients = _chosen(labels, cohorts, view)
+    _check_same_examples(labs, labels, clients)
+    grids: list[Grid] = []
+    for client in clients:
+        pairs = [
             _two_losses(lab, label, cohort[client], view, on_point)
             for lab, label, cohort in zip(labs, labels, cohorts, strict=True)
         ]
-        if len(labs) == 1:
-            sheet = f"client {client}" if view.client == "all" else ""
-            grids += [replace(grid, label=grid.name, sheet=sheet, panel="") for grid in found[0]]
-        else:
-            grids += [pair[part] for part in (0, 1) for pair in found]
-    return Landscape(grids, [])
+        for panel in zip(*pairs, strict=True):
+            grids += panel
+    return grids
 
 
-def _two_losses(lab: Laboratory, label: str, model: ClientModel, view: View, on_point: OnPoint) -> list[Grid]:
+def _two_losses(lab: Laboratory, label: str, model: ClientModel, view: View, on_point: OnCount) -> list[Grid]:
     """Return the loss around one client's model, over its own examples and over everyone's."""
     name, grids = f"client {model.client}", []
     keep = keeping(lab, [lab], view, client=model.client, round=view.round)
@@ -61,55 +78,64 @@ def _two_losses(lab: Laboratory, label: str, model: ClientModel, view: View, on_
     return grids
 
 
-def through_clients(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
+def through_clients(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
     """Return training loss and test error over the plane through three clients' models of the last round."""
     [lab], [label] = labs, labels
-    for client in view.clients or ():
-        own(client).count(lab.surface.task)
+    _check_hold_examples(lab, view.clients or ())
     with lab.started():
-        federation = _federation(lab)
-        cohort = _last(federation)
-        clients = sorted(cohort)[:3] if view.clients is None else view.clients
-        _require(cohort, clients, "")
-        if len(clients) < 3:
-            raise ConfigError(f"a plane goes through three clients' models, and the last round had {len(clients)}")
-        base = _global(lab, federation)
-        models = [(f"client {k}", cohort[k].w, _shared(cohort[k].buffers, base)) for k in clients]
-        keep = keeping(lab, [lab], view, clients=list(clients), round="last")
-        grids = []
+        cohort = _last(lab)
+        clients = _three(cohort, view)
+        base = _global(lab)
+        models = [_placed(f"client {client}", cohort[client], base) for client in clients]
+        average = scenes.PlacedModel(GLOBAL, base.w, base.buffers)
+        keep, grids = keeping(lab, [lab], view, clients=list(clients), round="last"), []
         for surface in train_and_tests(lab):
             tell = functools.partial(on_point, f"plane, {surface.sample.of}")
-            grid = scenes.through(surface, models, view.points, keep, tell, also=[(GLOBAL, base.w, base.buffers)])
+            grid = scenes.through(surface, models, view.points, keep, tell, also=[average])
             note = f"{grid.note}; models of the last round, before they were averaged"
             grids.append(replace(grid, label=f"{label}, {surface.sample.of}", note=note))
     return Landscape(grids, [])
 
 
-def client_plane(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
+def _three(cohort: Models, view: View) -> Sequence[int]:
+    """Return whose models the plane goes through: those that are asked for, or the first of the round."""
+    clients = sorted(cohort)[:3] if view.clients is None else view.clients
+    _check_took_part(cohort, clients)
+    if len(clients) < 3:
+        raise ConfigError(f"a plane goes through three clients' models, and the last round had {len(clients)}")
+    return clients
+
+
+def client_plane(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
     """Return a client's loss and everyone's over one plane: the global model, the client's and the one before."""
     [lab], [label] = labs, labels
-    if isinstance(view.client, int):
-        own(view.client).count(lab.surface.task)
+    _check_hold_examples(lab, view.named_client)
     with lab.started():
-        federation = _federation(lab)
-        cohort = _last(federation)
-        client = min(cohort) if view.client is None else int(view.client)
-        _require(cohort, [client], "")
-        local, before = cohort[client], federation.past().federation.server
-        base = _global(lab, federation)
-        kept = {name: part for name, part in local.buffers.items() if name not in base.buffers}
-        keep = keeping(lab, [lab], view, client=client, round="last")
-        grids = []
-        for part, sample, more in ((OWN, own(client), kept), (EVERYONES, lab.surface.sample, {})):
-            models: list[scenes.Model] = [
-                (GLOBAL, base.w, {**base.buffers, **more}),
-                (f"client {client}", local.w, {**_shared(local.buffers, base), **more}),
-                (BEFORE, before.w, {**_shared(before.buffers, base), **more}),
-            ]
+        cohort = _last(lab)
+        client = _only(cohort, view)
+        base, local = _global(lab), cohort[client]
+        before = lab.run.past().federation.server
+        models = [
+            scenes.PlacedModel(GLOBAL, base.w, base.buffers),
+            _placed(f"client {client}", local, base),
+            _placed(BEFORE, before, base),
+        ]
+        keep, grids = keeping(lab, [lab], view, client=client, round="last"), []
+        for part, sample in ((OWN, own(client)), (EVERYONES, lab.surface.sample)):
+            # On its own examples a client has what it keeps for itself; everyone's loss is that of shared parts.
+            extra = _kept_local(local, base) if part == OWN else {}
+            placed = [model._replace(buffers={**model.buffers, **extra}) for model in models]
             tell = functools.partial(on_point, f"client {client}, {part}")
-            grid = scenes.through(lab.surface.over(sample), models, view.points, keep, tell, exact=True)
+            grid = scenes.through(lab.surface.over(sample), placed, view.points, keep, tell, exact=True)
             grids.append(replace(grid, label=f"{label}, client {client}: {part}", note=f"{grid.note}; {PLANE}"))
     return Landscape(grids, [])
+
+
+def _only(cohort: Models, view: View) -> int:
+    """Return whose model the plane goes through: the one that is asked for, or the first of the round."""
+    client = min(cohort) if view.client is None else int(view.client)
+    _check_took_part(cohort, [client])
+    return client
 
 
 def train_and_tests(lab: Laboratory) -> list[Surface]:
@@ -124,42 +150,60 @@ def train_and_tests(lab: Laboratory) -> list[Surface]:
 
 def _cohort(lab: Laboratory, view: View) -> Models:
     """Return the models that are asked for of one run: of the last round, or those that the next would train."""
-    if isinstance(view.client, int):
-        own(view.client).count(lab.surface.task)
+    _check_hold_examples(lab, view.named_client)
     with lab.started():
-        federation = _federation(lab)
         if view.round == "last":
-            return _last(federation)
-        asked = [view.client] if isinstance(view.client, int) else None
-        return {model.client: model for model in probe(federation, asked).models}
+            return _last(lab)
+        return _by_client(probe(lab.run, view.named_client or None))
 
 
-def _last(federation: Federation) -> Models:
-    return {model.client: model for model in last_round(federation).models}
+def _last(lab: Laboratory) -> Models:
+    return _by_client(last_round(lab.run))
 
 
-def _chosen(labs: Sequence[Laboratory], labels: Sequence[str], cohorts: Sequence[Models], view: View) -> Sequence[int]:
-    """Return whose models are shown: clients that took part in the round of every run, with the same examples."""
-    common = sorted(set.intersection(*(set(cohort) for cohort in cohorts)))
-    if isinstance(view.client, int):
+def _by_client(trial: Probe) -> Models:
+    return {model.client: model for model in trial.models}
+
+
+def _chosen(labels: Sequence[str], cohorts: Sequence[Models], view: View) -> list[int]:
+    """Return whose models are shown: clients that took part in the round of every run."""
+    if view.named_client:
         for label, cohort in zip(labels, cohorts, strict=True):
-            _require(cohort, [view.client], f" of {label}" if len(labs) > 1 else "")
-        common = [view.client]
+            _check_took_part(cohort, view.named_client, f" of {label}" if len(labels) > 1 else "")
+        return view.named_client
+    # A panel shows one client in every run, so only those that took part in all can be shown.
+    common = sorted(set.intersection(*map(set, cohorts)))
     if not common:
-        took = "; ".join(f"{label}: {_listed(cohort)}" for label, cohort in zip(labels, cohorts, strict=True))
-        raise ConfigError(f"no client took part in the {view.round} round of every run ({took}); take equal seeds")
-    chosen = common if view.client == "all" else common[:1]
+        raise ConfigError(
+            f"no client took part in the {view.round} round of every run ({_by_run(labels, cohorts)}); take equal seeds"
+        )
+    return common if view.client == "all" else common[:1]
+
+
+def _by_run(labels: Sequence[str], cohorts: Sequence[Models]) -> str:
+    """Say who took part in each run."""
+    return "; ".join(f"{label}: {_listed(cohort)}" for label, cohort in zip(labels, cohorts, strict=True))
+
+
+def _check_same_examples(labs: Sequence[Laboratory], labels: Sequence[str], clients: Sequence[int]) -> None:
+    """Refuse runs in which a client holds other examples than in the first: their losses cannot be compared."""
+    first = labs[0].surface.task
     for label, lab in zip(labels[1:], labs[1:], strict=True):
-        for client in chosen:
-            if not _same_examples(labs[0].surface.task, lab.surface.task, client):
+        for client in clients:
+            if not _same_examples(first, lab.surface.task, client):
                 raise ConfigError(
                     f"client {client} of {label} holds other examples than client {client} of {labels[0]}; "
                     "train both with the same partition and seed"
                 )
-    return chosen
 
 
-def _require(cohort: Models, clients: Sequence[int], of: str) -> None:
+def _check_hold_examples(lab: Laboratory, clients: Sequence[int]) -> None:
+    """Refuse clients that there are not, or that hold nothing, before any worker starts."""
+    for client in clients:
+        own(client).count(lab.surface.task)
+
+
+def _check_took_part(cohort: Models, clients: Sequence[int], of: str = "") -> None:
     for client in clients:
         if client not in cohort:
             raise ConfigError(
@@ -171,22 +215,22 @@ def _listed(cohort: Models) -> str:
     return ", ".join(map(str, sorted(cohort)))
 
 
-def _same_examples(one: Task, other: Task, client: int) -> bool:
-    if isinstance(one.clients, Partition) and isinstance(other.clients, Partition):
-        return torch.equal(one.clients.parts[client], other.clients.parts[client])
-    return torch.equal(targets_of(one.examples(client)), targets_of(other.examples(client)))
+def _same_examples(first: Task, second: Task, client: int) -> bool:
+    if isinstance(first.clients, Partition) and isinstance(second.clients, Partition):
+        return torch.equal(first.clients.parts[client], second.clients.parts[client])
+    return torch.equal(targets_of(first.examples(client)), targets_of(second.examples(client)))
 
 
-def _federation(lab: Laboratory) -> Federation:
-    assert lab.federation is not None
-    return lab.federation
-
-
-def _global(lab: Laboratory, federation: Federation) -> Surface:
+def _global(lab: Laboratory) -> Surface:
     """Return the server's own model, which an average may differ from, with the statistics that go with it."""
-    return surface_at(federation, federation.server.w.clone(), lab.surface.sample)
+    return surface_at(lab.run, lab.run.server.w.clone(), lab.surface.sample)
 
 
-def _shared(buffers: Mapping[str, Tensor], base: Surface) -> dict[str, Tensor]:
-    """Return a model's statistics without what stays on a client."""
-    return {name: buffers[name] for name in base.buffers}
+def _placed(name: str, model: ClientModel | Server, base: Surface) -> scenes.PlacedModel:
+    """Return a model with the statistics that are shared, without what stays on a client."""
+    return scenes.PlacedModel(name, model.w, {part: model.buffers[part] for part in base.buffers})
+
+
+def _kept_local(model: ClientModel, base: Surface) -> dict[str, Tensor]:
+    """Return the parts of a model that stay on its client."""
+    return {name: part for name, part in model.buffers.items() if name not in base.buffers}

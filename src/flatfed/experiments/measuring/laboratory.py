@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from flatfed.algorithms import make
 from flatfed.core.configuration.settings import Settings, dtype_name
-from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.statistics import default_statistics
-from flatfed.core.round.engine import Engine
+from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers
-from flatfed.core.task.task import Task
-from flatfed.experiments.measuring.metrics import SMALL, start_engine
+from flatfed.core.task.task import Loss, Task
+from flatfed.engines.factory import start_engine
+from flatfed.experiments.measuring.progress import OnStep, Say, nobody
+from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, restored
+from flatfed.experiments.running.model_metrics import SMALL
 from flatfed.experiments.running.past import past_of
-from flatfed.experiments.running.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.measurements import names_of, parse_measurements
-from flatfed.flatness.measurement import Measurement, OnStep, Reading, Subject, surface_at
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject, surface_at
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.results import Readings
+from flatfed.runs.results import KeptResults
 
 Weights = Literal["evaluated", "global"]
-Source = str | Path | Run | Task | nn.Module
+Source = str | Path | SavedRun | Run | Task | nn.Module
 
 
 class Laboratory:
@@ -45,7 +48,8 @@ class Laboratory:
         surface: the model's loss over the chosen examples.
         federation: the run that it stands in, or None.
         label: whose model it is.
-        key: what decides a reading besides the measurement: run, round, weights and sample.
+        key: what decides a result besides the measurement: run, round, weights and sample.
+        directory: where the run lies, or None.
     """
 
     def __init__(
@@ -54,51 +58,84 @@ class Laboratory:
         federation: Federation | None,
         label: str,
         key: dict[str, Any],
-        path: Path | None = None,
-        on_step: OnStep = lambda name, done, total: None,
+        directory: RunDirectory | None = None,
+        on_step: OnStep = nobody,
         start: Callable[[], Engine] | None = None,
     ) -> None:
-        self.surface, self.federation, self.label, self.key, self.path = surface, federation, label, key, path
+        self.surface, self.federation, self.label, self.key = surface, federation, label, key
+        self.directory = directory
         self._on_step, self._start = on_step, start
+        self._is_started = start is None
 
-    def measure(self, *measurements: Measurement | str) -> dict[str, Reading]:
-        """Take measurements, or look up what was taken of this run in the same way; return readings by id.
+    @property
+    def path(self) -> Path | None:
+        """The run directory, or None."""
+        return None if self.directory is None else self.directory.path
 
-        Where one id is asked for in several ways, readings stand under what was written.
+    @property
+    def run(self) -> Federation:
+        """The run that the model stands in; a model alone has none."""
+        if self.federation is None:
+            raise ConfigError(f"{self.label} is a model alone; this needs a run")
+        return self.federation
+
+    def measure(self, *measurements: Measurement | str) -> dict[str, MeasurementResult]:
+        """Take measurements, or look up what was taken of this run in the same way; return results by id.
+
+        Where one id is asked for in several ways, results stand under what was written.
         """
-        given = [parse_measurements(one) if isinstance(one, str) else [one] for one in measurements]
-        chosen = [one for several in given for one in several]
-        return {name: self._read(one) for name, one in zip(names_of(chosen), chosen, strict=True)}
+        chosen: list[Measurement] = []
+        for measurement in measurements:
+            chosen += _parsed(measurement)
+        return dict(zip(names_of(chosen), map(self._result, chosen), strict=True))
 
-    def _read(self, measurement: Measurement) -> Reading:
-        kept = Readings(self.path) if self.path is not None else None
+    def _result(self, measurement: Measurement) -> MeasurementResult:
+        if self._kept is None:
+            return self._taken(measurement)
         key = self.key | {"measurement": measurement.to_dict()}
         if measurement.version > 1:
+            # The first version is not in the key: results that were kept before versions were counted are still found.
             key |= {"version": measurement.version}
-        found = kept.find(key) if kept else None
-        if found is not None:
-            return Reading.from_dict(found)
+        known = self._kept.find(key)
+        if known is not None:
+            return MeasurementResult.from_dict(known)
+        result = self._taken(measurement)
+        self._kept.keep(key, result.to_dict())
+        return result
+
+    def _taken(self, measurement: Measurement) -> MeasurementResult:
         self._on_step(measurement.id, 0, None)
-        reading = measurement.measure(Subject(self.surface, self.federation, self._on_step))
-        if kept:
-            kept.keep(key, reading.to_dict())
-        return reading
+        return measurement.measure(Subject(self.surface, self.federation, self._on_step))
+
+    @functools.cached_property
+    def _kept(self) -> KeptResults | None:
+        """What was measured of the run; read when the first measurement is asked for, and when one is added."""
+        return None if self.path is None else KeptResults(self.path)
 
     @contextmanager
     def started(self) -> Iterator[None]:
-        """Have the workers for a while, where they were not to start at once."""
-        before, engine = self.surface, (self._start or (lambda: self.surface.engine))()
-        self._use(replace(before, engine=engine))
+        """Have the workers for a while, where they were not to start at once; if they run already, use those.
+
+        Landscapes open many runs together. Workers of all would share the cores, and each would hold a model: so a
+        run's workers start only when its turn comes, and end with it.
+        """
+        if self._is_started or self._start is None:
+            yield
+            return
+        idle, engine = self.surface.engine, self._start()
+        self._use(engine, is_started=True)
         try:
             yield
         finally:
             engine.close()
-            self._use(before)
+            self._use(idle, is_started=False)
 
-    def _use(self, surface: Surface) -> None:
-        self.surface = surface
+    def _use(self, engine: Engine, is_started: bool) -> None:
+        # In both: measurements of the loss ask the surface, those of clients ask the federation.
+        self.surface = replace(self.surface, engine=engine)
+        self._is_started = is_started
         if self.federation is not None:
-            self.federation.engine = surface.engine
+            self.federation.engine = engine
 
     def close(self) -> None:
         """End the workers."""
@@ -111,6 +148,10 @@ class Laboratory:
         self.close()
 
 
+def _parsed(measurement: Measurement | str) -> list[Measurement]:
+    return parse_measurements(measurement) if isinstance(measurement, str) else [measurement]
+
+
 def laboratory(
     source: Source,
     examples: Any = None,
@@ -119,21 +160,22 @@ def laboratory(
     samples: int | None = None,
     seed: int = 0,
     weights: Weights = "evaluated",
-    loss: Callable[[Any, torch.Tensor], torch.Tensor] = nn.functional.cross_entropy,
+    loss: Loss = nn.functional.cross_entropy,
     workers: int | str | None = None,
     data_dir: str | Path | None = None,
     task: Task | None = None,
-    on_step: OnStep = lambda name, done, total: None,
-    say: Callable[[str], None] = lambda text: None,
+    on_step: OnStep = nobody,
+    say: Say = nobody,
     start: bool = True,
 ) -> Laboratory:
     """Open a model for measuring.
 
     Args:
-        source: a run directory, a checkpoint in one, a `Run`, a task (its initial model), or any `nn.Module`.
+        source: a run directory, a checkpoint in one (as a path or already open), a `Run`, a task (its initial model),
+            or any `nn.Module`.
         examples: with a module: a pair of tensors, a torch Dataset, or a list with one of those per client.
         data: the loss is taken over `train` (all clients' examples), a test set, or one client's (`client 3`).
-        samples: so many of them at random, if there are more; all by default.
+        samples: this number of them at random, if there are more; all by default.
         seed: key of that draw.
         weights: of a run with an average, the averaged model that is `evaluated`, or the last `global` one.
         loss: with a module and examples.
@@ -145,80 +187,122 @@ def laboratory(
         start: start the workers at once; if not, they run within `with lab.started():`.
     """
     sample = Sample(data, samples, seed)
+    _check_weights(weights)
+    if isinstance(source, nn.Module):
+        source = _task(source, examples, loss)
+    else:
+        _refuse_examples(source, examples)
+    if isinstance(source, Task):
+        return _of_task(source, sample, workers or 0, on_step)
+    return _of_run(_opened(source, task, data_dir, say), sample, weights, workers, on_step, start)
+
+
+def _check_weights(weights: str) -> None:
     if weights not in ("evaluated", "global"):
         raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
-    if isinstance(source, nn.Module | Task):
-        return _of_model(_task(source, examples, loss), sample, workers or 0, on_step)
-    if examples is not None:
-        raise ConfigError("a run has examples of its own; choose among them with data=")
+
+
+@dataclass(frozen=True)
+class _OpenedRun:
+    """A run to be measured.
+
+    Attributes:
+        federation: its state.
+        label: its name for people.
+        identity: what tells it from every other run, or nothing where it lies nowhere.
+        directory: where it lies, or None.
+        workers: the worker processes that it was trained with.
+        idle: an engine of this process that holds the task's model already, or None.
+    """
+
+    federation: Federation
+    label: str
+    identity: str = ""
+    directory: RunDirectory | None = None
+    workers: int | str = 0
+    idle: Engine | None = None
+
+    def engine(self, workers: int | str) -> Engine:
+        """Start workers; where none are asked for, the engine that is there serves: another would copy the model."""
+        if workers == 0 and self.idle is not None:
+            return self.idle
+        return start_engine(self.federation.task, self.federation.algorithm, self.federation.settings, workers)
+
+    def starter(self, workers: int | str | None, sample: Sample) -> Callable[[], Engine]:
+        """Return what starts the workers that are asked for, or as many as the run was trained with."""
+        asked = self.workers if workers is None else workers
+        return partial(self.engine, _fitting(asked, sample, self.federation.task))
+
+
+def _opened(source: Any, task: Task | None, data_dir: str | Path | None, say: Say) -> _OpenedRun:
     if isinstance(source, Run):
-        federation, path, label = copy.copy(source._federation), source.path, source._federation.algorithm.id
-        identity = ""
-        if path is not None:
-            directory = open_run(path)
-            identity = str(directory.config["run"])
-            plan = Plan.from_config(directory.config, federation.task, rounds=None)
-            federation.recall = partial(past_of, directory, plan, federation.round, say)
-    elif not isinstance(source, str | Path):
+        return _live(source, say)
+    if not isinstance(source, str | Path | SavedRun):
         raise ConfigError(f"a laboratory opens a run, its directory, a task or a module, not {source!r:.60}")
-    else:
-        directory, round = _split(Path(source))
-        plan, federation = restored(directory, task, data_dir, say, round)
-        federation.recall = partial(past_of, directory, plan, federation.round, say)
-        path, label, identity = directory.path, str(directory.config["method"]), str(directory.config["run"])
-        workers = plan.workers if workers is None else workers
-    return _of_federation(federation, sample, weights, workers or 0, path, label, identity, on_step, start)
+    return _restored(open_saved(source), task, data_dir, say)
 
 
-def _split(path: Path) -> tuple[RunDirectory, int | None]:
-    """Return the run that a path stands for and, where it leads to one of its checkpoints, which."""
-    if is_checkpoint(path):
-        directory, round = open_run(path.parent.parent), int(path.name.removeprefix("round-"))
-        kept = directory.checkpoints.rounds()
-        if round not in kept:
-            there = ", ".join(map(str, sorted(kept))) or "none"
-            raise CheckpointError(f"{path} is missing; there are checkpoints of the rounds {there}")
-        return directory, round
-    return open_run(path), None
+def _live(run: Run, say: Say) -> _OpenedRun:
+    """Open a run that is in memory."""
+    # A copy has an engine of its own: laboratories of one run do not end each other's workers.
+    federation = copy.copy(run._federation)
+    label = federation.algorithm.id
+    if run.path is None:
+        return _OpenedRun(federation, label)
+    directory = open_run(run.path)
+    plan = Plan.from_config(directory.config, federation.task, rounds=None)
+    federation.recall = partial(past_of, directory, plan, federation.round, say)
+    return _OpenedRun(federation, label, str(directory.config["run"]), directory)
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Say whether a path leads to a checkpoint in a run directory, by its name."""
-    number = path.name.removeprefix("round-")
-    return path.parent.name == "checkpoints" and number != path.name and number.isascii() and number.isdigit()
+def _restored(run: SavedRun, task: Task | None, data_dir: str | Path | None, say: Say) -> _OpenedRun:
+    """Open a run from its checkpoint."""
+    run.check()
+    directory = run.directory
+    plan, federation = restored(directory, task or run.task(data_dir), data_dir, say, run.round)
+    federation.recall = partial(past_of, directory, plan, federation.round, say)
+    identity = str(directory.config["run"])
+    return _OpenedRun(federation, run.method, identity, directory, plan.workers, federation.engine)
 
 
-def _of_federation(
-    federation: Federation,
-    sample: Sample,
-    weights: Weights,
-    workers: int | str,
-    path: Path | None,
-    label: str,
-    identity: str,
-    on_step: OnStep,
-    start: bool,
+def _of_run(
+    run: _OpenedRun, sample: Sample, weights: Weights, workers: int | str | None, on_step: OnStep, start: bool
 ) -> Laboratory:
-    task, settings = federation.task, federation.settings
-    begin = partial(start_engine, task, federation.algorithm, settings, _fitting(workers, sample, task))
-    engine = begin() if start else start_engine(task, federation.algorithm, settings, 0)
-    federation.engine = engine
-    w = federation.evaluated if weights == "evaluated" else federation.server.w
+    federation = run.federation
+    begin = run.starter(workers, sample)
+    federation.engine = begin() if start else run.engine(0)
     try:
-        surface = surface_at(federation, w.clone(), sample)
+        surface = surface_at(federation, _weights(federation, weights).clone(), sample)
     except Exception:
-        engine.close()
+        # Nobody else will end the workers: there is no laboratory to close yet.
+        federation.engine.close()
         raise
-    coming = min(federation.round, settings.rounds - 1)  # kept results have it in their key since the first version
-    where = {"run": identity, "round": federation.round, "coming": coming}
-    key = where | {"weights": weights, "sample": _plain(sample)}
-    return Laboratory(surface, federation, label, key, path, on_step, begin)
+    key = _key(run, weights, sample)
+    return Laboratory(surface, federation, run.label, key, run.directory, on_step, None if start else begin)
 
 
-def _of_model(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -> Laboratory:
+def _weights(federation: Federation, weights: Weights) -> Tensor:
+    return federation.evaluated if weights == "evaluated" else federation.server.w
+
+
+def _key(run: _OpenedRun, weights: Weights, sample: Sample) -> dict[str, Any]:
+    """Return what decides a result besides the measurement."""
+    federation = run.federation
+    return {
+        "run": run.identity,
+        "round": federation.round,
+        "coming": min(federation.round, federation.settings.rounds - 1),  # kept results have it since the first version
+        "weights": weights,
+        "sample": _plain(sample),
+    }
+
+
+def _of_task(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -> Laboratory:
     layout = task.layout()
-    dtype = next(p.dtype for p in task.model.parameters() if p.requires_grad)
-    settings = Settings(rounds=1, lr=0.1, dtype=dtype_name(dtype), batched=False, eval_stats=default_statistics(layout))
+    dtype = next(parameter.dtype for parameter in task.model.parameters() if parameter.requires_grad)
+    statistics = default_statistics(layout)
+    # Nothing is trained: of these settings only the number type and the statistics matter.
+    settings = Settings(rounds=1, lr=0.1, dtype=dtype_name(dtype), vectorised=False, eval_stats=statistics)
     engine = start_engine(task, make("fedavg"), settings, _fitting(workers, sample, task))
     w = layout.read(task.model)[: layout.shared]
     buffers = shared_buffers(layout.read_buffers(task.model, dtype), layout)
@@ -226,20 +310,27 @@ def _of_model(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -
     return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step)
 
 
-def _task(source: nn.Module | Task, examples: Any, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Task:
-    if isinstance(source, Task):
-        if examples is not None:
-            raise ConfigError("a task has examples of its own; choose among them with data=")
-        return source
+def _task(model: nn.Module, examples: Any, loss: Loss) -> Task:
+    """Return the task of a module: each entry of a list of examples is a client's."""
     if examples is None:
         raise ConfigError("a model's loss is taken over examples; give them: laboratory(model, (inputs, targets))")
-    clients: Sequence[Any] = examples if isinstance(examples, list) else [examples]
-    return Task(source, clients, loss=loss, name="model")
+    clients = examples if isinstance(examples, list) else [examples]
+    return Task(model, clients, loss=loss, name="model")
+
+
+def _refuse_examples(source: Any, examples: Any) -> None:
+    """Refuse examples beside a source that has some."""
+    kind = "task" if isinstance(source, Task) else "run"
+    if examples is not None:
+        raise ConfigError(f"a {kind} has examples of its own; choose among them with data=")
 
 
 def _fitting(workers: int | str, sample: Sample, task: Task) -> int | str:
     """Return the workers to start: none where there is so little to do that starting them would take longer."""
-    return 0 if workers == "auto" and sample.count(task) < SMALL else workers
+    # A number that was asked for is taken as it is.
+    if workers == "auto" and sample.count(task) < SMALL:
+        return 0
+    return workers
 
 
 def _plain(sample: Sample) -> dict[str, Any]:

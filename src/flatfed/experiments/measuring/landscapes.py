@@ -14,15 +14,17 @@ from flatfed.experiments.measuring.client_landscapes import (
     train_and_tests,
 )
 from flatfed.experiments.measuring.laboratory import Laboratory, laboratory
-from flatfed.experiments.measuring.views import RUNS, Kind, Landscape, OnPoint, View, keeping
+from flatfed.experiments.measuring.progress import OnCount, Say, nobody
+from flatfed.experiments.measuring.saved_runs import numbered
+from flatfed.experiments.measuring.views import MIXED, RUNS, Kind, Landscape, View, keeping
+from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
-from flatfed.flatness.results import Line
 from flatfed.flatness.surface import Surface
 
 __all__ = ["Kind", "Landscape", "View", "landscape"]
 
 LINE = (-1.0, 2.0)
-"""A line through two models reaches so far, in shares of the first."""
+"""How far a line through two models reaches, in shares of the first."""
 
 
 def landscape(
@@ -31,16 +33,12 @@ def landscape(
     *,
     workers: int | str | None = None,
     data_dir: str | Path | None = None,
-    on_point: OnPoint = lambda name, done, total: None,
-    say: Callable[[str], None] = lambda text: None,
+    on_point: OnCount = nobody,
+    say: Say = nobody,
 ) -> Landscape:
     """Evaluate a landscape; points that were evaluated before are taken from the first run's directory."""
-    least, most = RUNS[view.kind]
-    if len(paths) < least or (most is not None and len(paths) > most):
-        wanted = f"{least}" if least == most else f"at least {least}"
-        raise ConfigError(
-            f"a landscape of kind {view.kind} takes {wanted} run{'s' if least > 1 else ''}, not {len(paths)}"
-        )
+    _check_count(paths, view.kind)
+    # All are opened first, so that none is evaluated where one does not fit; workers start when a run's turn comes.
     labs = [
         laboratory(
             path,
@@ -54,11 +52,20 @@ def landscape(
         )
         for path in paths
     ]
-    _refuse_other_shapes(paths, labs, mixed=view.kind in ("line", "plane"))
+    _check_shapes(paths, labs)
+    if view.kind in MIXED:
+        _check_mixable(paths, labs)
     return _KINDS[view.kind](labs, _labels(paths, labs), view, on_point)
 
 
-def _around(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
+def _check_count(paths: Sequence[Path], kind: Kind) -> None:
+    """Refuse fewer or more runs than a kind takes."""
+    least, most, words = RUNS[kind]
+    if not least <= len(paths) <= most:
+        raise ConfigError(f"a landscape of kind {kind} takes {words}, not {len(paths)}")
+
+
+def _around(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
     grids = []
     for lab, label in zip(labs, labels, strict=True):
         keep, tell = keeping(lab, [lab], view), functools.partial(on_point, label)
@@ -67,20 +74,25 @@ def _around(labs: list[Laboratory], labels: list[str], view: View, on_point: OnP
     return Landscape(grids, [])
 
 
-def _between(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
-    a, b = ((n, lab.surface.w, lab.surface.buffers) for n, lab in zip(labels, labs, strict=True))
-    low, high = LINE
-    steps = (view.points - 1) * 3 // 2 // 3 * 3  # so that 0 and 1 are on the grid
-    shares = [low + (high - low) * number / steps for number in range(steps + 1)]
-    tell = functools.partial(on_point, f"{labels[1]} to {labels[0]}")
+def _between(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
+    a, b = _models(labs, labels)
+    tell = functools.partial(on_point, f"{b.name} to {a.name}")
     keep = keeping(labs[0], labs, view)
     with labs[0].started():
-        return Landscape([], [scenes.between(train_and_tests(labs[0]), a, b, shares, keep, tell)])
+        line = scenes.between(train_and_tests(labs[0]), a, b, _shares(view.points), keep, tell)
+    return Landscape([], [line])
 
 
-def _through(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
-    models = [(n, lab.surface.w, lab.surface.buffers) for n, lab in zip(labels, labs, strict=True)]
-    grids, keep = [], keeping(labs[0], labs, view)
+def _shares(points: int) -> list[float]:
+    """Return the places on a line: at least as many as asked for, with both models (0 and 1) among them."""
+    low, high = LINE
+    steps = (points - 1) * 3 // 2 // 3 * 3  # three equal parts: before, between and behind the models
+    return [low + (high - low) * number / steps for number in range(steps + 1)]
+
+
+def _through(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
+    models = _models(labs, labels)
+    keep, grids = keeping(labs[0], labs, view), []
     with labs[0].started():
         for surface in train_and_tests(labs[0]):
             tell = functools.partial(on_point, f"plane, {surface.sample.of}")
@@ -88,18 +100,23 @@ def _through(labs: list[Laboratory], labels: list[str], view: View, on_point: On
     return Landscape(grids, [])
 
 
-def _along(labs: list[Laboratory], labels: list[str], view: View, on_point: OnPoint) -> Landscape:
+def _models(labs: Sequence[Laboratory], labels: Sequence[str]) -> list[scenes.PlacedModel]:
+    pairs = zip(labels, labs, strict=True)
+    return [scenes.PlacedModel(label, lab.surface.w, lab.surface.buffers) for label, lab in pairs]
+
+
+def _along(labs: list[Laboratory], labels: list[str], view: View, on_point: OnCount) -> Landscape:
     steep, random = list[Line](), list[Line]()
+    extent = view.points, view.extent
     for lab, label in zip(labs, labels, strict=True):
         keep, tell = keeping(lab, [lab], view), functools.partial(on_point, label)
         with lab.started():
-            steep.append(scenes.along_gradient(lab.surface, label, view.points, view.extent, keep, tell))
-            where = view.points, view.extent, view.directions, view.seed
-            random.append(scenes.along_random(lab.surface, label, *where, keep, tell))
+            steep.append(scenes.along_gradient(lab.surface, label, *extent, keep, tell))
+            random.append(scenes.along_random(lab.surface, label, *extent, view.directions, view.seed, keep, tell))
     return Landscape([], [*steep, *random])
 
 
-_KINDS: dict[str, Callable[[list[Laboratory], list[str], View, OnPoint], Landscape]] = {
+_KINDS: dict[str, Callable[[list[Laboratory], list[str], View, OnCount], Landscape]] = {
     "surface": _around,
     "line": _between,
     "plane": _through,
@@ -110,15 +127,20 @@ _KINDS: dict[str, Callable[[list[Laboratory], list[str], View, OnPoint], Landsca
 }
 
 
-def _refuse_other_shapes(paths: Sequence[Path], labs: Sequence[Laboratory], mixed: bool) -> None:
-    """Refuse models that have no common axes, and, where they are mixed, that have no common numbers or statistics."""
+def _check_shapes(paths: Sequence[Path], labs: Sequence[Laboratory]) -> None:
+    """Refuse models that have no common axes."""
+    for path, lab in zip(paths, labs, strict=True):
+        if _shapes(lab.surface) != _shapes(labs[0].surface):
+            raise ConfigError(f"{path} has another model than {paths[0]}: they cannot be shown on one set of axes")
+
+
+def _check_mixable(paths: Sequence[Path], labs: Sequence[Laboratory]) -> None:
+    """Refuse models that have no common numbers or statistics."""
     first = labs[0].surface
     for path, lab in zip(paths, labs, strict=True):
-        if _shapes(lab.surface) != _shapes(first):
-            raise ConfigError(f"{path} has another model than {paths[0]}: they cannot be shown on one set of axes")
-        if mixed and lab.surface.w.dtype is not first.w.dtype:
+        if lab.surface.w.dtype is not first.w.dtype:
             raise ConfigError(f"{path} has another number type than {paths[0]}: their models cannot be mixed")
-        if mixed and set(lab.surface.buffers) != set(first.buffers):
+        if set(lab.surface.buffers) != set(first.buffers):
             raise ConfigError(f"{path} and {paths[0]} do not both share BatchNorm statistics: they cannot be mixed")
 
 
@@ -128,8 +150,14 @@ def _shapes(surface: Surface) -> list[tuple[str, tuple[int, ...], bool]]:
 
 def _labels(paths: Sequence[Path], labs: Sequence[Laboratory]) -> list[str]:
     """Return a name for each: the method, with what tells equal ones apart."""
-    names = [lab.label for lab in labs]
-    if len(set(names)) == len(names):
-        return names
-    told = [f"{name} ({path.name})" for name, path in zip(names, paths, strict=True)]
-    return told if len(set(told)) == len(told) else [f"{name} #{n + 1}" for n, name in enumerate(names)]
+    methods = [lab.label for lab in labs]
+    with_folders = [f"{method} ({path.name})" for method, path in zip(methods, paths, strict=True)]
+    if _differ(methods):
+        return methods
+    if _differ(with_folders):
+        return with_folders
+    return numbered(methods)
+
+
+def _differ(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)

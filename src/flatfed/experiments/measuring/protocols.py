@@ -7,7 +7,6 @@ power iteration of at most 20 steps, the test set, the other CIFAR's normalisati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from typing import Any
 from flatfed.algorithms.weight_averaging.wima import WIMA
 from flatfed.core.errors import ConfigError
 from flatfed.data.sources.published.cifar import CIFAR10, CIFAR100
-from flatfed.experiments.measuring.flatness import home_of
 from flatfed.experiments.measuring.laboratory import Laboratory, laboratory
-from flatfed.experiments.running.loading import open_run, with_data
-from flatfed.experiments.tasks.of_runs import task_of
+from flatfed.experiments.measuring.progress import Say
+from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
 
 FEDGLOSS = "fedgloss"
 MEASURED, OVER = "lambda_ratio(mode=power)", "test"
@@ -27,25 +25,24 @@ SWAPPED = {"cifar10": CIFAR100[FEDGLOSS], "cifar100": CIFAR10[FEDGLOSS]}
 """What pictures are normalised with: each set with the constants of the other."""
 
 
-def open_as_fedgloss(path: Path, *, data_dir: str | None, say: Callable[[str], None], **more: Any) -> Laboratory:
+def open_as_fedgloss(source: Path | SavedRun, *, data_dir: str | None, say: Say, **more: Any) -> Laboratory:
     """Open a run as FedGloSS's code measures it; what it keeps is kept apart from other measurements."""
-    directory = open_run(home_of(path))
-    dataset = directory.config["task"].get("dataset")
+    run = open_saved(source)
+    dataset = run.directory.config["task"].get("dataset")
     if dataset not in SWAPPED:
-        raise ConfigError(
-            f"--protocol {FEDGLOSS} measures runs of {' and '.join(SWAPPED)}, not of {dataset or 'a task of its own'}"
-        )
-    task = task_of(with_data(directory, data_dir), remembered=data_dir is None)
-    lab = laboratory(path, task=replace(task, prepare=SWAPPED[dataset]), say=say, **more)
+        other = dataset or "a task of its own"
+        raise ConfigError(f"the protocol {FEDGLOSS} measures runs of {' and '.join(SWAPPED)}, not of {other}")
+    task = replace(run.task(data_dir), prepare=SWAPPED[dataset])
+    lab = laboratory(run, task=task, say=say, **more)
+    # Otherwise its results would be taken for those with the run's own normalisation.
     lab.key |= {"protocol": FEDGLOSS}
     _tell_model(lab, say)
     return lab
 
 
-def _tell_model(lab: Laboratory, say: Callable[[str], None]) -> None:
+def _tell_model(lab: Laboratory, say: Say) -> None:
     """Say so where the model is not the mean of the last 100 global models."""
-    assert lab.federation is not None
-    average = lab.federation.average
+    average = lab.run.average
     if not isinstance(average, WIMA):
         say(
             f"{lab.label}: this run did not keep the mean of its last {WINDOW} global models; the evaluated model was "

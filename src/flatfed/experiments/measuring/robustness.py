@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from flatfed.core.errors import CheckpointError, ConfigError, FlatfedError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.evaluation.evaluations import Evaluation
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.examples import Examples
 from flatfed.core.task.task import Task
-from flatfed.data.corruptions import CorruptedExamples, corruptions, find, has_published, published, white_of
-from flatfed.experiments.comparing.compare import is_comparison
-from flatfed.experiments.measuring.flatness import runs_named
-from flatfed.experiments.running.loading import Say, open_run, restored
-from flatfed.experiments.running.plan import Plan
-from flatfed.experiments.running.play import make_engine
+from flatfed.data.corruptions import CorruptedExamples, corruptions, find, published, white_of
+from flatfed.experiments.comparing.comparison import is_comparison
+from flatfed.experiments.measuring.corruption_request import (
+    PUBLISHED,
+    CorruptionRequest,
+    corruption_names,
+)
+from flatfed.experiments.measuring.progress import Failures, OnCount, Say, nobody
+from flatfed.experiments.measuring.saved_runs import runs_named
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.loading import open_run, restored
+from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
-from flatfed.reports.robustness.one_run import FILE, FORMAT, Cell, Robustness, from_dict, write
+from flatfed.reports.robustness.one_run import FILE, FORMAT, CorruptionCell, Robustness, from_dict, write
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.files import read_json
 
@@ -30,19 +36,7 @@ SEED = 0
 GENERATORS = 1
 """Counts changes of the generators that change their images: results of another number are not used again."""
 SMALL = 5_000
-"""So few test images are evaluated in this process: workers would take longer to start."""
-
-OnCorruption = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for, and where the images come from."""
-
-    names: list[str]
-    severities: list[int]
-    sources: dict[str, str]
-    data_dir: str | Path | None
+"""Fewer test images than these are evaluated in this process: workers would take longer to start."""
 
 
 def robustness(
@@ -53,8 +47,8 @@ def robustness(
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     task: Task | None = None,
-    on_corruption: OnCorruption = lambda name, done, total: None,
-    say: Say = lambda text: None,
+    on_corruption: OnCount = nobody,
+    say: Say = nobody,
 ) -> Robustness:
     """Measure the evaluated model of the run in `path` on corrupted test images, and write the results beside it.
 
@@ -71,16 +65,34 @@ def robustness(
         say: called with remarks.
     """
     directory = open_run(Path(path))
-    request = _request(directory, severities, names, data_dir)
-    known = _known(directory, _newest(directory))
-    if known is not None and not _missing(request, known):
+    request = CorruptionRequest.of_run(directory, severities, names, data_dir)
+    return _measured(_Run(directory, request, data_dir, workers, task), on_corruption, say)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run directory, what is asked of it, and what it takes to open it."""
+
+    directory: RunDirectory
+    request: CorruptionRequest
+    data_dir: str | Path | None
+    workers: int | str | None
+    task: Task | None = None
+
+
+def _measured(run: _Run, on_corruption: OnCount, say: Say) -> Robustness:
+    """Return what is known of a run, with what was missing of the request measured."""
+    directory, request = run.directory, run.request
+    newest = _newest(directory)
+    known = _known(directory, newest)
+    if known is not None and not request.missing(known):
         return known.only(request.names, request.severities)
-    plan, federation = restored(directory, task, data_dir, say)
-    if federation.round != _newest(directory):
+    plan, federation = restored(directory, run.task, run.data_dir, say)
+    # A damaged checkpoint is passed over: what is known of the newest round is then no use.
+    if federation.round != newest:
         known = _known(directory, federation.round)
-    plan = plan.with_workers(workers)
-    found = _Measurement(directory, plan, federation, request, known).run(on_corruption)
-    return found.only(request.names, request.severities)
+    images = _CorruptedImages(directory, plan.with_workers(run.workers), federation, request, known)
+    return images.measure(on_corruption).only(request.names, request.severities)
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
@@ -91,10 +103,11 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not is_comparison(path):
             open_run(path)
-    found: dict[Path, Path] = {}
+    runs: dict[Path, Path] = {}
     for path in runs_named(paths):
-        found.setdefault(path.resolve(), path)
-    return list(found.values())
+        # Told apart by where they lead, but shown as they were written.
+        runs.setdefault(path.resolve(), path)
+    return list(runs.values())
 
 
 def robustness_of_methods(
@@ -104,29 +117,29 @@ def robustness_of_methods(
     names: Sequence[str] | None = None,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
-    on_corruption: OnCorruption = lambda name, done, total: None,
-    say: Say = lambda text: None,
+    on_corruption: OnCount = nobody,
+    say: Say = nobody,
 ) -> list[MethodRobustness]:
     """Measure every run as `robustness` does, and group them: runs that differ in their seed alone are one method.
 
-    A run that cannot be measured is told of and the others go on; where none can, the first error is raised.
+    Where a run cannot be measured, a remark says why and the others go on; where none can, the first error is raised.
     """
-    chosen = [find(name).name for name in names] if names is not None else list(corruptions())
-    wanted: dict[str, Any] = {"severities": severities, "names": chosen, "data_dir": data_dir, "workers": workers}
-    measured, errors = dict[Path, MeasuredRun](), list[FlatfedError]()
+    chosen = corruption_names(names)
+    measured, failures = dict[Path, MeasuredRun](), Failures(len(paths), say)
     for number, path in enumerate(paths):
         show = _Counted("/".join(path.parts[-2:]), number, len(paths), len(chosen), on_corruption)
-        try:
+        with failures.noted(path):
             collect([path])  # a history that cannot be read would spoil the table of all in the end
-            measured[path] = _measured_run(path, robustness(path, **wanted, on_corruption=show, say=say))
-        except FlatfedError as error:
-            errors.append(error)
-            if len(paths) > 1:
-                say(f"{path}: {error}")
-    if not measured:
-        raise errors[0]
-    results = collect(list(measured))
-    return [MethodRobustness(result.method, [measured[run.path] for run in result.runs]) for result in results]
+            directory = open_run(path)
+            request = CorruptionRequest.of_run(directory, severities, chosen, data_dir)
+            results = _measured(_Run(directory, request, data_dir, workers), show, say)
+            measured[path] = _measured_run(path, directory, results)
+    failures.check(measured)
+    return [_of_method(result, measured) for result in collect(list(measured))]
+
+
+def _of_method(result: Result, measured: Mapping[Path, MeasuredRun]) -> MethodRobustness:
+    return MethodRobustness(result.method, [measured[run.path] for run in result.runs])
 
 
 @dataclass(frozen=True)
@@ -137,35 +150,19 @@ class _Counted:
     number: int
     runs: int
     count: int
-    on_corruption: OnCorruption
+    on_corruption: OnCount
 
     def __call__(self, name: str, done: int, total: int) -> None:
         if self.runs == 1:
             self.on_corruption(name, done, total)
-        else:
-            before = self.number * self.count + self.count - total
-            self.on_corruption(f"{self.label}: {name}", before + done, self.runs * self.count)
+            return
+        before = self.number * self.count + self.count - total
+        self.on_corruption(f"{self.label}: {name}", before + done, self.runs * self.count)
 
 
-def _measured_run(path: Path, found: Robustness) -> MeasuredRun:
-    directory = RunDirectory.open(path)
+def _measured_run(path: Path, directory: RunDirectory, results: Robustness) -> MeasuredRun:
     settings, status = directory.config["settings"], directory.status()["status"]
-    return MeasuredRun(path, int(settings["seed"]), str(status), int(settings["rounds"]), found)
-
-
-def _request(
-    directory: RunDirectory, severities: Sequence[int], names: Sequence[str] | None, data_dir: str | Path | None
-) -> Request:
-    chosen = [find(name).name for name in names] if names is not None else list(corruptions())
-    for severity in severities:
-        if severity not in (1, 2, 3, 4, 5):
-            raise ConfigError(f"severity must be 1 to 5, not {severity!r}")
-    recipe = directory.config["task"]
-    place = data_dir or recipe.get("data_dir")
-    # The published labels are CIFAR-100's fine ones.
-    dataset = "" if recipe.get("data_options", {}).get("labels") == "coarse" else str(recipe.get("dataset", ""))
-    sources = {name: "published" if has_published(dataset, name, place) else "generated" for name in chosen}
-    return Request(chosen, sorted(set(severities)), sources, place)
+    return MeasuredRun(path, int(settings["seed"]), str(status), int(settings["rounds"]), results)
 
 
 def _newest(directory: RunDirectory) -> int | None:
@@ -180,28 +177,17 @@ def _key(directory: RunDirectory, round: int | None) -> dict[str, Any]:
 
 def _known(directory: RunDirectory, round: int | None) -> Robustness | None:
     """Return what was measured before for this model; a file that cannot be used is passed over."""
+    expected = FORMAT, _key(directory, round)
     try:
         data = read_json(directory.path / FILE)
-        same = data.get("format") == FORMAT and data.get("key") == _key(directory, round)
-        return from_dict(data) if same else None
+        if (data.get("format"), data.get("key")) != expected:
+            return None
+        return from_dict(data)
     except (CheckpointError, KeyError, TypeError):
         return None
 
 
-def _missing(request: Request, known: Robustness) -> dict[str, list[int]]:
-    """Return the corruptions still to be measured, each with its severities."""
-    found: dict[str, list[int]] = {}
-    for name in request.names:
-        source = request.sources[name]
-        if name in known.skipped and source == "generated":
-            continue
-        done = {c.severity for c in known.cells if c.corruption == name and c.source == source}
-        if left := [severity for severity in request.severities if severity not in done]:
-            found[name] = left
-    return found
-
-
-class _Measurement:
+class _CorruptedImages:
     """The model of a run, its test images, and what is known of it so far."""
 
     def __init__(
@@ -209,7 +195,7 @@ class _Measurement:
         directory: RunDirectory,
         plan: Plan,
         federation: Federation,
-        request: Request,
+        request: CorruptionRequest,
         known: Robustness | None,
     ) -> None:
         self.directory, self.plan, self.federation, self.request = directory, plan, federation, request
@@ -219,60 +205,88 @@ class _Measurement:
         self.clean: Examples = task.test
         self.white = white_of(self.clean, task.prepare)
         self.shape = tuple(self.clean.batch(torch.arange(1))[0].shape[1:])
-        self.found = known or self._fresh()
+        self.results = known or self._on_clean_images()
 
-    def _fresh(self) -> Robustness:
+    def _on_clean_images(self) -> Robustness:
         config = self.directory.config
         clean = self._evaluate({"clean": self.clean})["clean"]
         name = str(config["task"].get("dataset") or config["task"].get("name", "task"))
         return Robustness(config["method"], self.federation.round, name, len(self.clean), clean)
 
-    def run(self, on_corruption: OnCorruption) -> Robustness:
+    def measure(self, on_corruption: OnCount) -> Robustness:
         """Measure what is missing, keeping each corruption when it is done."""
-        missing = _missing(self.request, self.found)
+        missing = self.request.missing(self.results)
         for done, (name, severities) in enumerate(missing.items()):
             on_corruption(name, done, len(missing))
             self._measure(name, severities)
         self._write(figure=True)
-        return self.found
+        return self.results
 
     def _measure(self, name: str, severities: list[int]) -> None:
-        source = self.request.sources[name]
-        reason = find(name).unfit(*self.shape) if source == "generated" else None
-        skipped = {other: why for other, why in self.found.skipped.items() if other != name}
+        skipped = dict(self.results.skipped)
+        skipped.pop(name, None)
+        reason = self._unfit(name)
         if reason is not None:
-            self.found = replace(self.found, skipped=skipped | {name: reason})
+            self.results = replace(self.results, skipped=skipped | {name: reason})
             return
-        tests = {f"{name}_{severity}": self._examples(name, severity) for severity in severities}
-        figures = self._evaluate(tests)
-        fresh = [Cell(name, severity, source, figures[f"{name}_{severity}"]) for severity in severities]
-        kept = [c for c in self.found.cells if c.corruption != name or c.source == source]
-        order = list(corruptions())
-        cells = sorted(kept + fresh, key=lambda cell: (order.index(cell.corruption), cell.severity))
-        self.found = replace(self.found, cells=cells, skipped=skipped)
+        cells = _merged(self.results.cells, self._cells(name, severities))
+        self.results = replace(self.results, cells=cells, skipped=skipped)
+        # After each corruption, so that an interrupted measurement goes on from there; the figure is drawn at the end.
         self._write(figure=False)
 
+    def _unfit(self, name: str) -> str | None:
+        """Say why a corruption cannot be made of these images, if so."""
+        if self.request.sources[name] == PUBLISHED:
+            return None
+        return find(name).unfit(*self.shape)
+
+    def _cells(self, name: str, severities: list[int]) -> list[CorruptionCell]:
+        """Return what the model does on a corruption, a cell for each severity."""
+        source = self.request.sources[name]
+        tests = {f"{name}_{severity}": self._examples(name, severity) for severity in severities}
+        metrics = self._evaluate(tests)
+        return [CorruptionCell(name, severity, source, metrics[f"{name}_{severity}"]) for severity in severities]
+
     def _write(self, figure: bool) -> None:
-        write(self.found, self.directory.path, _key(self.directory, self.federation.round), figure)
+        write(self.results, self.directory.path, _key(self.directory, self.federation.round), figure)
 
     def _examples(self, name: str, severity: int) -> Examples:
-        if self.request.sources[name] == "published":
-            return published(self.found.dataset, name, severity, self.request.data_dir)
+        if self.request.sources[name] == PUBLISHED:
+            return published(self.results.dataset, name, severity, self.request.data_dir)
         return CorruptedExamples(self.clean, name, severity, self.white, SEED)
 
     def _evaluate(self, tests: dict[str, Examples]) -> dict[str, dict[str, float]]:
-        """Return the figures of the model on each of the test sets."""
+        """Return the metrics of the model on each of the test sets."""
+        # An engine evaluates the test sets of its task: these images need a task and an engine of their own.
         task = replace(self.plan.task, test=None, tests=tests)
-        small = sum(len(examples) for examples in tests.values()) < SMALL
-        plan = replace(self.plan, task=task, workers=0 if small else self.plan.workers)
-        engine = make_engine(plan, lambda: None)
+        plan = replace(self.plan, task=task, workers=self._workers(tests))
+        engine = plan.engine()
         try:
             model, buffers = self.federation.evaluated, self.federation.server.buffers
-            figures = Evaluation(engine, task, plan.settings, model, buffers).figures()
+            metrics = Evaluation(engine, task, plan.settings, model, buffers).metrics()
         finally:
             engine.close()
-        numbers = {name: value for name, value in figures.items() if isinstance(value, float)}
-        return {
-            test: {n.removeprefix(f"{test}_"): v for n, v in numbers.items() if n.startswith(f"{test}_")}
-            for test in tests
-        }
+        # Lists, such as the accuracies of the classes, have no cell in the table.
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
+        return {test: _of_test(test, numbers) for test in tests}
+
+    def _workers(self, tests: Mapping[str, Examples]) -> int | str:
+        is_small = sum(len(examples) for examples in tests.values()) < SMALL
+        return 0 if is_small else self.plan.workers
+
+
+def _merged(known: Sequence[CorruptionCell], fresh: Sequence[CorruptionCell]) -> list[CorruptionCell]:
+    """Return cells with fresh ones of one corruption, in the order of the catalogue.
+
+    Those of the same corruption from another source are dropped: one table does not mix the two.
+    """
+    name, source = fresh[0].corruption, fresh[0].source
+    kept = [cell for cell in known if cell.corruption != name or cell.source == source]
+    order = list(corruptions())
+    return sorted([*kept, *fresh], key=lambda cell: (order.index(cell.corruption), cell.severity))
+
+
+def _of_test(test: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers of one test set under their names without its own."""
+    prefix = f"{test}_"
+    return {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}

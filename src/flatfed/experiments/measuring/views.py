@@ -1,33 +1,35 @@
-"""What of runs is looked at in a landscape, what came of it, and where its points are kept."""
+"""What of runs is looked at in a landscape, what it gives, and where its points are kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights
+from flatfed.flatness.drawable import Grid, Line
 from flatfed.flatness.landscape import scenes
-from flatfed.flatness.results import Grid, Line
 from flatfed.runs.results import Points, finite
 
 Kind = Literal["surface", "line", "plane", "along", "client", "clients", "client-plane"]
-RUNS: dict[str, tuple[int, int | None]] = {
-    "surface": (1, None),
-    "line": (2, 2),
-    "plane": (3, 3),
-    "along": (1, None),
-    "client": (1, None),
-    "clients": (1, 1),
-    "client-plane": (1, 1),
+RUNS: dict[Kind, tuple[int, float, str]] = {
+    "surface": (1, math.inf, "at least 1 run"),
+    "line": (2, 2, "2 runs"),
+    "plane": (3, 3, "3 runs"),
+    "along": (1, math.inf, "at least 1 run"),
+    "client": (1, math.inf, "at least 1 run"),
+    "clients": (1, 1, "1 run"),
+    "client-plane": (1, 1, "1 run"),
 }
-"""How many runs a kind takes, at least and at most."""
-
-OnPoint = Callable[[str, int, int], None]
+"""How many runs a kind takes, at least and at most, and in words."""
+MIXED = ("line", "plane")
+"""Kinds that take a landscape through the models of several runs."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class View:
             `client` (a client's model after local training, on its own examples and on everyone's), `clients` (the
             plane through three clients' models) or `client-plane` (through the global model, a client's and the one
             before the round).
-        points: points an axis, odd.
+        points: points per axis, odd.
         extent: how far from the model: in filter norms for a surface, in distance for `along`.
-        samples: over so many examples at most; None is all.
+        samples: over this number of examples at most; None is all.
         seed: key of the directions and of the draw of examples.
         weights: the evaluated or the last global model of a run with an average.
         client: whose model `client` and `client-plane` show; by default the first of the round. `client` may show
@@ -68,6 +70,15 @@ class View:
             raise ConfigError(f"the extent must be a number greater than 0, not {self.extent:g}")
         if self.clients is not None and len(set(self.clients)) != 3:
             raise ConfigError(f"a plane goes through the models of three clients, not of {list(self.clients)}")
+        self._check_kind()
+
+    @property
+    def named_client(self) -> list[int]:
+        """The one client that is asked for by its number, or nobody."""
+        return [self.client] if isinstance(self.client, int) else []
+
+    def _check_kind(self) -> None:
+        """Refuse what the kind cannot show."""
         if self.kind in ("clients", "client-plane") and self.round == "next":
             raise ConfigError(f"a landscape of kind {self.kind} shows the last round; only kind client has a next one")
         if self.kind != "client" and self.client == "all":
@@ -76,36 +87,43 @@ class View:
 
 @dataclass(frozen=True)
 class Landscape:
-    """What came of it: grids or lines, ready to draw."""
+    """What was evaluated: grids or lines, ready to draw."""
 
     grids: list[Grid]
     lines: list[Line]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""
-        return {"grids": [_plain(grid) for grid in self.grids], "lines": [_plain(line) for line in self.lines]}
+        return {"grids": list(map(_plain, self.grids)), "lines": list(map(_plain, self.lines))}
 
 
 def keeping(home: Laboratory, labs: Sequence[Laboratory], view: View, **more: Any) -> scenes.Keep:
     """Return what says where points are kept: in the run's directory, under what decides them."""
     models = [lab.key for lab in labs]
+    # Points, extent and directions are no part of the key: a finer or wider grid uses the points that are there.
     grid = {"kind": view.kind, "seed": view.seed, "samples": view.samples, **more}
 
     def keep(part: str) -> Points | None:
         if home.path is None:
             return None
         key = {"format": 1, "view": grid, "part": part, "models": models}
+        # Short, as it only makes the file's name: the whole key is in the file, and is compared.
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
         return Points(home.path, f"{view.kind}-{part.replace(' ', '-')}-{digest}", key)
 
     return keep
 
 
-def _plain(found: Grid | Line) -> dict[str, Any]:
+def _plain(drawing: Grid | Line) -> dict[str, Any]:
     """Return the numbers, ready for JSON."""
-    values = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in vars(found).items()}
-    losses = values["losses"]
-    if isinstance(losses, dict):
-        values["losses"] = {name: entry.tolist() for name, entry in losses.items()}
-    told: dict[str, Any] = finite(values)
-    return told
+    plain: dict[str, Any] = finite({name: _listed(value) for name, value in vars(drawing).items()})
+    return plain
+
+
+def _listed(value: Any) -> Any:
+    """Return arrays as lists, also where they stand by name."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _listed(entry) for name, entry in value.items()}
+    return value

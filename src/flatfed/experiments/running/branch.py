@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.algorithms.spelling import spelling_of
-from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.method.algorithm import Average
 from flatfed.core.task.task import Task
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.loading import open_run, with_data
-from flatfed.experiments.running.plan import Plan
 from flatfed.experiments.running.play import branch_play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.running.setting import describe
 from flatfed.experiments.tasks.of_runs import TENSORS, remember, task_of
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.directory import BRANCH, RunDirectory
@@ -39,6 +39,7 @@ def branch(
     on_round: Callable[[Row], None] | None = None,
     say: Say = lambda text: None,
     about: dict[str, str] | None = None,
+    on_begin: Callable[[dict[str, Any], int], None] = lambda config, done: None,
 ) -> Run:
     """Train on from a checkpoint of the run in `path` with an average, in a new run directory; return the new run.
 
@@ -49,7 +50,7 @@ def branch(
         path: the run directory to start from; its method has no average.
         average: `ff.SWA(...)`, say.
         out: the run directory to make.
-        round: branch after so many rounds; by default from the newest checkpoint before the average begins.
+        round: branch after n rounds; by default from the newest checkpoint before the average begins.
         rounds: total number of rounds of the new run; None takes the old one's.
         task: needed only where the run was made from objects that no file can describe.
         data_dir: where the data sets lie, if no longer where they were.
@@ -57,16 +58,20 @@ def branch(
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
         about: kept with the new run for reports.
+        on_begin: called with the new run's record and the round to go on from, when nothing was refused.
     """
     source = with_data(open_run(Path(path)), data_dir)
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
+    # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)
     rows = _taken_over(source, plan, start.round)
     record = {"task": source.config["task"], "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(Path(out), plan.to_config() | record)
     with directory.lock():
         directory.begin()
+        on_begin(directory.config, start.round)
         if (source.path / TENSORS).is_file():
+            # A copy, so that the new run does not need the old one's directory.
             shutil.copyfile(source.path / TENSORS, directory.path / TENSORS)
         origin = {"run": source.config["run"], "path": str(source.path.resolve()), "round": start.round}
         write_json(directory.path / BRANCH, origin)
@@ -93,42 +98,55 @@ def _start(source: RunDirectory, plan: Plan, round: int | None, say: Say) -> Loa
     """Return the checkpoint to begin with: the one asked for, or the newest good one that is early enough."""
     assert plan.average is not None
     name, first = plan.average.id, plan.average.first(plan.settings.rounds)
-    there = source.checkpoints.rounds()
-    listed = ", ".join(map(str, sorted(there))) or "none"
     if round is not None and round > first:
         raise ConfigError(f"{name} begins after {first} rounds of {plan.settings.rounds}; round {round} is too late")
-    if round is not None and round not in there:
-        raise CheckpointError(f"{source.path} has no checkpoint of round {round}; there are those of {listed}")
-    for early in [known for known in there if (known <= first if round is None else known == round)]:
+    for early in _candidates(source, round, first):
         try:
             return source.checkpoints.load(early)
         except CheckpointError as error:
-            say(f"checkpoint of round {early} refused: {error}")
+            say(f"checkpoint of round {early} cannot be used: {error}")
     if first == 0:
         whole = spelling_of(plan.algorithm, plan.average)
         raise ConfigError(f"{name} begins in the first round, so a branch would save nothing; train {whole} instead")
     raise CheckpointError(
         f"{source.path}: {name} begins after {first} rounds of {plan.settings.rounds}, and there is no good checkpoint "
-        f"that early (there are those of the rounds {listed}); train with --keep-checkpoints {first}"
+        f"that early (there are those of the rounds {_rounds_there(source)}); train with {PARAMETER} {first}",
+        parameter="keep_checkpoints",
     )
+
+
+def _candidates(source: RunDirectory, round: int | None, first: int) -> list[int]:
+    """Return the checkpoints to try: the one that is asked for, or all that are early enough, newest first."""
+    rounds = source.checkpoints.rounds()
+    if round is None:
+        return [known for known in rounds if known <= first]
+    if round not in rounds:
+        there = _rounds_there(source)
+        raise CheckpointError(f"{source.path} has no checkpoint of round {round}; there are those of {there}")
+    return [round]
+
+
+def _rounds_there(source: RunDirectory) -> str:
+    return ", ".join(map(str, sorted(source.checkpoints.rounds()))) or "none"
 
 
 def _taken_over(source: RunDirectory, plan: Plan, round: int) -> list[Row]:
     """Return the history up to a round, with the evaluations that the new run would have made."""
-    rows = [row for row in source.history().rows if row["round"] < round]
+    rows = [row for row in source.rows if row["round"] < round]
     if [row["round"] for row in rows] != list(range(round)):
         raise CheckpointError(f"{source.path}/history.jsonl does not hold the {round} rounds before the checkpoint")
     return [_as_evaluated(source, plan, row) for row in rows]
 
 
 def _as_evaluated(source: RunDirectory, plan: Plan, row: dict[str, Any]) -> Row:
-    """Return a row without figures of an evaluation that the new run would not have made; one too few is an error."""
-    figures = {name for test in plan.task.test_sets for name in row if name.startswith(f"{test}_")}
+    """Return a row without metrics of an evaluation that the new run would not have made; one too few is an error."""
+    prefixes = tuple(f"{test}_" for test in plan.task.test_sets)
     if not plan.settings.evaluates(row["round"]):
-        return {name: value for name, value in row.items() if name not in figures}
-    if plan.task.test_sets and not figures:
+        # A shorter run evaluated its last rounds, which are not the last ones of a longer one.
+        return {name: value for name, value in row.items() if not name.startswith(prefixes)}
+    if prefixes and not any(name.startswith(prefixes) for name in row):
         raise ConfigError(
             f"{source.path} was not evaluated after round {row['round'] + 1}, as a run of {plan.settings.rounds} "
-            "rounds would be; branch from an earlier checkpoint (--from), or over more rounds (--rounds)"
+            "rounds would be; branch from an earlier checkpoint, or over more rounds"
         )
     return row

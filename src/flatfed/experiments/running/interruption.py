@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# One press of the key may arrive as several signals; only a later one means that the user insists.
 PATIENCE_SECONDS = 1.0
 
 
@@ -40,6 +41,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
+            # Python lets no other thread set handlers of signals.
             self._previous = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 

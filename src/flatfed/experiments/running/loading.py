@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from flatfed.core.errors import MANY, ConfigError
+from flatfed.core.errors import ConfigError, listed
 from flatfed.core.round.federation import Federation, Status
 from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.running.plan import Plan, restore
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.of_runs import task_of
 from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.federation_state import restore
 
 Say = Callable[[str], None]
 
@@ -35,8 +36,9 @@ def load_run(
     """
     directory = open_run(Path(path))
     _, federation = restored(directory, task, data_dir, say)
-    rows = [row for row in directory.history().rows if row["round"] < federation.round]
-    return Run(federation, rows, directory.path)
+    # The history may be ahead of the newest good checkpoint.
+    rows = [row for row in directory.rows if row["round"] < federation.round]
+    return Run(federation, rows, directory)
 
 
 def restored(
@@ -51,6 +53,7 @@ def restored(
         directory.config, task or task_of(with_data(directory, data_dir), remembered=data_dir is None), rounds=None
     )
     loaded = directory.checkpoints.load_newest(say) if round is None else directory.checkpoints.load(round)
+    # To look at a run needs no workers; whoever measures starts some.
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
     restore(federation, loaded.round, loaded.tensors, loaded.states)
     standing = directory.status()
@@ -60,10 +63,10 @@ def restored(
 
 def open_run(path: Path) -> RunDirectory:
     """Open a run directory; where a folder is a comparison's instead, say which runs it holds."""
-    below = [] if is_run(path) else sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
-    if below:
-        listed = ", ".join(below[:MANY]) + (f", ... ({len(below)} in all)" if len(below) > MANY else "")
-        raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed}")
+    if not is_run(path):
+        runs = sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
+        if runs:
+            raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed(runs)}")
     return RunDirectory.open(path)
 
 
@@ -73,8 +76,8 @@ def with_data(directory: RunDirectory, data_dir: str | Path | None) -> RunDirect
         return directory
     recipe = directory.config["task"]
     if recipe["kind"] != "catalogue":
-        raise ConfigError(f"--data-dir: the data of {directory.path} do not come from a data directory")
-    return RunDirectory(directory.path, directory.config | {"task": moved(recipe, data_dir)})
+        raise ConfigError(f"data_dir: the data of {directory.path} do not come from a data directory")
+    return directory.with_config(task=moved(recipe, data_dir))
 
 
 def moved(recipe: dict[str, Any], data_dir: str | Path) -> dict[str, Any]:
@@ -82,13 +85,21 @@ def moved(recipe: dict[str, Any], data_dir: str | Path) -> dict[str, Any]:
 
     Files and folders of one's own that are no longer where they were are looked for there under their names.
     """
-    place = Path(data_dir).expanduser().absolute() if str(data_dir) else None
-    found = {name: _moved_paths(recipe.get(name, {}), place) for name in ("data_options", "partition") if place}
-    return recipe | {"data_dir": str(place) if place else None} | found
+    if not str(data_dir):  # back to where data sets lie by default
+        return recipe | {"data_dir": None}
+    place = Path(data_dir).expanduser().absolute()
+    options = {name: _moved_paths(recipe.get(name, {}), place) for name in ("data_options", "partition")}
+    return recipe | {"data_dir": str(place)} | options
 
 
-def _moved_paths(options: dict[str, Any], place: Path | None) -> dict[str, Any]:
+def _moved_paths(options: dict[str, Any], place: Path) -> dict[str, Any]:
     """Return options with the paths that are gone, but have a namesake in the data directory, leading there."""
-    paths = {name: Path(value) for name, value in options.items() if isinstance(value, str) and value.startswith("/")}
-    gone = {name: place / path.name for name, path in paths.items() if place is not None and not path.exists()}
-    return options | {name: str(path) for name, path in gone.items() if path.exists()}
+    return {name: _moved_path(value, place) for name, value in options.items()}
+
+
+def _moved_path(value: Any, place: Path) -> Any:
+    # Only absolute paths: another option's word may happen to be the name of a file.
+    if not isinstance(value, str) or not value.startswith("/") or Path(value).exists():
+        return value
+    namesake = place / Path(value).name
+    return str(namesake) if namesake.exists() else value

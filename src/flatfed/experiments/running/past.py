@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from flatfed.core.errors import CheckpointError
-from flatfed.core.round.engine import Engine
+from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation, Past
-from flatfed.experiments.running.plan import Plan, restore
+from flatfed.experiments.planning.plan import Plan
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.federation_state import restore
 
 
 def past_of(directory: RunDirectory, plan: Plan, round: int, say: Callable[[str], None], engine: Engine) -> Past:
@@ -18,24 +19,40 @@ def past_of(directory: RunDirectory, plan: Plan, round: int, say: Callable[[str]
     The newest checkpoint before it is taken; where that is earlier, the rounds between are played again, in memory and
     to the same bits.
     """
-    earlier = [kept for kept in directory.checkpoints.rounds() if kept < round]
-    if not earlier:
-        there = ", ".join(map(str, sorted(directory.checkpoints.rounds()))) or "none"
-        raise CheckpointError(
-            f"{directory.path}: the local models of round {round} come from a checkpoint before it, and there are only "
-            f"those of the rounds {there}; measure with round=next"
-        )
-    before = _replayed(directory, plan, earlier[0], round - 1, say, engine)
-    rows = [row for row in directory.history().rows if row["round"] == round - 1]
-    cohort = rows[0]["clients"] if rows else plan.sampler.draw(plan.task.population, plan.settings.seed, round - 1, 0)
-    return Past(before, cohort)
+    before = _replayed(directory, plan, _newest_before(directory, round), round - 1, say, engine)
+    return Past(before, _cohort(directory, plan, round - 1))
+
+
+def _newest_before(directory: RunDirectory, round: int) -> int:
+    rounds = directory.checkpoints.rounds()
+    for kept in rounds:  # newest first
+        if kept < round:
+            return kept
+    there = ", ".join(map(str, sorted(rounds))) or "none"
+    raise CheckpointError(
+        f"{directory.path}: the local models of round {round} come from a checkpoint before it, and there are only "
+        f"those of the rounds {there}; measure with round=next"
+    )
+
+
+def _cohort(directory: RunDirectory, plan: Plan, round: int) -> list[int]:
+    """Return who took part in a round: as the history has it, or by the draw where the row is missing."""
+    for row in directory.rows:
+        # The history first: after a retry or a rejected update, those are not the clients of the first draw.
+        if row["round"] == round:
+            clients: list[int] = row["clients"]
+            return clients
+    return plan.sampler.draw(plan.task.population, plan.settings.seed, round, 0)
 
 
 def _replayed(
     directory: RunDirectory, plan: Plan, start: int, end: int, say: Callable[[str], None], engine: Engine
 ) -> Federation:
     """Return the federation before round `end`, played on from an earlier checkpoint without evaluations."""
-    quiet = replace(plan, settings=plan.settings.replace(every=plan.settings.rounds, last=0), watch=())
+    # Evaluations and monitors change nothing of the state, so the rounds are the same without them.
+    quiet = replace(
+        plan, settings=plan.settings.replace(evaluate_every=plan.settings.rounds, evaluate_last=0), watch=()
+    )
     federation = quiet.federation(engine)
     loaded = directory.checkpoints.load(start)
     restore(federation, loaded.round, loaded.tensors, loaded.states)

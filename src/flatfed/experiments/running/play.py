@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import EngineError, Interrupted
-from flatfed.core.round.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.threads import single_thread
-from flatfed.experiments.measuring.metrics import start_engine
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
-from flatfed.experiments.running.plan import Plan, restore, stores_of, tensors_of
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.running.setting import describe
 from flatfed.experiments.tasks.of_runs import remember, write_task
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.federation_state import restore, stores_of, tensors_of
 from flatfed.runs.history import History, Row
 
+# In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
 
 OnRound = Callable[[Row], None] | None
@@ -41,7 +41,7 @@ def play(
     """
     if out is None:
         return _Session(plan, None, on_round).run()
-    recipe, tensors = write_task(plan)
+    recipe, tensors = write_task(plan.task, plan.task_recipe)
     record = {"task": recipe, "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
@@ -85,59 +85,75 @@ class _Session:
         """Train; whatever happens, save what was reached and say how it stands."""
         with ExitStack() as stack:
             stack.enter_context(single_thread())
+            # Before the engine: an interrupt while workers start is noted, and does not leave some of them behind.
             interruption = stack.enter_context(Interruption())
-            engine = make_engine(self.plan, interruption.pulse)
+            engine = self.plan.engine(interruption.pulse)
             stack.callback(engine.close)
             stack.callback(self.history.close)
             federation = self.plan.federation(engine)
-            federation.keeps_past = self.directory is None  # a directory has it in its checkpoints
-            if self.directory:
-                federation.settles = self.plan.saves
             self._begin(federation)
-            run = Run(federation, self.history.rows, self.directory.path if self.directory else None)
-            try:
-                for row in federation.rounds():
-                    self._note(federation, row)
-            except Interrupted:
-                federation.status = "interrupted"
-                self._catch_up(federation)
-                self._end(federation, run)
-                raise RunInterrupted(self._how_to_resume(federation), run) from None
-            except EngineError as error:
-                federation.status, federation.reason = "failed", str(error)
-                with suppress(EngineError):
-                    self._catch_up(federation)
-                self._end(federation, run)
-                raise self._with_hint(error) from error
-            except Exception as error:
-                # Where it struck is not known, so the last checkpoint is the one to trust.
-                if self.directory:
-                    self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
-                raise
-            self._end(federation, run)
+            # After `_begin`, which may put another list in place: the run holds the list to which rows are added.
+            run = Run(federation, self.history.rows, self.directory)
+            self._play(federation, run)
             if interruption.requested:
                 raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
 
+    def _play(self, federation: Federation, run: Run) -> None:
+        """Play all rounds that are left; however it ends, the directory says so."""
+        try:
+            for row in federation.rounds():
+                self._note(federation, row)
+        except Interrupted:
+            federation.status = "interrupted"
+            self._catch_up(federation)
+            self._end(federation, run)
+            raise RunInterrupted(self._how_to_resume(federation), run) from None
+        except EngineError as error:
+            federation.status, federation.reason = "failed", str(error)
+            # The evaluation may fail for the same reason as the client did.
+            with suppress(EngineError):
+                self._catch_up(federation)
+            self._end(federation, run)
+            raise self._with_hint(error) from error
+        except Exception as error:
+            # Where it struck is not known, so the last checkpoint is the one to trust.
+            if self.directory is not None:
+                self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
+            raise
+        self._end(federation, run)
+
     def _begin(self, federation: Federation) -> None:
-        if self.resume and self.checkpoints and self.directory:
-            self.directory.sweep()
-            loaded = self.checkpoints.load_newest(self.say)
-            restore(federation, loaded.round, loaded.tensors, loaded.states)
-            if self.plan.settings.rounds != self.directory.config["settings"]["rounds"]:
-                self.directory.rewrite(self.directory.config | self.plan.to_config())
-            elif RunDirectory.open(self.directory.path).config != self.directory.config:  # the data lie elsewhere now
-                self.directory.publish()
-            self.history.cut(loaded.round)
-            self.saved_round = loaded.round
-        elif self.checkpoints and self.directory:
-            self.directory.sweep()
+        """Let the federation be where it starts, and the directory say that it runs."""
+        if self.directory is None:
+            federation.keeps_past = True  # a directory has it in its checkpoints
+            return
+        # Where a checkpoint is due, the row must not come a round late, when the state has moved on.
+        federation.settles = self.plan.saves
+        # The lock is held, so no other process that trains this run is in the middle of writing.
+        self.directory.sweep()
+        if self.resume:
+            self._go_on(federation, self.directory)
+        else:
             if self.start is not None:
                 self._take_over(federation, *self.start)
             self._save(federation)
+            # The checkpoint comes before the record: what counts as a run can always be resumed.
             self.directory.publish()
-        if self.directory:
-            self.directory.set_status("running")
+        self.directory.set_status("running")
+
+    def _go_on(self, federation: Federation, directory: RunDirectory) -> None:
+        """Let the federation be as the newest good checkpoint has it, and note what is asked for anew."""
+        assert self.checkpoints is not None
+        # Through the same object that will save: states that do not change are not written again.
+        loaded = self.checkpoints.load_newest(self.say)
+        restore(federation, loaded.round, loaded.tensors, loaded.states)
+        if self.plan.settings.rounds != directory.config["settings"]["rounds"]:
+            directory.rewrite(directory.config | self.plan.to_config())
+        else:
+            directory.record_changes()  # the data may lie elsewhere now
+        self.history.cut(loaded.round)
+        self.saved_round = loaded.round
 
     def _take_over(self, federation: Federation, start: Loaded, rows: list[Row]) -> None:
         """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
@@ -150,12 +166,13 @@ class _Session:
     def _note(self, federation: Federation, row: Row) -> None:
         rows = [row]
         self.history.append(row)
+        # Once the run has come to its end, `_end` decides whether to save.
         if federation.status == "running" and self._due(federation):
             rows += self._catch_up(federation)
             self._save(federation)
         if self.on_round is not None:
-            for told in rows:
-                self.on_round(told)
+            for each in rows:
+                self.on_round(each)
 
     def _catch_up(self, federation: Federation) -> list[Row]:
         """Have the last round evaluated now: rows and state then agree, and can be saved."""
@@ -174,17 +191,25 @@ class _Session:
         return self.plan.checkpoint_every is None and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
 
     def _save(self, federation: Federation) -> None:
-        recorded = self.history.rows[-1]["round"] + 1 if self.history.rows else 0
-        if self.checkpoints and federation.sound and recorded >= federation.round != self.saved_round:
-            self.history.sync()
-            self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
-            self.saved_round, self.saved_at = federation.round, time.monotonic()
+        if self.checkpoints is None or not federation.sound or federation.round == self.saved_round:
+            return
+        if self._recorded_rounds() < federation.round:  # a checkpoint must never be ahead of the history
+            return
+        # In this order: rows that a checkpoint builds on must survive whatever it survives.
+        self.history.sync()
+        self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
+        self.saved_round, self.saved_at = federation.round, time.monotonic()
+
+    def _recorded_rounds(self) -> int:
+        rows = self.history.rows
+        return int(rows[-1]["round"]) + 1 if rows else 0
 
     def _end(self, federation: Federation, run: Run) -> None:
         # A diverged model is not worth a checkpoint: the last good ones stay.
         if federation.status != "diverged":
             self._save(federation)
-        if self.directory:
+        if self.directory is not None:
+            self.directory.keep_rows(self.history.rows)
             self.directory.set_status(federation.status, federation.reason, run.summary)
 
     def _how_to_resume(self, federation: Federation) -> str:
@@ -196,12 +221,8 @@ class _Session:
     def _with_hint(self, error: EngineError) -> EngineError:
         done = "saved; resume with" if self.history.rows else "nothing was trained; when this is mended, start with"
         hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
-        told = EngineError(f"{error}{hint}")
+        hinted = EngineError(f"{error}{hint}")
+        # The traceback of the worker is among the notes.
         for note in getattr(error, "__notes__", []):
-            told.add_note(note)
-        return told
-
-
-def make_engine(plan: Plan, pulse: Callable[[], None]) -> Engine:
-    """Return the engine that a plan's workers ask for."""
-    return start_engine(plan.task, plan.algorithm, plan.settings, plan.workers, pulse)
+            hinted.add_note(note)
+        return hinted

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.task import Task
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, with_data
-from flatfed.experiments.running.plan import Plan
 from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.of_runs import remember, task_of
@@ -51,14 +51,16 @@ def prepare(
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
     directory = with_data(open_run(Path(path)), data_dir)
-    done = len(directory.history().rows)
+    done = len(directory.rows)
     if rounds is not None and rounds < done:
         raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")
     if task is None:
+        # A task in memory has its data from the old place.
         task = task_of(directory, remembered=data_dir is None)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
+    # Not before everything was checked: a task that does not fit must not be found again.
     remember(directory.path, task)
     return plan, directory

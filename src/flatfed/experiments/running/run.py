@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation
-from flatfed.experiments.measuring.metrics import OnClients, measure_clients, measure_tests, statistics_of
+from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of
 from flatfed.runs.summary import summarise
@@ -22,14 +23,19 @@ class Run:
     Attributes:
         history: one dictionary per round.
         status: `finished`, `diverged`, `stopped`, `interrupted` or `failed`; `reason` says why.
-        path: the run directory, or None.
+        directory: the records in the run directory, or None.
     """
 
-    def __init__(self, federation: Federation, history: list[Row], path: Path | None) -> None:
+    def __init__(self, federation: Federation, history: list[Row], directory: RunDirectory | None) -> None:
         self._federation = federation
         self._layout = federation.task.layout()
         self.history = history
-        self.path = path
+        self.directory = directory
+
+    @property
+    def path(self) -> Path | None:
+        """The run directory, or None."""
+        return None if self.directory is None else self.directory.path
 
     @property
     def status(self) -> str:
@@ -48,7 +54,7 @@ class Run:
 
     @property
     def eval_vector(self) -> Tensor:
-        """What is evaluated: equal to `vector` unless an average is on; figures of `vector` are then `global_...`."""
+        """What is evaluated: equal to `vector` unless an average is on; metrics of `vector` are then `global_...`."""
         return self._layout.to_public(self._federation.evaluated)
 
     @property
@@ -65,53 +71,61 @@ class Run:
         if not 0 <= client < self._federation.task.population:
             raise IndexError(f"there is no client {client}; they are 0 to {self._federation.task.population - 1}")
         kept = self._federation.clients.read(client).tensors()
-        own = {n: self._layout.local_to_public(t) for n, t in kept.items() if n == LOCAL_PARAMETERS}
-        return {name: self._public(tensor) for name, tensor in kept.items()} | own
+        state = {name: self._public(tensor) for name, tensor in kept.items()}
+        if LOCAL_PARAMETERS in kept:
+            state[LOCAL_PARAMETERS] = self._layout.local_to_public(kept[LOCAL_PARAMETERS])
+        return state
 
     def model(self) -> nn.Module:
         """Return a copy of the task's model with the evaluated parameters and buffers."""
         federation = self._federation
         model = federation.task.fresh_model(federation.settings.torch_dtype)
+        # Local layers are those of the initial model, for the server has none.
         full = self._layout.read(model)
         full[: len(federation.server.w)] = federation.evaluated
         self._layout.write(full, model)
         vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
-        found = statistics_of(federation)
+        statistics = statistics_of(federation)
         for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
-            shared = found.get(name, vector[:0])
+            shared = statistics.get(name, vector[:0])
             vector[: len(shared)] = shared
         self._layout.write_buffers(*vectors, model)
         return model
 
-    def figures(self, workers: int | str = 0) -> dict[str, Any]:
-        """Return the figures of the evaluated model on every test set; they do not depend on the workers.
+    def metrics(self, workers: int | str = 0) -> dict[str, Any]:
+        """Return the metrics of the evaluated model on every test set; they do not depend on the workers.
 
         Where an average is evaluated and differs from the global model, the latter's stand beside: `global_accuracy`.
         """
         return measure_tests(self._federation, workers)
 
-    def client_figures(
+    def client_metrics(
         self, workers: int | str = 0, on_clients: OnClients = lambda done, total: None
     ) -> list[dict[str, Any]]:
         """Return loss and accuracy of the evaluated model on each client's own examples.
 
         Where parts of the model stay on the clients, each is measured with its own, in this process. A client with a
-        single example has no figures where BatchNorm would need its batch's statistics. `on_clients` is called with how
+        single example has no metrics where BatchNorm would need its batch's statistics. `on_clients` is called with how
         many clients are done, of how many.
         """
         return measure_clients(self._federation, workers, on_clients)
+
+    figures = metrics
+    client_figures = client_metrics
+    """The names that these two had before."""
 
     @property
     def summary(self) -> dict[str, Any]:
         """Final, last-n mean and best of each metric, cost and status."""
         settings, about = self._federation.settings, describe_metrics(self._federation.task)
-        figures = summarise(self.history, settings.rounds, settings.last, about)
-        return figures | {"status": self.status, "reason": self.reason}
+        metrics = summarise(self.history, settings.rounds, settings.evaluate_last, about)
+        return metrics | {"status": self.status, "reason": self.reason}
 
     def _public(self, tensor: Tensor) -> Any:
         if tensor.ndim == 0:
             return float(tensor)
         sizes = (self._layout.size, self._layout.shared)
+        # Told by type and length: counters and windows of numbers are not in a model's order.
         if tensor.dtype == self._federation.server.w.dtype and tensor.shape[-1] in sizes:
             flat = tensor.reshape(-1, tensor.shape[-1])
             public = torch.stack([self._layout.to_public(row) for row in flat])

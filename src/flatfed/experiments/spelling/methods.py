@@ -1,120 +1,193 @@
-"""Several methods and their settings as they are typed: `rho=0.1` for all that have it, `fedgloss:beta=100` for one."""
+"""Several methods and their settings as they are written: `rho=0.1` for all, `fedgloss:beta=100` for one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
-import yaml
-
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
-from flatfed.algorithms.spelling import OWNERS, Method, parse_method, spelling_of
-from flatfed.core.configuration.config import is_course, parameters
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.algorithms.spelling import OWNERS, Method, Spelling, parse_method, read_spelling, spelling_of
+from flatfed.core.configuration.config import Config, parameters
+from flatfed.core.configuration.values import parse_value
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
 
 OF_THE_TASK = ("partition", "model", "data")
 """What settings may belong to besides a method and its parts; they describe the task and never reach a method."""
 
 
-def parse_methods(spellings: list[str], settings: Mapping[str, Any]) -> list[Method]:
+@dataclass(frozen=True)
+class SettingName:
+    """The name of a setting, taken apart: `fedgloss:client_opt.rho` is the `client_opt`'s, of `fedgloss` alone."""
+
+    text: str
+
+    @property
+    def method(self) -> str:
+        """The method before the colon; empty where the setting is for all."""
+        return self.text.rpartition(":")[0]
+
+    @property
+    def bare(self) -> str:
+        """The name without the method."""
+        return self.text.rpartition(":")[2]
+
+    @property
+    def owner(self) -> str:
+        """What it belongs to: `client_opt`, `average`, or the algorithm where it is empty."""
+        return self.bare.rpartition(".")[0]
+
+    @property
+    def closeness(self) -> tuple[bool, bool]:
+        """The order in which settings are applied: for all, for an algorithm, for a spelling with its suffixes."""
+        return bool(self.method), "+" in self.method
+
+
+def parse_methods(
+    spellings: Sequence[str], settings: Mapping[str, Any], yielding: Collection[str] = ()
+) -> list[Method]:
     """Return several methods; a setting goes to every method that has it, or to the one named before a colon.
 
     `rho=0.1` reaches all that take `rho`, `fedgloss:beta=100` only fedgloss (and fedgloss+sam). A setting that
     reaches no method is an error.
+
+    Args:
+        spellings: the methods as they are written, perhaps with settings in brackets.
+        settings: further settings by name.
+        yielding: names of those settings that give way to what stands in brackets, such as those of a file.
     """
-    _refuse_unreached(spellings, settings)
-    methods = []
-    for spelling in spellings:
-        mine: dict[str, Any] = {}
-        for name, value in sorted(settings.items(), key=lambda item: _closeness(item[0])):
-            target, _, bare = name.rpartition(":")
-            everywhere = not target and (len(spellings) == 1 or bare in settable(spelling))
-            if everywhere or target in _names(spelling):
-                mine[bare] = value
-        methods.append(parse_method(spelling, mine))
-    same = [spelling_of(method.algorithm, method.average) for method in methods]
-    for spelling in same:
-        if same.count(spelling) > 1:
-            raise ConfigError(f"{spelling} is named twice; each method is compared once")
-    return methods
+    methods = list(map(read_spelling, spellings))
+    _refuse_unreached(methods, settings)
+    parsed = []
+    for method in methods:
+        reaching = _settings_of(method, settings, alone=len(methods) == 1)
+        parsed.append(parse_method(method, _outranking(method, reaching, yielding)))
+    _refuse_repeated(parsed)
+    return parsed
 
 
-def _closeness(name: str) -> tuple[bool, bool]:
-    """Return the order in which settings are applied: for all, for an algorithm, for a spelling with its suffixes."""
-    target = name.rpartition(":")[0]
-    return bool(target), "+" in target
+def _settings_of(method: Spelling, settings: Mapping[str, Any], alone: bool) -> dict[SettingName, Any]:
+    """Return the settings that reach a method; the more closely one names it, the later it comes."""
+    names = sorted(map(SettingName, settings), key=attrgetter("closeness"))
+    return {name: settings[name.text] for name in names if _reaches(method, name, alone)}
 
 
-def _names(spelling: str) -> tuple[str, str]:
+def _reaches(method: Spelling, name: SettingName, alone: bool) -> bool:
+    if name.method:
+        return name.method in _names(method)
+    # A single method gets every setting, so that the error about a wrong name comes from the method itself.
+    return alone or name.bare in method.settable
+
+
+def _outranking(method: Spelling, settings: Mapping[SettingName, Any], yielding: Collection[str]) -> dict[str, Any]:
+    """Return a method's settings by their bare names, without those that give way to its brackets."""
+    outranking = {}
+    for name, value in settings.items():
+        outranked = name.text in yielding and name.bare in method.settings
+        if not outranked:
+            # They come in the order of closeness: one that names the method more closely replaces an earlier one.
+            outranking[name.bare] = value
+    return outranking
+
+
+def _refuse_repeated(methods: Sequence[Method]) -> None:
+    """Refuse a method that is there twice, in whatever spelling: its runs would have one directory."""
+    counts = Counter(spelling_of(method.algorithm, method.average) for method in methods)
+    for name, count in counts.items():
+        if count > 1:
+            raise ConfigError(f"{name} is named twice; each method is compared once")
+
+
+def _names(method: Spelling) -> tuple[str, str]:
     """Return how a method is named in a setting: by its spelling or by its algorithm."""
-    return spelling, spelling.split("+")[0]
+    return method.short, method.algorithm.id
 
 
-def _refuse_unreached(spellings: list[str], settings: Mapping[str, Any]) -> None:
+def _refuse_unreached(methods: Sequence[Spelling], settings: Mapping[str, Any]) -> None:
     """Refuse settings that reach no method."""
-    scopes = {name for spelling in spellings for name in _names(spelling)}
-    for name in settings:
-        target, _, bare = name.rpartition(":")
-        if target and target not in scopes:
-            raise ConfigError(f"--set {name}: {nearest(target, scopes, 'method')}")
-        owner = bare.rpartition(".")[0]
-        if owner and owner not in OWNERS:
-            raise ConfigError(_not_an_owner(name, owner))
-        known = {n for spelling in spellings for n in settable(spelling)} | {"client_opt"}
-        if len(spellings) > 1 and not target and bare not in known:
-            raise ConfigError(nearest(bare, known, "parameter"))
+    names = list(map(SettingName, settings))
+    methods_named = _method_names(methods)
+    for name in names:
+        _refuse_other_method(name, methods_named)
+        _refuse_other_owner(name)
+        if len(methods) > 1:
+            _refuse_unknown(name, methods)
 
 
-def relevant(settings: Mapping[str, Any], spellings: list[str]) -> dict[str, Any]:
+def _refuse_other_method(name: SettingName, methods: Collection[str]) -> None:
+    if name.method and name.method not in methods:
+        _refuse(name, nearest(name.method, methods, "method"))
+
+
+def _refuse_other_owner(name: SettingName) -> None:
+    if name.owner and name.owner not in OWNERS:
+        _refuse(name, _not_an_owner(name.owner))
+
+
+def _refuse_unknown(name: SettingName, methods: Sequence[Spelling]) -> None:
+    """Refuse a setting for all methods that none of them has; what is for one method, that method refuses."""
+    known = _settable(methods) | {"client_opt"}
+    if not name.method and name.bare not in known:
+        raise ConfigError(nearest(name.bare, known, "parameter"), parameter=name.text)
+
+
+def _refuse(name: SettingName, reason: str) -> None:
+    raise ConfigError(f"{PARAMETER}: {reason}", parameter=name.text)
+
+
+def _method_names(methods: Sequence[Spelling]) -> set[str]:
+    return set(chain.from_iterable(map(_names, methods)))
+
+
+def _settable(methods: Sequence[Spelling]) -> set[str]:
+    return set(chain.from_iterable(method.settable for method in methods))
+
+
+def relevant(settings: Mapping[str, Any], spellings: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a shared file that concern these methods; those of other methods are left out."""
-    other = {name for id in Algorithm.registry for name in settable(id)}
-    other |= {f"client_opt.{n}" for cls in ClientOptimiser.registry.values() for n in parameters(cls)}
-    other |= {f"average.{n}" for cls in Average.registry.values() for n in parameters(cls)}
-    here = {name for spelling in spellings for name in settable(spelling)}
-    scopes = {name for spelling in spellings for name in _names(spelling)}
-
-    def concerns(name: str) -> bool:
-        target, _, bare = name.rpartition(":")
-        if target:
-            return target in scopes or target.split("+")[0] not in Algorithm.registry
-        return bare in here or bare not in other
-
-    return {name: value for name, value in settings.items() if concerns(name)}
+    methods = list(map(read_spelling, spellings))
+    return {name: value for name, value in settings.items() if _concerns(methods, SettingName(name))}
 
 
-def settable(spelling: str) -> list[str]:
-    """Return the names that can be set for a method."""
-    method = parse_method(spelling)
-    names = [n for n in parameters(type(method.algorithm)) if n != "client_opt"]
-    optimiser = getattr(method.algorithm, "client_opt", None)
-    if optimiser is not None:
-        names += [f"client_opt.{n}" for n in parameters(type(optimiser))]
-    return names + ([f"average.{n}" for n in parameters(type(method.average))] if method.average else [])
+def _concerns(methods: Sequence[Spelling], name: SettingName) -> bool:
+    """Say whether a setting is for one of the methods, or for none that there is: then it is a mistake to be told."""
+    if name.method:
+        return _concerns_method(methods, name.method)
+    return name.bare in _settable(methods) or name.bare not in _settable_anywhere()
+
+
+def _concerns_method(methods: Sequence[Spelling], spelling: str) -> bool:
+    algorithm = spelling.partition("+")[0]
+    return spelling in _method_names(methods) or algorithm not in Algorithm.registry
+
+
+def _settable_anywhere() -> set[str]:
+    """Return every name that some method has a setting of."""
+    algorithms = list(map(Spelling, Algorithm.registry.values()))
+    of_optimisers = _owned("client_opt", ClientOptimiser.registry.values())
+    of_averages = _owned("average", Average.registry.values())
+    return _settable(algorithms) | set(of_optimisers) | set(of_averages)
+
+
+def _owned(owner: str, classes: Collection[type[Config]]) -> Iterator[str]:
+    for cls in classes:
+        for name in parameters(cls):
+            yield f"{owner}.{name}"
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
     """Split `name=value`; the value is read as YAML would, with 1e-3 a number."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"--set takes name=value, not {text!r}")
+        raise ConfigError(f"{PARAMETER} takes name=value, not {text!r}", parameter="settings")
     return name.strip(), parse_value(value.strip())
 
 
-def parse_value(text: str) -> Any:
-    """Return the number, truth value, null, course or text that is written."""
-    if is_course(text):
-        return text
-    try:
-        return float(text) if any(c in text for c in ".eE") else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
-        try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError:
-            return text
-
-
-def _not_an_owner(name: str, owner: str) -> str:
+def _not_an_owner(owner: str) -> str:
     if owner in OF_THE_TASK:
-        return f"--set {name}: the {owner} is the same for all methods; leave the method's name out"
+        return f"the {owner} is the same for all methods; leave the method's name out"
     spellings = ", ".join(f"{known}.name" for known in (*OWNERS, *OF_THE_TASK))
-    return f"--set {name}: there is nothing called {owner!r} to set; write name, or one of {spellings}"
+    return f"there is nothing called {owner!r} to set; write name, or one of {spellings}"

@@ -14,10 +14,10 @@ from flatfed import models
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
-from flatfed.core.task.task import Augment, Joint, Task
-from flatfed.data.acquiring.directory import DataDirectory
+from flatfed.core.task.task import Augment, BatchTransform, Task
 from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import load
+from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.pool import Pool
 from flatfed.experiments.tasks.trial import Trial
@@ -38,7 +38,7 @@ class TaskRecipe:
     model: str | None = None
     augment: bool | str = True
     seed: int = 0
-    local_parts: str | None = None
+    local_layers: str | None = None
     data_dir: str | None = None
     data_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
@@ -59,8 +59,8 @@ class TaskRecipe:
             new_head=self.new_head,
             **pool.facts,
         )
-        augment, joint = self._augmentation(pool)
-        Trial(pool, augment, joint, self.augment).run(name, self.model_options, model)
+        augment, batch_transform = self._augmentation(pool)
+        Trial(pool, augment, batch_transform, self.augment).run(name, self.model_options, model)
         return Task(
             model=model,
             clients=Partition.over(pool.train, self.parts()),
@@ -69,22 +69,22 @@ class TaskRecipe:
             loss=pool.loss,
             metrics=pool.metrics,
             augment=augment,
-            joint=joint,
+            batch_transform=batch_transform,
             prepare=pool.prepare,
-            local=self.local_parts or Local(),
+            local=self.local_layers or Local(),
             name=self.dataset,
             test_batch=getattr(pool.test, "evaluation_batch", 512),
             class_names=pool.class_names,
         )
 
-    def _augmentation(self, pool: Pool) -> tuple[Augment | None, Joint | None]:
+    def _augmentation(self, pool: Pool) -> tuple[Augment | None, BatchTransform | None]:
         """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
         if isinstance(self.augment, str):
             return named(self.augment, {"classes": pool.classes, **pool.facts})
-        return (pool.augment, pool.joint) if self.augment else (None, None)
+        return (pool.augment, pool.batch_transform) if self.augment else (None, None)
 
     def resolved(self, population: int) -> TaskRecipe:
-        """Return the recipe with defaults written out: what is recorded of a run that has so many clients."""
+        """Return the recipe with defaults written out: what is recorded of a run with this number of clients."""
         model = self.model or self.pool().default_model
         # A user's own class has its defaults in the user's hands.
         options = self.model_options if ":" in model else with_defaults(model, self.model_options)
@@ -94,10 +94,11 @@ class TaskRecipe:
         """Return the augmentation step by step with all arguments, and whether it is the data set's own."""
         pool = self.pool()
         names = spelled(*self._augmentation(pool))
-        return {"names": names, "default": names == spelled(pool.augment, pool.joint)}
+        return {"names": names, "default": names == spelled(pool.augment, pool.batch_transform)}
 
     def pool(self) -> Pool:
         """Return the data set."""
+        # As text, for the cache needs keys that can be hashed.
         return _pool(self.dataset, self.data_dir, json.dumps(self.data_options, sort_keys=True))
 
     def parts(self) -> list[Any]:
@@ -131,11 +132,13 @@ def fingerprint(task: Task) -> str:
     digest = hashlib.sha256()
     assert isinstance(task.clients, Partition)
     for part in task.clients.parts:
+        # The length too: otherwise examples could go from the end of one part to the next unnoticed.
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part.numpy().tobytes())
     return digest.hexdigest()
 
 
+# A comparison builds many tasks from one data set, which is loaded once; few are held, as they may be large.
 @functools.lru_cache(maxsize=2)
 def _pool(dataset: str, data_dir: str | None, options: str) -> Pool:
     return load(dataset, data_dir, **json.loads(options))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flatfed.core.model.layout import Layout
+from flatfed.core.model.layout import Layout, Segment
 from flatfed.core.randomness import torch_generator
 
 SMALL = 1e-10
@@ -23,6 +23,7 @@ SMALL = 1e-10
 
 def raw_direction(size: int, number: int, seed: int, dtype: torch.dtype) -> Tensor:
     """Return a Gaussian direction, the same for every model of this size."""
+    # Drawn in double precision, so that models of either type get the same directions.
     return torch.randn(size, generator=torch_generator(seed, "direction", number), dtype=torch.float64).to(dtype)
 
 
@@ -30,12 +31,22 @@ def filter_normalised(layout: Layout, w: Tensor, raw: Tensor) -> Tensor:
     """Return a direction with the norms of the model's filters."""
     direction = torch.zeros_like(w)
     for piece in layout.parameters:
-        if len(piece.shape) < 2 or piece.offset + piece.size > len(w):
-            continue  # one axis, or a part that stays on the clients
-        given, weights = piece.view(raw).flatten(1), piece.view(w).flatten(1)
-        scale = weights.norm(dim=1, keepdim=True) / (given.norm(dim=1, keepdim=True) + SMALL)
-        piece.view(direction).copy_((given * scale).view(piece.shape))
+        is_shared = piece.offset + piece.size <= len(w)  # the rest stays on the clients
+        if is_shared and _has_filters(piece):
+            piece.view(direction).copy_(_rescaled(piece.view(raw), piece.view(w)))
     return direction
+
+
+def _has_filters(piece: Segment) -> bool:
+    return len(piece.shape) >= 2
+
+
+def _rescaled(raw: Tensor, weights: Tensor) -> Tensor:
+    """Return a tensor's part of a direction with the norms of the filters, slices along the first axis."""
+    rows, filters = raw.flatten(1), weights.flatten(1)
+    scale = filters.norm(dim=1, keepdim=True) / (rows.norm(dim=1, keepdim=True) + SMALL)
+    rescaled: Tensor = (rows * scale).view(raw.shape)
+    return rescaled
 
 
 def random_directions(layout: Layout, w: Tensor, count: int, seed: int = 0) -> list[Tensor]:

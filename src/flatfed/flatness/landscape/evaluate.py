@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from flatfed.flatness.pieces import Coefficients
-from flatfed.flatness.results import Floats
+from flatfed.flatness.drawable import Floats
+from flatfed.flatness.sums import Coefficients
 from flatfed.flatness.surface import Surface
-from flatfed.runs.results import Points
+from flatfed.runs.results import Points, finite
+
+KEPT = ("loss", "accuracy")
 
 OnPoint = Callable[[int, int], None]
 """Called with how many points are done, of how many."""
@@ -35,31 +37,68 @@ def evaluate(
     on_point: OnPoint = lambda done, total: None,
 ) -> list[dict[str, float]]:
     """Return loss and, where there are classes, error at each point; a loss that overflows is infinite."""
-    found = {at: _numbers(known) for at in points if kept is not None and (known := kept.get(at)) is not None}
-    missing = [at for at in dict.fromkeys(points) if at not in found]
-    done, total = len(found), len(found) + len(missing)
-    on_point(done, total)
-
-    def note(number: int, figures: Mapping[str, Any]) -> None:
-        nonlocal done
-        at, told = missing[number], {n: figures[n] for n in ("loss", "accuracy") if n in figures}
-        if kept is not None:
-            kept.add(at, {name: value if math.isfinite(value) else None for name, value in told.items()})
-        found[at] = _numbers(told)
-        done += 1
-        on_point(done, total)
-
+    known = _known(points, kept)
+    # Points may repeat, such as the model itself, which lies on every axis.
+    missing = [point for point in dict.fromkeys(points) if point not in known]
+    record = _Record(known, missing, kept, on_point)
+    record.tell()
     if missing:
-        frame.surface.figures_at(missing, frame.directions, frame.statistics, note)
-    return [found[at] for at in points]
+        frame.surface.metrics_at(missing, frame.directions, frame.statistics, record.add)
+    return [record.numbers[point] for point in points]
 
 
-def _numbers(figures: Mapping[str, Any]) -> dict[str, float]:
-    loss = figures.get("loss")
-    numbers = {"loss": math.inf if loss is None or not math.isfinite(loss) else float(loss)}
-    return numbers | ({"error": 1.0 - figures["accuracy"]} if figures.get("accuracy") is not None else {})
+def _known(points: Sequence[Coefficients], kept: Points | None) -> dict[Coefficients, dict[str, float]]:
+    """Return the numbers of points that were evaluated before."""
+    if kept is None:
+        return {}
+    known = {}
+    for point in points:
+        metrics = kept.get(point)
+        if metrics is not None:
+            known[point] = _numbers(metrics)
+    return known
 
 
-def column(found: Sequence[Mapping[str, float]], name: str) -> Floats:
+class _Record:
+    """The numbers of the points that are known, and of the others as they come: each is kept at once."""
+
+    def __init__(
+        self,
+        known: dict[Coefficients, dict[str, float]],
+        missing: Sequence[Coefficients],
+        kept: Points | None,
+        on_point: OnPoint,
+    ) -> None:
+        self.numbers = known
+        self._missing, self._kept, self._on_point = missing, kept, on_point
+        self._total = len(known) + len(missing)
+
+    def add(self, number: int, metrics: Mapping[str, Any]) -> None:
+        """Take in the metrics of one of the missing points."""
+        point = self._missing[number]
+        chosen = {name: metrics[name] for name in KEPT if name in metrics}
+        # Kept at once, so that an interrupted landscape goes on from here.
+        if self._kept is not None:
+            self._kept.add(point, finite(chosen))
+        self.numbers[point] = _numbers(chosen)
+        self.tell()
+
+    def tell(self) -> None:
+        """Say how many points are done."""
+        self._on_point(len(self.numbers), self._total)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return loss and error; what is not finite is kept as nothing, since JSON has no word for it."""
+    loss, accuracy = metrics.get("loss"), metrics.get("accuracy")
+    numbers = {"loss": math.inf}
+    if loss is not None and math.isfinite(loss):
+        numbers["loss"] = float(loss)
+    if accuracy is not None:
+        numbers["error"] = 1.0 - accuracy
+    return numbers
+
+
+def column(points: Sequence[Mapping[str, float]], name: str) -> Floats:
     """Return one number of every point."""
-    return np.array([one.get(name, math.nan) for one in found], dtype=np.float64)
+    return np.array([numbers.get(name, math.nan) for numbers in points], dtype=np.float64)

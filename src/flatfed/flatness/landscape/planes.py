@@ -6,7 +6,7 @@ plane:  w(x, y) = w_1 + x u + y v,   u = unit(w_2 - w_1),   v = unit((w_3 - w_1)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.method.vectors import unit
 
 MARGIN = 0.2
-"""A plane through three models reaches so far beyond them, as a share of their distances."""
+"""How far a plane through three models reaches beyond them, as a share of their distances."""
 
 
 @dataclass(frozen=True)
@@ -42,35 +42,44 @@ class Plane:
         off, away = self.off(w), float((w - self.origin).norm())
         # An average of models is one of the plane up to rounding, which counts by the size of the weights.
         rounding = 100 * torch.finfo(w.dtype).eps * float(w.norm())
-        return (
-            "in the plane"
-            if off <= max(1e-6 * away, rounding)
-            else f"{off:.3g} off the plane, marked at its nearest point"
-        )
+        if off <= max(1e-6 * away, rounding):
+            return "in the plane"
+        return f"{off:.3g} off the plane, marked at its nearest point"
 
 
 def plane_through(models: Sequence[Tensor]) -> Plane:
     """Return the plane through three models, the first at the origin, the second on the first axis."""
-    if len(models) != 3 or len({tuple(model.shape) for model in models}) != 1:
-        raise ConfigError("a plane goes through three models of one shape")
+    _check_shapes(models)
     first, second, third = models
     u = unit(second - first)
     off = third - first
     v = off - (off @ u) * u
-    if float((second - first).norm()) == 0 or float(v.norm()) <= 1e-6 * float(off.norm()):
+    are_same = float((second - first).norm()) == 0
+    # Below this share of the length, what remains is rounding.
+    on_one_line = float(v.norm()) <= 1e-6 * float(off.norm())
+    if are_same or on_one_line:
         raise ConfigError("the three models lie on one line, or two are the same; there is no plane through them")
     return Plane(first, u, unit(v))
 
 
+def _check_shapes(models: Sequence[Tensor]) -> None:
+    shapes = {model.shape for model in models}
+    if len(models) != 3 or len(shapes) != 1:
+        raise ConfigError("a plane goes through three models of one shape")
+
+
 def grid_around(plane: Plane, models: Sequence[Tensor], points: int) -> tuple[list[float], list[float]]:
     """Return the coordinates of a grid that holds the models with a margin: -0.2 to 1.2 of their distances."""
-    places = [plane.coordinates(model) for model in models]
-    axes = []
-    for axis in range(2):
-        low, high = min(p[axis] for p in places), max(p[axis] for p in places)
-        margin = MARGIN * (high - low)
-        axes.append(torch.linspace(low - margin, high + margin, points, dtype=torch.float64).tolist())
-    return axes[0], axes[1]
+    xs, ys = zip(*(plane.coordinates(model) for model in models), strict=True)
+    return _axis(xs, points), _axis(ys, points)
+
+
+def _axis(places: Sequence[float], points: int) -> list[float]:
+    """Return evenly spaced coordinates from below the least place to above the greatest."""
+    low, high = min(places), max(places)
+    margin = MARGIN * (high - low)
+    coordinates: list[float] = torch.linspace(low - margin, high + margin, points, dtype=torch.float64).tolist()
+    return coordinates
 
 
 def barrier(shares: Sequence[float], losses: Sequence[float]) -> float:
@@ -78,8 +87,14 @@ def barrier(shares: Sequence[float], losses: Sequence[float]) -> float:
 
     `max over g in [0, 1] of L(w(g)) - (g L(w_A) + (1 - g) L(w_B))`; 0 and 1 must be among the shares.
     """
+    # Shares are computed: the ends of the way may miss 0 and 1 by a rounding.
     by_share = {round(share, 12): loss for share, loss in zip(shares, losses, strict=True)}
-    if 0.0 not in by_share or 1.0 not in by_share:
+    if not {0.0, 1.0} <= set(by_share):
         raise ConfigError("the barrier needs the losses of both models: 0 and 1 must be on the grid")
-    inside = [share for share in by_share if 0.0 <= share <= 1.0]
-    return max(by_share[g] - (g * by_share[1.0] + (1 - g) * by_share[0.0]) for g in inside)
+    rises = [_rise(share, by_share) for share in by_share if 0.0 <= share <= 1.0]
+    return max(rises)
+
+
+def _rise(share: float, losses: Mapping[float, float]) -> float:
+    """Return how far the loss at a share lies above the straight line."""
+    return losses[share] - (share * losses[1.0] + (1 - share) * losses[0.0])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flatfed.core.discovery import import_all
-from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 
-__all__ = ["Measurement", "Reading", "Subject"]
+__all__ = ["Measurement", "MeasurementResult", "Subject"]
 
 import_all(__name__, __path__, "measurement")

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Literal
 
-from flatfed.core.configuration.config import Count, Index, Positive
+from torch import Tensor
+
+from flatfed.core.configuration.ranges import Count, Index, Positive
 from flatfed.core.randomness import numpy_generator
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import ClientModel, Probe, last_round, probe
-from flatfed.flatness import pieces
-from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.core.task.metrics import MetricValue
+from flatfed.flatness import sums
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
+from flatfed.flatness.measurements.rises import count_steps
 from flatfed.flatness.sample import own
 from flatfed.flatness.sharpness import sharpness
 from flatfed.flatness.spectra.spectrum import eigenvalues
@@ -38,7 +42,9 @@ class LocalModels(Measurement):
 
     def trained(self, federation: Federation) -> Probe:
         """Return the round whose local models are measured."""
-        return last_round(federation) if self.round == "last" else probe(federation)
+        if self.round == "last":
+            return last_round(federation)
+        return probe(federation)
 
     def words(self, count: int) -> str:
         """Say whose models they were."""
@@ -52,21 +58,16 @@ class LocalGlobal(LocalModels, id="local_global"):
     most: Count = 100
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the means over the clients of a round, and each client's two values."""
         models = self.trained(subject.run(self.id)).models
         local, everywhere = dict[int, float](), dict[int, float]()
         for number, model in enumerate(models):
             subject.on_step(f"{self.id}: client {model.client}", number, len(models))
-            local[model.client] = self._lambda(_own_surface(subject, model))
-            everywhere[model.client] = self._lambda(subject.surface.at(model.w, model.buffers))
-        numbers = {"lambda_local": _mean(local.values()), "lambda_global": _mean(everywhere.values())}
+            local[model.client] = _lambda_max(_own_surface(subject, model), self)
+            everywhere[model.client] = _lambda_max(subject.surface.at(model.w, model.buffers), self)
         by_client = {"lambda_local": local, "lambda_global": everywhere}
-        return Reading(numbers, by_client, verdict=self.words(len(models)))
-
-    def _lambda(self, surface: Surface) -> float:
-        found = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
-        return float(found.values[0])
+        return _means(by_client, remark=self.words(len(models)))
 
 
 class ClientLambda(LocalModels, id="client_lambda"):
@@ -76,34 +77,41 @@ class ClientLambda(LocalModels, id="client_lambda"):
     most: Count = 100
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the mean over the clients of a round, and each client's value."""
-        found = dict[int, float]()
-        for model in self.trained(subject.run(self.id)).models:
-            surface = _own_surface(subject, model)
-            answer = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
-            found[model.client] = float(answer.values[0])
-        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=self.words(len(found)))
+        models = self.trained(subject.run(self.id)).models
+        values = {model.client: _lambda_max(_own_surface(subject, model), self) for model in models}
+        return _means({self.id: values}, remark=self.words(len(values)))
+
+
+def _lambda_max(surface: Surface, measurement: LocalGlobal | ClientLambda) -> float:
+    largest = eigenvalues(surface, tolerance=measurement.tolerance, most=measurement.most, seed=measurement.seed)
+    return float(largest.values[0])
 
 
 class ClientDivergence(LocalModels, id="client_divergence"):
     """How far clients go apart: the mean of ||w_k - w||^2 over a round, w the global model before it."""
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the mean, and each client's value."""
         federation = subject.run(self.id)
         models = self.trained(federation).models
-        before = federation.past().federation if self.round == "last" else federation
-        w = before.server.w
-        found = {m.client: float((m.w - w).double().square().sum()) for m in models}
-        return Reading({self.id: _mean(found.values())}, {self.id: found}, verdict=self.words(len(found)))
+        w = self._start(federation)
+        distances = {model.client: squared_norm(model.w - w) for model in models}
+        return _means({self.id: distances}, remark=self.words(len(distances)))
+
+    def _start(self, federation: Federation) -> Tensor:
+        """Return the global model that the clients trained from."""
+        if self.round == "last":
+            return federation.past().federation.server.w
+        return federation.server.w
 
 
 class Discrepancy(Measurement, id="discrepancy"):
     """Flatness discrepancy: sharpness of the global model against the clients' mean sharpness of their own models.
 
     One radius for all methods, unless each method's own is asked for (`own_rho`); with `steps` > 1 the maximum is
-    sought by so many steps of projected ascent.
+    sought by that number of steps of projected ascent.
     """
 
     rho: Positive = RHO
@@ -112,11 +120,12 @@ class Discrepancy(Measurement, id="discrepancy"):
     clients: Count | None = None
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return `|S(w; everyone) - sum_i (n_i/n) S(w_i; own)|` and both terms, `S` the rise within the radius."""
         federation = subject.run(self.id)
         rho = radius(self, federation)
         chosen = fixed_clients(federation, self.clients, self.seed)
+        # Not the model of weight averaging: the clients train from the server's own.
         whole = sharpness(subject.everywhere(), rho, steps=self.steps).rise
         rises, counts = dict[int, float](), dict[int, int]()
         for number, model in enumerate(probe(federation, chosen).models):
@@ -125,9 +134,8 @@ class Discrepancy(Measurement, id="discrepancy"):
             counts[model.client] = model.samples
         mean = sum(rises[k] * counts[k] for k in rises) / sum(counts.values())
         numbers = {self.id: abs(whole - mean), "sharpness_global": whole, "sharpness_local": mean, RADIUS: rho}
-        steps = "one step" if self.steps == 1 else f"{self.steps} steps"
-        told = f"radius {rho:g}, {steps}, {len(rises)} clients trained for one round"
-        return Reading(numbers, {"sharpness_local": rises}, verdict=told)
+        remark = f"radius {rho:g}, {count_steps(self.steps)}, {len(rises)} clients trained for one round"
+        return MeasurementResult(numbers, {"sharpness_local": rises}, remark=remark)
 
 
 class FeatureNorm(Measurement, id="feature_norm"):
@@ -136,11 +144,15 @@ class FeatureNorm(Measurement, id="feature_norm"):
     clients: Count | None = None
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the mean over clients, and each client's value."""
         chosen = fixed_clients(subject.run(self.id), self.clients, self.seed)
-        norms = {k: float(subject.on(k).stretches(pieces.output_norms)["norms"].mean()) for k in chosen}
-        return Reading({self.id: _mean(norms.values())}, {self.id: norms}, verdict=f"{len(norms)} clients")
+        norms = {client: _mean_output_norm(subject.on(client)) for client in chosen}
+        return _means({self.id: norms}, remark=f"{len(norms)} clients")
+
+
+def _mean_output_norm(surface: Surface) -> float:
+    return float(surface.stretches(sums.output_norms)["norms"].mean())
 
 
 class ClientAccuracy(Measurement, id="client_accuracy"):
@@ -149,31 +161,44 @@ class ClientAccuracy(Measurement, id="client_accuracy"):
     clients: Count | None = None
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the means over clients, and each client's values."""
         chosen = fixed_clients(subject.run(self.id), self.clients, self.seed)
-        found = {k: subject.on(k).figures() for k in chosen}
-        numbers, by_client = dict[str, float](), dict[str, dict[int, float]]()
-        for name in ("accuracy", "loss"):
-            told = {k: value for k, one in found.items() if isinstance(value := one.get(name), float)}
-            if told:
-                numbers[f"client_{name}"], by_client[f"client_{name}"] = _mean(told.values()), told
-        return Reading(numbers, by_client, verdict=f"{len(found)} clients")
+        metrics = {client: subject.on(client).metrics() for client in chosen}
+        by_client = {f"client_{name}": _column(metrics, name) for name in ("accuracy", "loss")}
+        known = {name: values for name, values in by_client.items() if values}
+        return _means(known, remark=f"{len(metrics)} clients")
+
+
+def _column(metrics: Mapping[int, Mapping[str, MetricValue]], name: str) -> dict[int, float]:
+    """Return one metric of every client that has it."""
+    values = {client: row.get(name) for client, row in metrics.items()}
+    return {client: value for client, value in values.items() if isinstance(value, float)}
 
 
 def fixed_clients(federation: Federation, count: int | None, seed: int) -> list[int]:
-    """Return a fixed set of clients that hold examples: all, or so many, the same in every round and every run."""
+    """Return a fixed set of clients that hold examples: all, or `count`, the same in every round and every run."""
     task = federation.task
+    # A client without examples has no loss.
     holders = [client for client in range(task.population) if len(task.examples(client))]
     if count is None or count >= len(holders):
         return holders
     generator = numpy_generator(seed, "fixed clients")
-    return sorted(holders[int(n)] for n in generator.choice(len(holders), count, replace=False))
+    places = generator.choice(len(holders), count, replace=False)
+    # In client order, so that sums are taken in one order.
+    return sorted(holders[int(place)] for place in places)
+
+
+def squared_norm(v: Tensor) -> float:
+    """Return `||v||^2`, summed in double precision."""
+    return float(v.double().square().sum())
 
 
 def _own_surface(subject: Subject, model: ClientModel) -> Surface:
     return subject.surface.over(own(model.client)).at(model.w, model.buffers)
 
 
-def _mean(values: Iterable[float]) -> float:
-    return statistics.fmean(values)
+def _means(by_client: Mapping[str, Mapping[int, float]], remark: str) -> MeasurementResult:
+    """Return numbers by client with their means."""
+    means = {name: statistics.fmean(values.values()) for name, values in by_client.items()}
+    return MeasurementResult(means, by_client, remark=remark)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
 
-from flatfed.core.configuration.config import Count, Index, Positive, Range
-from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.core.configuration.ranges import Count, Index, Positive
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.spectra.lanczos import Eigenvalues
 from flatfed.flatness.spectra.spectrum import Mode, density, eigenvalues, trace
 from flatfed.flatness.spectra.stochastic import Density
-
-Several = Annotated[int, Range(low=5)]
 
 
 class LambdaMax(Measurement, id="lambda_max"):
@@ -20,9 +19,9 @@ class LambdaMax(Measurement, id="lambda_max"):
     most: Count = 100
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the value, its residual and the products it took."""
-        return _read(subject, "lambda_max", 1, self.mode, self.tolerance, self.most, self.seed)
+        return _result(_eigenvalues(subject, self, k=1), self.mode)
 
 
 class LambdaRatio(Measurement, id="lambda_ratio"):
@@ -33,9 +32,9 @@ class LambdaRatio(Measurement, id="lambda_ratio"):
     most: Count = 200
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return both values and their ratio."""
-        return _read(subject, "lambda_ratio", 5, self.mode, self.tolerance, self.most, self.seed)
+        return _result(_eigenvalues(subject, self, k=5), self.mode)
 
 
 class SpectrumOf(Measurement, id="spectrum"):
@@ -49,13 +48,17 @@ class SpectrumOf(Measurement, id="spectrum"):
     most: Count = 400
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the values with their residuals, and the density as points with weights."""
-        found = _read(subject, "spectrum", self.k, self.mode, self.tolerance, self.most, self.seed)
-        empty = Density.none()
-        spread = density(subject.surface, self.samples, self.steps, self.seed) if self.samples else empty
-        more = {"points": spread.points.tolist(), "weights": spread.weights.tolist()}
-        return Reading(found.numbers, series={**found.series, **more}, verdict=found.verdict)
+        largest = _result(_eigenvalues(subject, self, k=self.k), self.mode)
+        whole = self._density(subject)
+        rule = {"points": whole.points.tolist(), "weights": whole.weights.tolist()}
+        return MeasurementResult(largest.numbers, series={**largest.series, **rule}, remark=largest.remark)
+
+    def _density(self, subject: Subject) -> Density:
+        if self.samples == 0:
+            return Density.none()
+        return density(subject.surface, self.samples, self.steps, self.seed)
 
 
 class TraceOf(Measurement, id="trace"):
@@ -64,20 +67,45 @@ class TraceOf(Measurement, id="trace"):
     samples: Count = 10
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the estimate and its standard error."""
-        found = trace(subject.surface, self.samples, self.seed)
-        return Reading({"trace": found.value, "trace_error": found.error}, verdict=f"{found.samples} random vectors")
+        estimate = trace(subject.surface, self.samples, self.seed)
+        numbers = {"trace": estimate.value, "trace_error": estimate.error}
+        return MeasurementResult(numbers, remark=f"{estimate.samples} random vectors")
 
 
-def _read(subject: Subject, name: str, k: int, mode: Mode, tolerance: float, most: int, seed: int) -> Reading:
-    surface = subject.surface
-    product = subject.counted(name, surface.product)
-    found = eigenvalues(surface, k, mode=mode, tolerance=tolerance, most=most, seed=seed, product=product)
-    values, residuals = found.values.tolist(), found.residuals.tolist()
-    numbers = {"lambda_max": values[0], "lambda_max_residual": residuals[0], "lambda_products": float(found.products)}
-    if k >= 5:
-        numbers |= {"lambda_5": values[4], "lambda_ratio": values[0] / values[4] if values[4] else float("inf")}
-    series = {"eigenvalues": values, "residuals": residuals} if k > 1 else {}
-    told = found.verdict if mode == "lanczos" else f"power iteration, {found.products} products, not to be relied on"
-    return Reading(numbers, series=series, verdict=told)
+def _eigenvalues(subject: Subject, measurement: LambdaMax | LambdaRatio | SpectrumOf, k: int) -> Eigenvalues:
+    return eigenvalues(
+        subject.surface,
+        k,
+        mode=measurement.mode,
+        tolerance=measurement.tolerance,
+        most=measurement.most,
+        seed=measurement.seed,
+        product=subject.counted(measurement.id, subject.surface.product),
+    )
+
+
+def _result(largest: Eigenvalues, mode: Mode) -> MeasurementResult:
+    """Return the largest eigenvalues and how well they are known; of five or more, also `lambda_1 / lambda_5`."""
+    values, residuals = largest.values.tolist(), largest.residuals.tolist()
+    numbers = {
+        "lambda_max": values[0],
+        "lambda_max_residual": residuals[0],
+        "lambda_products": float(largest.products),
+    }
+    if len(values) >= 5:
+        numbers |= {"lambda_5": values[4], "lambda_ratio": _ratio(values[0], values[4])}
+    series = {"eigenvalues": values, "residuals": residuals} if len(values) > 1 else {}
+    return MeasurementResult(numbers, series=series, remark=_remark(largest, mode))
+
+
+def _ratio(first: float, fifth: float) -> float:
+    return first / fifth if fifth else math.inf
+
+
+def _remark(largest: Eigenvalues, mode: Mode) -> str:
+    if mode == "lanczos":
+        return largest.remark
+    # Power iteration stops when a value changes little, which may be far from any eigenvalue.
+    return f"power iteration, {largest.products} products, not to be relied on"

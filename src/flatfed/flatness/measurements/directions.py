@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, TypeGuard
 
 import torch
 from torch import Tensor
 
 from flatfed.algorithms.sharpness_aware.fedgloss import FedGloSS, NaiveFedGloSS
-from flatfed.core.configuration.config import Count, Index, Positive, Range
+from flatfed.core.configuration.ranges import Count, Index, Positive, Range
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.vectors import norm, unit
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import probe
-from flatfed.flatness.measurement import Measurement, Reading, Subject
-from flatfed.flatness.measurements.clients import fixed_clients
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.measurements.clients import fixed_clients, squared_norm
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.sample import Sample, own
 from flatfed.flatness.sharpness import sharpness
+from flatfed.flatness.surface import Surface
 
 
 class Incompatibility(Measurement, id="incompatibility"):
     """Flatness incompatibility: how differently the clients' losses rise along the directions they perturb along.
 
     `phi_i = F_i(w + rho unit(m_i)) - F_i(w)`, `m_i` the direction along which the method's clients perturb. The paper's
-    formula can be read as dispersion about the mean of phi_i or about the rise of the global loss: both are told. Its
+    formula can be read as dispersion about the mean of phi_i or about the rise of the global loss: both are given. Its
     two sources: heterogeneity of the clients' gradients, and deviation of a batch's gradient from its client's.
     """
 
@@ -37,12 +39,13 @@ class Incompatibility(Measurement, id="incompatibility"):
     batch: Count | None = None
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return both dispersions over a fixed set of clients, and their sources."""
         federation = subject.run(self.id)
         rho, batch = radius(self, federation), batch_size(self.batch, federation)
-        shadow = federation.shadow()  # the server and the method as they will be in the next round
         chosen, base = fixed_clients(federation, self.clients, self.seed), subject.everywhere()
+        # The shadow has the server and the method as they will be in the next round; reading it leaves no trace.
+        shadow = federation.shadow()
         rises, gradients, deviations = dict[int, float](), list[Tensor](), list[float]()
         for number, client in enumerate(chosen):
             subject.on_step(f"{self.id}: client {client}", number, len(chosen))
@@ -52,19 +55,31 @@ class Incompatibility(Measurement, id="incompatibility"):
             rises[client] = surface.loss(surface.w + rho * unit(m)) - surface.loss()
             gradients.append(g)
             if batch is not None and len(federation.task.examples(client)) > batch:
-                deviations.append(_square(subject.on(client, base, own(client, batch, self.seed)).gradient() - g))
-        mean = torch.stack(gradients).mean(dim=0)
+                batch_gradient = subject.on(client, base, own(client, batch, self.seed)).gradient()
+                deviations.append(squared_norm(batch_gradient - g))
         whole = sharpness(base, rho).rise
-        numbers = {
-            self.id: statistics.pvariance(rises.values()),
-            "incompatibility_global": statistics.fmean((rise - whole) ** 2 for rise in rises.values()),
+        numbers = self._dispersions(list(rises.values()), whole) | _sources(gradients, deviations) | {RADIUS: rho}
+        about = _about_batches(batch, len(deviations), len(chosen))
+        remark = f"radius {rho:g}, {len(chosen)} fixed clients; {about}"
+        return MeasurementResult(numbers, {"rise": rises}, remark=remark)
+
+    def _dispersions(self, rises: list[float], whole: float) -> dict[str, float]:
+        """Return the dispersion of the rises about their mean and about the rise of the global loss."""
+        return {
+            # The set is fixed: this is its own dispersion, not an estimate from a sample.
+            self.id: statistics.pvariance(rises),
+            "incompatibility_global": statistics.fmean((rise - whole) ** 2 for rise in rises),
             "rise_global": whole,
-            "heterogeneity": statistics.fmean(_square(g - mean) for g in gradients),
-            "batch_deviation": statistics.fmean(deviations) if deviations else math.nan,
-            RADIUS: rho,
         }
-        told = f"radius {rho:g}, {len(chosen)} fixed clients; {_about_batches(batch, len(deviations), len(chosen))}"
-        return Reading(numbers, {"rise": rises}, verdict=told)
+
+
+def _sources(gradients: list[Tensor], deviations: list[float]) -> dict[str, float]:
+    """Return the two sources of incompatibility: how the clients' gradients differ, and batches from their client."""
+    mean = torch.stack(gradients).mean(dim=0)
+    return {
+        "heterogeneity": statistics.fmean(squared_norm(g - mean) for g in gradients),
+        "batch_deviation": statistics.fmean(deviations) if deviations else math.nan,
+    }
 
 
 class FriendlyRate(Measurement, id="friendly_rate"):
@@ -82,7 +97,7 @@ class FriendlyRate(Measurement, id="friendly_rate"):
     rho: Positive = RHO
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the share of pairs with `<g_A, g_B> < 0`, and the mean of the change of the loss."""
         federation = subject.run(self.id)
         batch, base = batch_size(self.batch, federation), subject.everywhere()
@@ -90,25 +105,36 @@ class FriendlyRate(Measurement, id="friendly_rate"):
         changes = dict[int, Tensor]()
         for number, client in enumerate(chosen):
             subject.on_step(f"{self.id}: client {client}", number, len(chosen))
-            parts = 0 if batch is None else min(self.batches, len(federation.task.examples(client)) // batch)
-            if parts < 2:
-                continue
-            samples = [own(client, batch, self.seed, part) for part in range(parts)]
-            g = torch.stack([subject.on(client, base, sample).gradient() for sample in samples])
-            changes[client] = _apart(self.rho * (unit_rows(g) @ g.T))
-        rates = {client: float((change < 0).double().mean()) for client, change in changes.items()}
-        every = torch.cat(list(changes.values())).double() if changes else torch.tensor([math.nan])
-        rate = float((every < 0).double().mean()) if changes else math.nan
-        numbers = {self.id: rate, "friendly_change": float(every.mean())}
-        return Reading(numbers, {self.id: rates}, verdict=self._words(batch, len(changes), len(chosen), len(every)))
+            samples = self._batches(client, len(federation.task.examples(client)), batch)
+            # A pair needs two batches.
+            if len(samples) > 1:
+                gradients = [subject.on(client, base, sample).gradient() for sample in samples]
+                changes[client] = _pairwise_changes(gradients, self.rho)
+        rates = {client: _share_below_zero(change) for client, change in changes.items()}
+        every = torch.cat([*changes.values()]) if changes else torch.tensor([math.nan])
+        numbers = {
+            self.id: _share_below_zero(every) if changes else math.nan,
+            "friendly_change": float(every.double().mean()),
+        }
+        remark = self._words(batch, len(changes), len(chosen), len(every))
+        return MeasurementResult(numbers, {self.id: rates}, remark=remark)
+
+    def _batches(self, client: int, examples: int, batch: int | None) -> list[Sample]:
+        """Return as many batches of a client as it holds, up to what is asked for; full batches are no parts."""
+        if batch is None:
+            return []
+        count = min(self.batches, examples // batch)
+        return [own(client, batch, self.seed, part) for part in range(count)]
 
     def _words(self, batch: int | None, able: int, all_clients: int, pairs: int) -> str:
         if batch is None:
             return "means nothing here: the run trains on full batches, so that a client has only one"
         if able == 0:
             return f"means nothing here: no client holds two batches of {batch}"
-        left = f"; {all_clients - able} of {all_clients} clients hold fewer than two" if able < all_clients else ""
-        return f"{pairs} ordered pairs of batches of {batch} within {able} clients{left}; change at radius {self.rho:g}"
+        where = f"{able} clients"
+        if able < all_clients:
+            where += f"; {all_clients - able} of {all_clients} clients hold fewer than two"
+        return f"{pairs} ordered pairs of batches of {batch} within {where}; change at radius {self.rho:g}"
 
 
 class ClientConflict(Measurement, id="client_conflict"):
@@ -119,21 +145,19 @@ class ClientConflict(Measurement, id="client_conflict"):
     rho: Positive = RHO
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the share of pairs with `rho <g_A, g_B>/||g_A|| < 0`, and the mean of that change."""
         federation = subject.run(self.id)
         batch, base = batch_size(self.batch, federation), subject.everywhere()
         chosen = fixed_clients(federation, self.clients, self.seed)
         if len(chosen) < 2:
             raise ConfigError(f"{self.id} compares clients in pairs; there must be at least two that hold examples")
-        samples = [own(client, batch, self.seed) for client in chosen]
-        g = torch.stack(
-            [subject.on(client, base, sample).gradient() for client, sample in zip(chosen, samples, strict=True)]
-        )
-        pairs = _apart(self.rho * (unit_rows(g) @ g.T))
-        numbers = {self.id: float((pairs < 0).double().mean()), "conflict_change": float(pairs.double().mean())}
+        gradients = [subject.on(client, base, own(client, batch, self.seed)).gradient() for client in chosen]
+        changes = _pairwise_changes(gradients, self.rho)
+        numbers = {self.id: _share_below_zero(changes), "conflict_change": float(changes.double().mean())}
         size = "all examples" if batch is None else f"batches of at most {batch}"
-        return Reading(numbers, verdict=f"{len(pairs)} ordered pairs of clients, {size}; change at radius {self.rho:g}")
+        remark = f"{len(changes)} ordered pairs of clients, {size}; change at radius {self.rho:g}"
+        return MeasurementResult(numbers, remark=remark)
 
 
 class TrackingError(Measurement, id="tracking_error"):
@@ -154,34 +178,42 @@ class TrackingError(Measurement, id="tracking_error"):
         cls = type(algorithm)
         has_direction = cls.global_direction is not Algorithm.global_direction
         has_perturbation = cls.global_perturbation is not Algorithm.global_perturbation
-        fits = has_direction or has_perturbation
-        return "" if fits else f"{self.id}: {algorithm.id} keeps no estimate of the global gradient"
+        if has_direction or has_perturbation:
+            return ""
+        return f"{self.id}: {algorithm.id} keeps no estimate of the global gradient"
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the errors, `G` a mean over random batches."""
         federation = subject.run(self.id)
         reason = self.unfit(federation.algorithm)
         if reason:
             raise ConfigError(reason)
-        surface = subject.everywhere()
-        samples = [Sample("train", self.batch, self.seed + number) for number in range(self.batches)]
-        G = torch.stack([surface.over(sample).gradient() for sample in samples]).mean(dim=0)
+        G = self._global_gradient(subject.everywhere())
         shadow = federation.shadow()
         d = shadow.method.global_direction(shadow.server)
-        told = f"{self.batches} random batches of {self.batch}"
+        remark = f"{self.batches} random batches of {self.batch}"
         if d is not None:
-            return Reading(self._of_direction(d, G), verdict=told)
-        found = self._perturbations(shadow, fixed_clients(federation, self.clients, self.seed))
-        if not found:
+            return MeasurementResult(self._of_direction(d, G), remark=remark)
+        perturbations = self._perturbations(shadow, fixed_clients(federation, self.clients, self.seed))
+        if not perturbations:
             raise ConfigError(f"{self.id}: no client has met the global model before, so there is no direction yet")
-        errors = [norm(e - norm(e) * unit(G)) for e in found]
-        cosines = [float(unit(e) @ unit(G)) for e in found]
-        numbers = {"epsilon": statistics.fmean(errors), "tracking_cosine": statistics.fmean(cosines)}
-        return Reading(numbers, verdict=f"{told}; mean over {len(found)} clients")
+        numbers = self._of_perturbations(perturbations, G)
+        return MeasurementResult(numbers, remark=f"{remark}; mean over {len(perturbations)} clients")
+
+    def _global_gradient(self, surface: Surface) -> Tensor:
+        """Return the mean gradient over random batches of everyone's examples."""
+        samples = [Sample("train", self.batch, self.seed + number) for number in range(self.batches)]
+        return torch.stack([surface.over(sample).gradient() for sample in samples]).mean(dim=0)
+
+    def _of_perturbations(self, perturbations: list[Tensor], G: Tensor) -> dict[str, float]:
+        errors = [norm(e - norm(e) * unit(G)) for e in perturbations]
+        cosines = [float(unit(e) @ unit(G)) for e in perturbations]
+        return {"epsilon": statistics.fmean(errors), "tracking_cosine": statistics.fmean(cosines)}
 
     def _of_direction(self, d: Tensor, G: Tensor) -> dict[str, float]:
         return {
-            self.id: _square(d - G),
+            self.id: squared_norm(d - G),
+            # The gradient may vanish at a minimum.
             "tracking_relative": norm(d - G) / max(norm(G), 1e-30),
             "tracking_cosine": float(unit(d) @ unit(G)),
         }
@@ -199,20 +231,37 @@ class PerturbationGap(Measurement, id="perturbation_gap"):
 
     def unfit(self, algorithm: Algorithm) -> str:
         """Refuse all but FedGloSS."""
-        is_it = isinstance(algorithm, FedGloSS) and not isinstance(algorithm, NaiveFedGloSS)
-        return "" if is_it else f"{self.id} is about fedgloss, not {algorithm.id}"
+        if _approximates(algorithm):
+            return ""
+        return f"{self.id} is about fedgloss, not {algorithm.id}"
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return `rho_server ||unit(D) - unit(Delta)||`, `Delta` from a probe at the unperturbed model."""
         federation = subject.run(self.id)
         method = federation.algorithm.at(federation.round)
-        if not isinstance(method, FedGloSS) or isinstance(method, NaiveFedGloSS):
+        if not _approximates(method):
             raise ConfigError(self.unfit(federation.algorithm))
         plain = method.replace(rho_server=0.0, rho_server_warmup="none")
         true = probe(federation, algorithm=plain).pseudo_gradient
         share = norm(unit(federation.server.kept.pseudo_gradient) - unit(true))
         rho = method.server_radius(federation.round)
-        return Reading({self.id: rho * share, "perturbation_gap_share": share}, verdict=f"server radius {rho:g}")
+        numbers = {self.id: rho * share, "perturbation_gap_share": share}
+        return MeasurementResult(numbers, remark=f"server radius {rho:g}")
+
+
+def _approximates(algorithm: Algorithm) -> TypeGuard[FedGloSS]:
+    """Say whether a method takes last round's pseudo-gradient for this round's; NaiveFedGloSS has the true one."""
+    return isinstance(algorithm, FedGloSS) and not isinstance(algorithm, NaiveFedGloSS)
+
+
+def _pairwise_changes(gradients: Sequence[Tensor], rho: float) -> Tensor:
+    """Return `rho <g_A, g_B>/||g_A||` of all ordered pairs of different gradients."""
+    g = torch.stack([*gradients])
+    return _apart(rho * (unit_rows(g) @ g.T))
+
+
+def _share_below_zero(changes: Tensor) -> float:
+    return float((changes < 0).double().mean())
 
 
 def unit_rows(matrix: Tensor) -> Tensor:
@@ -222,7 +271,9 @@ def unit_rows(matrix: Tensor) -> Tensor:
 
 def batch_size(asked: int | None, federation: Federation) -> int | None:
     """Return the size of a batch: what is asked for, or the run's; None is a client's every example."""
-    return federation.settings.batch_size if asked is None else asked
+    if asked is None:
+        return federation.settings.batch_size
+    return asked
 
 
 def _about_batches(batch: int | None, able: int, all_clients: int) -> str:
@@ -231,14 +282,12 @@ def _about_batches(batch: int | None, able: int, all_clients: int) -> str:
         return "batch deviation means nothing here: the run trains on full batches"
     if able == 0:
         return f"batch deviation means nothing here: no client holds more than a batch of {batch}"
-    left = f" ({all_clients - able} hold no more than that)" if able < all_clients else ""
-    return f"batch deviation of {batch} examples over {able} clients{left}"
+    remark = f"batch deviation of {batch} examples over {able} clients"
+    if able < all_clients:
+        remark += f" ({all_clients - able} hold no more than that)"
+    return remark
 
 
 def _apart(matrix: Tensor) -> Tensor:
     """Return the entries beside the diagonal."""
     return matrix[~torch.eye(len(matrix), dtype=torch.bool)]
-
-
-def _square(v: Tensor) -> float:
-    return float(v.double().square().sum())

@@ -7,13 +7,14 @@ from typing import Protocol
 from flatfed.algorithms.client_optimisers import ASAM
 from flatfed.algorithms.sharpness_aware.fedsam import FedASAM
 from flatfed.core.errors import ConfigError
+from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.round.federation import Federation
 
 RHO = 0.05
 """The radius where nothing else is said."""
 
 RADIUS = "radius"
-"""The number under which a reading tells its radius: readings of different radii do not stand in one row."""
+"""The number under which a result tells its radius: results of different radii do not stand in one row."""
 
 
 class HasRadius(Protocol):
@@ -42,10 +43,16 @@ def radius(measurement: HasRadius, federation: Federation) -> float:
     method = federation.algorithm.at(federation.round)
     for holder in (method, getattr(method, "client_opt", None)):
         rho = getattr(holder, "rho", None)
+        # A ball of radius 0 holds nothing to measure.
         if isinstance(rho, float) and rho > 0:
-            if isinstance(holder, ASAM | FedASAM):
-                raise ConfigError(
-                    f"{measurement.id}: the rho of {method.id} is measured in ASAM's norm, not as a distance; give rho"
-                )
+            _refuse_adaptive(measurement, method, holder)
             return rho
     raise ConfigError(f"{measurement.id}: the clients of {method.id} have no radius of their own; give rho")
+
+
+def _refuse_adaptive(measurement: HasRadius, method: Algorithm, holder: object) -> None:
+    """Refuse ASAM's rho: it bounds `||e/T||`, and a ball of that radius is another one."""
+    if isinstance(holder, ASAM | FedASAM):
+        raise ConfigError(
+            f"{measurement.id}: the rho of {method.id} is measured in ASAM's norm, not as a distance; give rho"
+        )

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from flatfed.core.configuration.config import Count, Index, NonNegative, Positive
+from flatfed.core.configuration.ranges import Count, Index, NonNegative, Positive
 from flatfed.core.method.vectors import norm
-from flatfed.flatness.measurement import Measurement, Reading, Subject
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 from flatfed.flatness.sharpness import lpf, sharpness
 
 
 class LossOf(Measurement, id="loss"):
-    """Loss and figures of the model itself."""
+    """Loss and metrics of the model itself."""
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the loss and, where there are classes, the accuracy."""
-        found = subject.surface.figures()
-        return Reading({name: value for name, value in found.items() if isinstance(value, float)})
+        metrics = subject.surface.metrics()
+        return MeasurementResult({name: value for name, value in metrics.items() if isinstance(value, float)})
 
 
 class ParameterNorm(Measurement, id="parameter_norm"):
     """The norm of the model's parameters."""
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return `||w||`."""
-        return Reading({"parameter_norm": norm(subject.surface.w.double())})
+        return MeasurementResult({"parameter_norm": norm(subject.surface.w.double())})
 
 
 class LowPass(Measurement, id="lpf"):
@@ -32,11 +32,11 @@ class LowPass(Measurement, id="lpf"):
     samples: Count = 100
     seed: Index = 0
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the mean and its standard error."""
-        found = lpf(subject.surface, sigma=self.sigma, samples=self.samples, seed=self.seed)
-        numbers = {"lpf": found.value, "lpf_error": found.error}
-        return Reading(numbers, verdict=f"{self.samples} draws of noise {self.sigma:g}")
+        estimate = lpf(subject.surface, sigma=self.sigma, samples=self.samples, seed=self.seed)
+        numbers = {"lpf": estimate.value, "lpf_error": estimate.error}
+        return MeasurementResult(numbers, remark=f"{self.samples} draws of noise {self.sigma:g}")
 
 
 class SharpnessOf(Measurement, id="sharpness"):
@@ -45,10 +45,10 @@ class SharpnessOf(Measurement, id="sharpness"):
     rho: Positive = 0.05
     steps: Count = 1
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the rise."""
-        found = sharpness(subject.surface, self.rho, steps=self.steps)
-        return Reading({"sharpness": found.rise}, verdict=f"radius {self.rho:g}, {_steps(self.steps)}")
+        rise = sharpness(subject.surface, self.rho, steps=self.steps).rise
+        return MeasurementResult({"sharpness": rise}, remark=f"radius {self.rho:g}, {count_steps(self.steps)}")
 
 
 class AdaptiveSharpness(Measurement, id="adaptive_sharpness"):
@@ -58,12 +58,13 @@ class AdaptiveSharpness(Measurement, id="adaptive_sharpness"):
     eta: NonNegative = 0.2
     steps: Count = 1
 
-    def measure(self, subject: Subject) -> Reading:
+    def measure(self, subject: Subject) -> MeasurementResult:
         """Return the rise."""
-        found = sharpness(subject.surface, self.rho, steps=self.steps, eta=self.eta)
-        told = f"radius {self.rho:g}, eta {self.eta:g}, {_steps(self.steps)}"
-        return Reading({"adaptive_sharpness": found.rise}, verdict=told)
+        rise = sharpness(subject.surface, self.rho, steps=self.steps, eta=self.eta).rise
+        remark = f"radius {self.rho:g}, eta {self.eta:g}, {count_steps(self.steps)}"
+        return MeasurementResult({"adaptive_sharpness": rise}, remark=remark)
 
 
-def _steps(count: int) -> str:
+def count_steps(count: int) -> str:
+    """Return a number of steps of ascent in words."""
     return "one step" if count == 1 else f"{count} steps"

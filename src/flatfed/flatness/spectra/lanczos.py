@@ -1,4 +1,4 @@
-"""The largest eigenvalues of a symmetric operator by Lanczos, each with its residual and a verdict.
+"""The largest eigenvalues of a symmetric operator by Lanczos, each with its residual and a remark.
 
 After m products the operator looks like a small tridiagonal matrix T in an orthonormal basis Q:
 
@@ -53,12 +53,20 @@ class Eigenvalues:
     @property
     def converged(self) -> list[bool]:
         """Say of each value whether its residual is within the tolerance."""
-        rounding = 10 * self.rounding
-        bounds = (self.tolerance * self.values.abs()).clamp(min=rounding)  # an eigenvalue of 0 has no other
-        return (self.residuals <= bounds).tolist()
+        return (self.residuals <= self.bounds).tolist()
 
     @property
-    def verdict(self) -> str:
+    def bounds(self) -> Tensor:
+        """How far off each value may be: a share of it, or rounding if that is more, as for an eigenvalue of 0."""
+        return (self.tolerance * self.values.abs()).clamp(min=10 * self.rounding)
+
+    @property
+    def exact(self) -> bool:
+        """Say whether the values are known as well as they can be computed."""
+        return float(self.residuals.max()) <= 10 * self.rounding
+
+    @property
+    def remark(self) -> str:
         """The same in words."""
         good = sum(self.converged)
         if good == len(self.values):
@@ -68,7 +76,7 @@ class Eigenvalues:
 
 @dataclass(frozen=True)
 class Tridiagonal:
-    """What Lanczos has found: the diagonal and off-diagonal of T, the last beta, and the basis."""
+    """The operator as Lanczos knows it so far: the diagonal and off-diagonal of T, the last beta, and the basis."""
 
     alphas: Tensor
     betas: Tensor
@@ -90,6 +98,7 @@ class Lanczos:
 
     def __init__(self, product: Product, start: Tensor, most: int, generator: torch.Generator | None = None) -> None:
         self._product, self._most, self._generator = product, min(most, len(start)), generator
+        # Uninitialised, so that only rows that are reached take up memory.
         self._basis = start.new_empty(self._most + 1, len(start))
         self._basis[0] = start / torch.linalg.vector_norm(start)
         self._alphas: list[float] = []
@@ -101,44 +110,61 @@ class Lanczos:
         """Do one product; say whether another one can tell more."""
         m = len(self._alphas)
         q, known = self._basis[m], self._basis[: m + 1]
+        # A copy, because it is changed in place and may be the operator's own buffer.
         u = self._product(q).clone()
         if not is_finite(u):
             raise ConfigError("a product of the Hessian is not finite: the loss overflows at this model")
+        # In double precision, because it is a sum over all parameters, and T decides the values.
         self._alphas.append(float(torch.dot(u.double(), q.double())))
         beta = _orthogonalised(u, known)
-        scale = max(1e-12, max(abs(a) for a in self._alphas), max(self._betas, default=0.0))
+        # Relative to T: what is smaller is lost in the rounding of a product.
+        is_rounding = beta <= self._scale() * torch.finfo(u.dtype).eps * 10
         self._betas.append(beta)
         if m + 1 >= self._most:
             return False
-        if beta <= scale * torch.finfo(u.dtype).eps * 10:
-            self._betas[-1] = 0.0
-            return self._generator is not None and self._begin_block(self._generator, known)
+        if is_rounding:
+            return self._end_block(known)
         self._basis[m + 1] = u / beta
         return True
 
-    def _begin_block(self, generator: torch.Generator, known: Tensor) -> bool:
+    def _scale(self) -> float:
+        """Return the size of the entries of T so far, which rounding is relative to."""
+        # Never 0, also where the operator is.
+        return max(1e-12, max(abs(alpha) for alpha in self._alphas), max(self._betas, default=0.0))
+
+    def _end_block(self, known: Tensor) -> bool:
+        """Take a remainder that is only rounding for 0: the Krylov space is exhausted; say whether another begins.
+
+        Going on from the remainder would be going on from noise, and T would show eigenvalues that are not there.
+        """
+        self._betas[-1] = 0.0
+        if self._generator is None:
+            return False
         self.block = len(self._alphas)
-        u = torch.randn(known.shape[1], generator=generator, dtype=torch.float64).to(known.dtype)
+        u = torch.randn(known.shape[1], generator=self._generator, dtype=torch.float64).to(known.dtype)
         self._basis[self.block] = u / max(_orthogonalised(u, known), TINY)
         return True
 
     @property
-    def found(self) -> Tridiagonal:
+    def tridiagonal(self) -> Tridiagonal:
         """What is known so far."""
         m = len(self._alphas)
+        # The last beta leads to what is not known yet, and is no entry of T.
         off = torch.tensor(self._betas[:-1], dtype=torch.float64)
         return Tridiagonal(torch.tensor(self._alphas, dtype=torch.float64), off, self._basis[:m], self._betas[-1])
 
     @property
     def top_of_block(self) -> float:
-        """The largest Ritz value of the current block."""
-        found = self.found.matrix[self.block :, self.block :]
-        return float(torch.linalg.eigvalsh(found)[-1]) if len(found) else float("inf")
+        """The largest Ritz value of the current block; one that has just begun may hold anything."""
+        block = self.tridiagonal.matrix[self.block :, self.block :]
+        if len(block) == 0:
+            return float("inf")
+        return float(torch.linalg.eigvalsh(block)[-1])
 
 
 def _orthogonalised(u: Tensor, known: Tensor) -> float:
     """Make a vector orthogonal to the rows of a basis, in place, and return its length."""
-    for _ in range(2):
+    for _ in range(2):  # one pass leaves what rounding lost in it; twice is enough (Kahan, Parlett)
         u -= known.T @ (known @ u)
     return float(torch.linalg.vector_norm(u.double()))
 
@@ -169,13 +195,16 @@ def largest_eigenvalues(
     check_count(k, size)
     generator = torch_generator(seed, "lanczos")
     start = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
+    # k values need at least k products.
     lanczos = Lanczos(product, start, max(most, k), generator)
     steady = Steady(k)
-    while True:
-        more = lanczos.step()
-        answer = _ritz(lanczos.found, k, tolerance, vectors=False)
-        if not more or (steady.holds(answer) and _complete(lanczos, answer, k)):
-            return _ritz(lanczos.found, k, tolerance, vectors)
+    # It stops when nothing more can be learnt or the products are used up, else when the values have converged,
+    # have stayed so for a while, and no larger one can be waiting in a block that has only begun.
+    while lanczos.step():
+        values = _ritz(lanczos.tridiagonal, k, tolerance, vectors=False)
+        if steady.holds(values) and _complete(lanczos, values, k):
+            break
+    return _ritz(lanczos.tridiagonal, k, tolerance, vectors)
 
 
 def check_count(k: int, size: int) -> None:
@@ -190,30 +219,39 @@ class Steady:
     def __init__(self, k: int) -> None:
         self._k, self._first, self._values = k, 0, torch.zeros(0)
 
-    def holds(self, answer: Eigenvalues) -> bool:
+    def holds(self, values: Eigenvalues) -> bool:
         """Look at the values after one more product."""
-        if len(answer.values) < self._k or not all(answer.converged):
+        if len(values.values) < self._k or not all(values.converged):
             self._first = 0
             return False
-        bounds = (answer.tolerance * answer.values.abs()).clamp(min=10 * answer.rounding)
-        if not self._first or bool(((answer.values - self._values).abs() > bounds).any()):
-            self._first, self._values = answer.products, answer.values
-        exact = float(answer.residuals.max()) <= 10 * answer.rounding
-        return exact or answer.products - self._first >= max(PATIENCE, SHARE * self._first)
+        if not self._first or self._moved(values):
+            self._first, self._values = values.products, values.values
+        # Where residuals are mere rounding, more products would show nothing new.
+        return values.exact or values.products - self._first >= max(PATIENCE, SHARE * self._first)
+
+    def _moved(self, values: Eigenvalues) -> bool:
+        """Say whether a value has left its place since it converged: it was resting near another eigenvalue."""
+        return bool(((values.values - self._values).abs() > values.bounds).any())
 
 
-def _complete(lanczos: Lanczos, answer: Eigenvalues, k: int) -> bool:
+def _complete(lanczos: Lanczos, values: Eigenvalues, k: int) -> bool:
     """Say whether no further block can hold one of the largest: the current one has nothing above the k-th."""
+    # A random start has a share in every eigenvector, so that the first block holds the largest value.
     if k == 1 or lanczos.block == 0:
         return True
-    slack = max(answer.tolerance * abs(float(answer.values[-1])), 10 * answer.rounding)
-    return lanczos.top_of_block <= float(answer.values[-1]) + slack
+    smallest = float(values.values[-1])
+    slack = max(values.tolerance * abs(smallest), 10 * values.rounding)
+    return lanczos.top_of_block <= smallest + slack
 
 
-def _ritz(found: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenvalues:
-    thetas, s = torch.linalg.eigh(found.matrix)
-    chosen = torch.arange(len(thetas) - 1, max(len(thetas) - 1 - k, -1), -1)
-    rounding = torch.finfo(found.basis.dtype).eps * float(thetas.abs().max())
-    residuals = (found.last * s[-1, chosen].abs()).clamp(min=rounding)  # no value is known better than it is computed
-    ys = s[:, chosen].T.to(found.basis.dtype) @ found.basis if vectors else found.basis[:0]
-    return Eigenvalues(thetas[chosen], residuals, ys, len(thetas), tolerance, rounding)
+def _ritz(known: Tridiagonal, k: int, tolerance: float, vectors: bool) -> Eigenvalues:
+    """Return the largest Ritz values, in descending order."""
+    thetas, s = torch.linalg.eigh(known.matrix)
+    count = len(thetas)
+    chosen = torch.arange(count - 1, max(count - 1 - k, -1), -1)
+    rounding = torch.finfo(known.basis.dtype).eps * float(thetas.abs().max())
+    residuals = (known.last * s[-1, chosen].abs()).clamp(min=rounding)  # no value is known better than it is computed
+    ys = known.basis[:0]
+    if vectors:
+        ys = s[:, chosen].T.to(known.basis.dtype) @ known.basis
+    return Eigenvalues(thetas[chosen], residuals, ys, count, tolerance, rounding)

@@ -23,9 +23,9 @@ def eigenvalues(
     vectors: bool = False,
     product: Product | None = None,
 ) -> Eigenvalues:
-    """Return the largest eigenvalues of the Hessian at a model, with residuals and a verdict.
+    """Return the largest eigenvalues of the Hessian at a model, with residuals and a remark.
 
-    `mode="power"` is the papers' power iteration (at most 20 steps a value, deflation), for comparison. `product` may
+    `mode="power"` is the papers' power iteration (at most 20 steps per value, deflation), for comparison. `product` may
     stand for the surface's own, counted or watched.
     """
     of = product or surface.product

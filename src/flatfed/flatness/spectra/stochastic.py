@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.randomness import torch_generator
+from flatfed.flatness.sharpness import standard_error
 from flatfed.flatness.spectra.lanczos import Lanczos, Product
 
 
@@ -30,14 +31,13 @@ class Trace:
 def trace(
     product: Product, size: int, *, samples: int = 10, seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> Trace:
-    """Return Hutchinson's estimate of the trace from so many products."""
+    """Return Hutchinson's estimate of the trace from `samples` products."""
     generator = torch_generator(seed, "trace")
-    found = torch.empty(samples, dtype=torch.float64)
+    estimates = torch.empty(samples, dtype=torch.float64)
     for number in range(samples):
         z = signs(size, generator, dtype)
-        found[number] = torch.dot(z.double(), product(z).double())
-    error = float(found.std()) / math.sqrt(samples) if samples > 1 else math.inf
-    return Trace(float(found.mean()), error, samples)
+        estimates[number] = torch.dot(z.double(), product(z).double())
+    return Trace(float(estimates.mean()), standard_error(estimates), samples)
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,11 @@ def density(
     weights: list[Tensor] = []
     products = 0
     for _ in range(samples):
+        # Without a generator: the weights are those of z, from which another block would not start.
         lanczos = Lanczos(product, signs(size, generator, dtype), steps)
         while lanczos.step():
             pass
-        thetas, s = torch.linalg.eigh(lanczos.found.matrix)
+        thetas, s = torch.linalg.eigh(lanczos.tridiagonal.matrix)
         points.append(thetas)
         weights.append(s[0] ** 2 / samples)
         products += len(thetas)

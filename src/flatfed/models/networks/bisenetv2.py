@@ -38,9 +38,10 @@ class BiSeNetV2(nn.Module):
         super().__init__()
         self.detail = _detail_branch(in_channels)
         self.stem = Stem(in_channels, WIDTHS[0])
+        # The last stage is deeper: four blocks instead of two.
         self.semantic = nn.ModuleList(
-            _gather_and_expand(inputs, outputs, 4 if outputs == WIDTHS[-1] else 2)
-            for inputs, outputs in itertools.pairwise(WIDTHS)
+            _gather_and_expand(inputs, outputs, count)
+            for (inputs, outputs), count in zip(itertools.pairwise(WIDTHS), (2, 2, 4), strict=True)
         )
         self.context = ContextEmbedding(WIDTHS[-1])
         self.aggregation = GuidedAggregation(DETAIL)
@@ -73,9 +74,9 @@ def _detail_branch(in_channels: int) -> nn.Sequential:
     """Return the three stages that keep detail: 1/2, 1/4 and 1/8 of the image."""
     layers, inputs = list[nn.Module](), in_channels
     for outputs, count in ((64, 2), (64, 3), (DETAIL, 3)):
-        for number in range(count):
-            layers.append(_active(inputs, outputs, stride=2 if number == 0 else 1))
-            inputs = outputs
+        layers.append(_active(inputs, outputs, stride=2))
+        layers += [_active(outputs, outputs) for _ in range(count - 1)]
+        inputs = outputs
     return nn.Sequential(*layers)
 
 

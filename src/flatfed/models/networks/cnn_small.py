@@ -16,6 +16,7 @@ def cnn_small(classes: int, in_channels: int, image_size: int) -> nn.Module:
 
     13,706 parameters for 1x8x8 and 10 classes. ReLU comes after max-pool, with which it commutes.
     """
+    # Padded convolutions keep the size, and two pools quarter it.
     side = image_size // 4
     if side < 1:
         raise ConfigError(f"cnn-small needs images of at least 4x4 pixels, not {image_size}x{image_size}; try 'mlp'")

@@ -16,6 +16,7 @@ def cnn_small_bn(classes: int, in_channels: int, image_size: int) -> nn.Module:
 
     13,802 parameters for 1x8x8 and 10 classes.
     """
+    # BatchNorm draws nothing, so that a seed gives both networks the same weights.
     plain = cnn_small(classes, in_channels, image_size)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, layer in plain.named_children():

@@ -36,9 +36,9 @@ class MobileNetV2(nn.Module):
         self.stem = unit(in_channels, STEM, norm, 3, 2, activation=nn.ReLU6())
         blocks, inputs = list[nn.Module](), STEM
         for expansion, outputs, count, stride in STAGES:
-            for number in range(count):
-                blocks.append(InvertedResidual(inputs, outputs, stride if number == 0 else 1, expansion, norm))
-                inputs = outputs
+            blocks.append(InvertedResidual(inputs, outputs, stride, expansion, norm))
+            blocks += [InvertedResidual(outputs, outputs, 1, expansion, norm) for _ in range(count - 1)]
+            inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.last = unit(inputs, LAST, norm, 1, activation=nn.ReLU6())
         self.dropout = nn.Dropout(dropout)
@@ -58,6 +58,7 @@ class InvertedResidual(nn.Module):
         super().__init__()
         hidden = inputs * expansion
         layers = OrderedDict[str, nn.Module]()
+        # With the factor 1 there is nothing to expand, and the paper has no such layer.
         if expansion > 1:
             layers["expand"] = unit(inputs, hidden, norm, 1, activation=nn.ReLU6())
         layers["depthwise"] = unit(hidden, hidden, norm, 3, stride, groups=hidden, activation=nn.ReLU6())

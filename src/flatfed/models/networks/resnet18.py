@@ -54,18 +54,17 @@ class ResNet18(nn.Module):
     def __init__(self, id: str, classes: int, in_channels: int, stem: str, norm: Norm) -> None:
         check_choice(id, "stem", stem, STEMS)
         super().__init__()
-        large = stem == "imagenet"
-        self.conv1 = convolution(in_channels, WIDTHS[0], *((7, 2) if large else (3, 1)))
-        self.norm1 = norm(WIDTHS[0])
-        self.pool = nn.MaxPool2d(3, 2, 1) if large else nn.Identity()
-        stages = OrderedDict[str, nn.Module]()
-        inputs = WIDTHS[0]
-        for number, outputs in enumerate(WIDTHS, 1):
-            first = BasicBlock(inputs, outputs, 1 if number == 1 else 2, norm)
-            stages[f"stage{number}"] = nn.Sequential(first, BasicBlock(outputs, outputs, 1, norm))
-            inputs = outputs
-        self.stages = nn.Sequential(stages)
-        self.head = nn.Linear(inputs, classes)
+        self.pool: nn.Module
+        if stem == "imagenet":
+            self.conv1 = convolution(in_channels, WIDTHS[0], 7, stride=2)
+            self.norm1 = norm(WIDTHS[0])
+            self.pool = nn.MaxPool2d(3, 2, 1)
+        else:
+            self.conv1 = convolution(in_channels, WIDTHS[0], 3)
+            self.norm1 = norm(WIDTHS[0])
+            self.pool = nn.Identity()
+        self.stages = _stages(norm)
+        self.head = nn.Linear(WIDTHS[-1], classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return a score per class."""
@@ -74,13 +73,26 @@ class ResNet18(nn.Module):
         return scores
 
 
+def _stages(norm: Norm) -> nn.Sequential:
+    """Return the four stages; all but the first halve the image."""
+    stages = OrderedDict[str, nn.Module]()
+    inputs, stride = WIDTHS[0], 1
+    for number, outputs in enumerate(WIDTHS, 1):
+        first = BasicBlock(inputs, outputs, stride, norm)
+        stages[f"stage{number}"] = nn.Sequential(first, BasicBlock(outputs, outputs, 1, norm))
+        inputs, stride = outputs, 2
+    return nn.Sequential(stages)
+
+
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions beside the identity, or beside a 1x1 convolution where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        self.conv1, self.norm1 = convolution(inputs, outputs, 3, stride), norm(outputs)
-        self.conv2, self.norm2 = convolution(outputs, outputs), norm(outputs)
+        self.conv1 = convolution(inputs, outputs, 3, stride)
+        self.norm1 = norm(outputs)
+        self.conv2 = convolution(outputs, outputs)
+        self.norm2 = norm(outputs)
         same = stride == 1 and inputs == outputs
         self.shortcut = nn.Identity() if same else unit(inputs, outputs, norm, 1, stride)
 

@@ -33,14 +33,12 @@ class WideResNet(nn.Module):
     def __init__(self, classes: int, in_channels: int, norm: Norm) -> None:
         super().__init__()
         self.conv = convolution(in_channels, WIDTHS[0])
-        blocks, inputs = list[nn.Module](), WIDTHS[0]
-        for stage, outputs in enumerate(WIDTHS[1:]):
-            for number in range(BLOCKS):
-                blocks.append(WideBlock(inputs, outputs, 2 if stage > 0 and number == 0 else 1, norm))
-                inputs = outputs
+        stem, first, second, third = WIDTHS
+        # The first stage keeps the size of the image, the others halve it.
+        blocks = [*_stage(stem, first, 1, norm), *_stage(first, second, 2, norm), *_stage(second, third, 2, norm)]
         self.blocks = nn.Sequential(*blocks)
-        self.norm = norm(inputs)
-        self.head = nn.Linear(inputs, classes)
+        self.norm = norm(third)
+        self.head = nn.Linear(third, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return a score per class."""
@@ -49,17 +47,26 @@ class WideResNet(nn.Module):
         return scores
 
 
+def _stage(inputs: int, outputs: int, stride: int, norm: Norm) -> list[nn.Module]:
+    """Return the blocks of a stage; the first changes the shape."""
+    first = WideBlock(inputs, outputs, stride, norm)
+    return [first, *(WideBlock(outputs, outputs, 1, norm) for _ in range(BLOCKS - 1))]
+
+
 class WideBlock(nn.Module):
     """Two convolutions, each after normalisation and ReLU; where the shape changes the shortcut starts after them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        self.norm1, self.conv1 = norm(inputs), convolution(inputs, outputs, 3, stride)
-        self.norm2, self.conv2 = norm(outputs), convolution(outputs, outputs)
+        self.norm1 = norm(inputs)
+        self.conv1 = convolution(inputs, outputs, 3, stride)
+        self.norm2 = norm(outputs)
+        self.conv2 = convolution(outputs, outputs)
         self.shortcut = None if inputs == outputs else convolution(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's features."""
         active = F.relu(self.norm1(x))
         y: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
-        return y + (x if self.shortcut is None else self.shortcut(active))
+        kept = x if self.shortcut is None else self.shortcut(active)
+        return y + kept

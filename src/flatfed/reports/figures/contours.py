@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.results import Floats, Grid
+from flatfed.flatness.drawable import Floats, Grid
+from flatfed.reports.figures.drawing.panels import add_panels, add_titles, columns_for, left_ones, lowest_ones, rows_for
 from flatfed.reports.figures.drawing.placing import CLEAR, Box, Tag, place_tags
 from flatfed.reports.figures.drawing.scales import finite, is_wide, round_levels
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     INK,
-    MEDIUM,
     PAGE,
     SMALL,
     finish,
@@ -23,9 +24,11 @@ from flatfed.reports.figures.drawing.style import (
     new_figure,
     require_some,
 )
-from flatfed.reports.figures.drawing.words import fold, named, one_note, plain
+from flatfed.reports.figures.drawing.words import named, one_note, plain
 
 MAP = "cividis"
+HEIGHTS = {1: 2.7, 2: 2.9, 3: 2.2}
+"""Inches: the height of a row, by the number of panels in it."""
 LOG_LEVELS_FROM = 10.0
 """From this ratio on, levels grow by factors: the ground around a minimum has to be seen as well."""
 
@@ -45,18 +48,48 @@ def draw_contours(
     """
     require_some(grids)
     figure, panels = _panels(grids)
-    drawn = list(zip(panels, grids, (_heights(grid, value) for grid in grids), strict=True))
-    shown: list[list[Any]] = []
-    for group in [drawn] if shared else [[one] for one in drawn]:
-        found = finite(heights for _, _, heights in group)
-        log = value == "loss" and is_wide(found, LOG_LEVELS_FROM)
-        levels = round_levels(found, log)
-        shown += [_draw_panel(axes, grid, heights, levels) for axes, grid, heights in group]
-        _add_bar(figure, [axes for axes, _, _ in group], levels, named("loss", log) if value == "loss" else "error (%)")
+    planes = [_Plane(axes, grid, _heights(grid, value)) for axes, grid in zip(panels, grids, strict=True)]
+    texts: list[list[Any]] = []
+    for group in _groups(planes, shared):
+        texts += _draw_group(figure, group, value)
+    # Names find their places by pixels, which stand only when all panels are laid out.
     figure.draw_without_rendering()
-    for axes, grid, texts in zip(panels, grids, shown, strict=True):
-        _mark_models(axes, grid, texts)
+    for plane, levels in zip(planes, texts, strict=True):
+        _mark_models(plane.axes, plane.grid, levels)
     finish(figure, files, one_note(grids), title)
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """A panel, its grid, and the heights that are drawn there; what is not finite is masked."""
+
+    axes: Any
+    grid: Grid
+    heights: Any
+
+
+def _groups(planes: list[_Plane], shared: bool) -> list[list[_Plane]]:
+    """Return the panels that share levels: all, or each by itself."""
+    if shared:
+        return [planes]
+    return [[plane] for plane in planes]
+
+
+def _draw_group(figure: Any, planes: Sequence[_Plane], value: str) -> list[list[Any]]:
+    """Draw panels that share levels, and their colour bar; return the written levels of each."""
+    heights = finite(plane.heights for plane in planes)
+    # An error may be 0, for which a logarithmic scale has no place.
+    log = value == "loss" and is_wide(heights, LOG_LEVELS_FROM)
+    levels = round_levels(heights, log)
+    texts = [_draw_panel(plane, levels) for plane in planes]
+    _add_bar(figure, [plane.axes for plane in planes], levels, _value_name(value, log))
+    return texts
+
+
+def _value_name(value: str, log: bool) -> str:
+    if value == "error":
+        return "error (%)"
+    return named(value, log)
 
 
 def _add_bar(figure: Any, panels: list[Any], levels: Floats, name: str) -> None:
@@ -71,22 +104,35 @@ def _add_bar(figure: Any, panels: list[Any], levels: Floats, name: str) -> None:
 
 def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
     """Return a figure with a named panel for each plane; what all axes mean is said at the left and below only."""
-    columns = {1: 1, 2: 2, 4: 2}.get(len(grids), 3)
-    rows = -(-len(grids) // columns)
-    width = COLUMN if len(grids) == 1 else PAGE
-    figure = new_figure(width, rows * _flat(grids) * {1: 2.7, 2: 2.9, 3: 2.2}[columns], "compressed")
-    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    alike = len({(grid.x_name, grid.y_name) for grid in grids}) == 1
-    for index, (axes, grid) in enumerate(zip(panels, grids, strict=False)):
-        if not alike or index % columns == 0:
-            axes.set_ylabel(grid.y_name)
-        if not alike or index + columns >= len(grids):
-            axes.set_xlabel(grid.x_name)
-        if len(grids) > 1:
-            axes.set_title(fold(grid.name, width / columns - 0.5, MEDIUM))
-    for axes in panels[len(grids) :]:
-        axes.set_axis_off()
-    return figure, panels[: len(grids)]
+    count = len(grids)
+    columns = columns_for(count)
+    width = COLUMN if count == 1 else PAGE
+    figure = new_figure(width, rows_for(count, columns) * _flat(grids) * HEIGHTS[columns], "compressed")
+    panels = add_panels(figure, count, columns)
+    if _are_alike(grids):
+        _name_axes_once(panels, grids[0], columns)
+    else:
+        _name_axes(panels, grids)
+    if count > 1:
+        add_titles(panels, [grid.name for grid in grids], width / columns - 0.5)
+    return figure, panels
+
+
+def _name_axes(panels: Sequence[Any], grids: Sequence[Grid]) -> None:
+    for axes, grid in zip(panels, grids, strict=True):
+        axes.set(xlabel=grid.x_name, ylabel=grid.y_name)
+
+
+def _name_axes_once(panels: Sequence[Any], grid: Grid, columns: int) -> None:
+    for axes in left_ones(panels, columns):
+        axes.set_ylabel(grid.y_name)
+    for axes in lowest_ones(panels, columns):
+        axes.set_xlabel(grid.x_name)
+
+
+def _are_alike(grids: Sequence[Grid]) -> bool:
+    """Say whether the axes mean the same in all panels."""
+    return len({(grid.x_name, grid.y_name) for grid in grids}) == 1
 
 
 def _flat(grids: Sequence[Grid]) -> float:
@@ -103,48 +149,80 @@ def _heights(grid: Grid, value: str) -> Floats:
     return np.ma.masked_invalid(100.0 * grid.errors)
 
 
-def _draw_panel(axes: Any, grid: Grid, heights: Any, levels: Floats) -> list[Any]:
+def _draw_panel(plane: _Plane, levels: Floats) -> list[Any]:
     """Draw bands, lines between them and their levels; return the written levels."""
     from matplotlib.colors import BoundaryNorm
+
+    axes, grid, heights = plane.axes, plane.grid, plane.heights
+    _dress(axes, grid)
+    if not heights.count():
+        return []
+    axes.contourf(grid.xs, grid.ys, heights, levels=levels, cmap=MAP, norm=BoundaryNorm(levels, 256))
+    return _draw_lines(plane, levels)
+
+
+def _draw_lines(plane: _Plane, levels: Floats) -> list[Any]:
+    """Draw the lines of levels that are crossed, and write these; return what is written."""
+    axes, grid, heights = plane.axes, plane.grid, plane.heights
+    # Matplotlib warns where no level is crossed.
+    crossed = levels[(levels > heights.min()) & (levels < heights.max())]
+    if not crossed.size:
+        return []
+    colours = [_line_colour(level, levels) for level in crossed]
+    lines = axes.contour(grid.xs, grid.ys, heights, levels=crossed, colors=colours, linewidths=0.5)
+    return list(axes.clabel(lines, fontsize=SMALL, fmt=plain, inline_spacing=2))
+
+
+def _dress(axes: Any, grid: Grid) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    texts: list[Any] = []
     axes.spines[["top", "right"]].set_visible(True)
     axes.set(xlim=(grid.xs.min(), grid.xs.max()), ylim=(grid.ys.min(), grid.ys.max()))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    # One scale for both directions, unless the panel would become a strip.
     if 1 / 3 < np.ptp(grid.xs) / max(np.ptp(grid.ys), 1e-12) < 3:
         axes.set_aspect("equal")
-    if not heights.count():
-        return texts
-    axes.contourf(grid.xs, grid.ys, heights, levels=levels, cmap=MAP, norm=BoundaryNorm(levels, 256))
-    crossed = [level for level in levels if heights.min() < level < heights.max()]
-    if crossed:
-        middle = levels[len(levels) // 2]
-        colours = ["white" if level < middle else INK for level in crossed]
-        lines = axes.contour(grid.xs, grid.ys, heights, levels=crossed, colors=colours, linewidths=0.5)
-        texts = list(axes.clabel(lines, fontsize=SMALL, fmt=plain, inline_spacing=2))
-    return texts
+
+
+def _line_colour(level: float, levels: Floats) -> str:
+    """Return a colour that is seen on the map: its lower half is dark."""
+    if level < levels[len(levels) // 2]:
+        return "white"
+    return INK
 
 
 def _mark_models(axes: Any, grid: Grid, texts: Sequence[Any]) -> None:
     """Put a mark at each model, take away written levels that it would cover, and write the names."""
-    tags = []
-    for name, (x, y) in grid.marks.items():
-        inner = float(np.clip(x, *axes.get_xlim())), float(np.clip(y, *axes.get_ylim()))
-        outside = inner != (x, y)
-        face = "none" if outside else "white"
-        axes.plot(
-            *inner, "o", markersize=5, color=face, markeredgecolor=INK, markeredgewidth=1, clip_on=False, zorder=5
-        )
-        tags.append(Tag(f"{name} (outside)" if outside else name, *inner))
+    tags = [_mark(axes, name, x, y) for name, (x, y) in grid.marks.items()]
     spots = [axes.transData.transform((tag.x, tag.y)) for tag in tags]
+    place_tags(axes, tags, _uncovered(axes, texts, spots))
+
+
+def _mark(axes: Any, name: str, x: float, y: float) -> Tag:
+    """Put a mark at a model; a hollow one on the nearest edge for a model outside."""
+    inner = float(np.clip(x, *axes.get_xlim())), float(np.clip(y, *axes.get_ylim()))
+    face, text = "white", name
+    if inner != (x, y):
+        face, text = "none", f"{name} (outside)"
+    edge = {"markeredgecolor": INK, "markeredgewidth": 1}
+    # Not clipped, because a mark on the edge lies half outside.
+    axes.plot(*inner, "o", markersize=5, color=face, clip_on=False, zorder=5, **edge)
+    return Tag(text, *inner)
+
+
+def _uncovered(axes: Any, texts: Sequence[Any], spots: Sequence[Any]) -> list[Box]:
+    """Take away written levels that lie on a spot; return the boxes of the others."""
     renderer = axes.figure.canvas.get_renderer()
     boxes: list[Box] = []
     for text in texts:
         box = text.get_window_extent(renderer)
-        if any(box.padded(CLEAR * axes.figure.dpi / 72).contains(*spot) for spot in spots):
+        if _covers(box.padded(CLEAR * axes.figure.dpi / 72), spots):
             text.remove()
         else:
             boxes.append(tuple(box.extents))
-    place_tags(axes, tags, boxes)
+    return boxes
+
+
+def _covers(box: Any, spots: Sequence[Any]) -> bool:
+    return any(box.contains(*spot) for spot in spots)

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from flatfed.flatness.results import Embedding
-from flatfed.reports.curves import COLOURS
+from flatfed.flatness.drawable import Embedding, Floats
+from flatfed.reports.figures.drawing.palette import COLOURS
+from flatfed.reports.figures.drawing.panels import add_panels, add_titles, columns_for, rows_for
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     GREY,
     INK,
-    MEDIUM,
     PAGE,
     SMALL,
     finish,
@@ -22,7 +23,7 @@ from flatfed.reports.figures.drawing.style import (
     new_figure,
     require_some,
 )
-from flatfed.reports.figures.drawing.words import fold, one_note
+from flatfed.reports.figures.drawing.words import one_note
 
 CLASS_COLOURS = (*COLOURS, "#882255", "#A6A6A6")
 MAP = "viridis"
@@ -31,6 +32,8 @@ NUMBERED = 20
 """Classes whose numbers are written in the panels, at most."""
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 """Of the models of one map, in turn."""
+HEIGHTS = {1: 3.2, 2: 3.3, 3: 2.4}
+"""Inches: the height of a row, by the number of panels in it."""
 NO_UNIT = "t-SNE (axes without unit)"
 
 
@@ -41,68 +44,83 @@ def draw_embeddings(embeddings: Sequence[Embedding], files: Sequence[Path], titl
     Where a map holds several models, each has a mark of its own.
     """
     require_some(embeddings)
-    known = sorted({int(number) for embedding in embeddings for number in embedding.classes})
-    colours = _colours(known)
-    columns = {1: 1, 2: 2, 4: 2}.get(len(embeddings), 3)
-    rows = -(-len(embeddings) // columns)
-    width = COLUMN if columns == 1 else PAGE
-    figure = new_figure(width, rows * {1: 3.2, 2: 3.3, 3: 2.4}[columns], "compressed")
-    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axes, embedding in zip(panels, embeddings, strict=False):
-        _draw_panel(axes, embedding, colours)
-        if len(embeddings) > 1:
-            axes.set_title(fold(embedding.label, width / columns - 0.3, MEDIUM))
-    for axes in panels[len(embeddings) :]:
-        axes.set_axis_off()
-    if len(known) > len(CLASS_COLOURS):
-        _add_bar(figure, panels, known)
-    named = next((embedding.class_names for embedding in embeddings if embedding.class_names), ())
-    names = [named[number] if number < len(named) else f"class {number}" for number in known]
-    few = len(known) <= len(CLASS_COLOURS)
-    keys = [_key(colours[number], name) for number, name in zip(known, names, strict=True)] if few else []
-    models = {place: name for embedding in embeddings for place, name in enumerate(embedding.models)}
-    keys += [_key(GREY, name, MARKERS[place % len(MARKERS)]) for place, name in _common(embeddings, models).items()]
+    classes = sorted({int(number) for embedding in embeddings for number in embedding.classes})
+    colours = _colours(classes)
+    figure = _draw_panels(embeddings, colours)
+    keys = _model_keys(embeddings)
+    if _are_few(classes):
+        keys = [*_class_keys(colours, _class_names(embeddings)), *keys]
+    else:
+        _add_bar(figure, classes)
     finish(figure, files, one_note(embeddings), title, keys)
 
 
-def _colours(known: Sequence[int]) -> dict[int, Any]:
+def _draw_panels(embeddings: Sequence[Embedding], colours: dict[int, Any]) -> Any:
+    """Return a figure with a panel for each map, named where there are several."""
+    count = len(embeddings)
+    columns = columns_for(count)
+    width = COLUMN if columns == 1 else PAGE
+    figure = new_figure(width, rows_for(count, columns) * HEIGHTS[columns], "compressed")
+    panels = add_panels(figure, count, columns)
+    for axes, embedding in zip(panels, embeddings, strict=True):
+        _draw_panel(axes, embedding, colours)
+    if count > 1:
+        add_titles(panels, [embedding.label for embedding in embeddings], width / columns - 0.3)
+    return figure
+
+
+def _are_few(classes: Sequence[int]) -> bool:
+    """Say whether each class can have a distinct colour."""
+    return len(classes) <= len(CLASS_COLOURS)
+
+
+def _class_names(embeddings: Sequence[Embedding]) -> Sequence[str]:
+    """Return the names of the classes, of the first map that has some."""
+    for embedding in embeddings:
+        if embedding.class_names:
+            return embedding.class_names
+    return ()
+
+
+def _class_keys(colours: dict[int, Any], names: Sequence[str]) -> list[tuple[Any, str]]:
+    return [_key(colour, _class_name(number, names)) for number, colour in colours.items()]
+
+
+def _class_name(number: int, names: Sequence[str]) -> str:
+    if number < len(names):
+        return names[number]
+    return f"class {number}"
+
+
+def _model_keys(embeddings: Sequence[Embedding]) -> list[tuple[Any, str]]:
+    return [_key(GREY, name, _marker(place)) for place, name in _model_names(embeddings).items()]
+
+
+def _marker(model: int) -> str:
+    return MARKERS[model % len(MARKERS)]
+
+
+def _colours(classes: Sequence[int]) -> dict[int, Any]:
     """Return the colour of each class: distinct ones, or those of a map where classes are many."""
-    if len(known) <= len(CLASS_COLOURS):
-        return dict(zip(known, CLASS_COLOURS, strict=False))
+    if _are_few(classes):
+        # There may be more colours than classes.
+        return dict(zip(classes, CLASS_COLOURS, strict=False))
     from matplotlib import colormaps
 
-    shades = colormaps[MAP](np.linspace(0, 1, len(known)))
-    return dict(zip(known, shades, strict=True))
+    shades = colormaps[MAP](np.linspace(0, 1, len(classes)))
+    return dict(zip(classes, shades, strict=True))
 
 
 def _draw_panel(axes: Any, embedding: Embedding, colours: dict[int, Any]) -> None:
     seen = np.isfinite(embedding.places).all(axis=1)
     places, classes = embedding.places[seen], embedding.classes[seen]
     if len(places):
-        middle, half = (places.max(axis=0) + places.min(axis=0)) / 2, 0.54 * float(np.ptp(places, axis=0).max() or 1.0)
-        axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
+        _set_limits(axes, places)
         shades = np.array([colours[int(number)] for number in classes], dtype=object)
-        whose = embedding.whose[seen] if len(embedding.whose) else np.zeros(len(places), dtype=np.int64)
-        for model in np.unique(whose):
-            own, marker = whose == model, MARKERS[model % len(MARKERS)]
-            size = 4 if marker == "o" else 9
-            axes.scatter(
-                places[own, 0], places[own, 1], s=size, c=list(shades[own]), marker=marker, linewidths=0, alpha=0.8
-            )
-    numbered = len(colours) <= NUMBERED and not embedding.models  # a class has a place for each model
-    for number in colours if numbered else ():
-        own = places[classes == number]
-        if len(own):
-            box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.85, "edgecolor": colours[number]}
-            axes.text(
-                *np.median(own, axis=0),
-                str(number),
-                ha="center",
-                va="center",
-                fontsize=SMALL,
-                color=INK,
-                bbox=box | {"linewidth": 0.8},
-            )
+        _draw_dots(axes, places, shades, _models_of(embedding)[seen])
+    # With several models a class has a place for each, and one number could not stand at all of them.
+    if len(colours) <= NUMBERED and not embedding.models:
+        _write_numbers(axes, places, classes, colours)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[["top", "right"]].set_visible(True)
@@ -110,22 +128,69 @@ def _draw_panel(axes: Any, embedding: Embedding, colours: dict[int, Any]) -> Non
     axes.set_aspect("equal")
 
 
-def _add_bar(figure: Any, panels: Sequence[Any], known: Sequence[int]) -> None:
+def _set_limits(axes: Any, places: Floats) -> None:
+    """Make the panel a square around all dots, with a margin."""
+    middle = (places.max(axis=0) + places.min(axis=0)) / 2
+    # All dots may lie at one place.
+    half = 0.54 * float(np.ptp(places, axis=0).max() or 1.0)
+    axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
+
+
+def _models_of(embedding: Embedding) -> npt.NDArray[np.int64]:
+    """Return the number of each dot's model; 0 where there is one model."""
+    if len(embedding.whose):
+        return embedding.whose
+    return np.zeros(len(embedding.places), dtype=np.int64)
+
+
+def _draw_dots(axes: Any, places: Floats, shades: Any, models: npt.NDArray[np.int64]) -> None:
+    for model in np.unique(models):
+        own, marker = models == model, _marker(model)
+        size = 4 if marker == "o" else 9
+        x, y = places[own].T
+        axes.scatter(x, y, s=size, c=list(shades[own]), marker=marker, linewidths=0, alpha=0.8)
+
+
+def _write_numbers(axes: Any, places: Floats, classes: Any, colours: dict[int, Any]) -> None:
+    """Write the number of each class at the median of its dots."""
+    for number, colour in colours.items():
+        own = places[classes == number]
+        if len(own):
+            _write_number(axes, np.median(own, axis=0), number, colour)
+
+
+def _write_number(axes: Any, place: Floats, number: int, colour: Any) -> None:
+    box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.85, "edgecolor": colour, "linewidth": 0.8}
+    axes.text(*place, str(number), ha="center", va="center", fontsize=SMALL, color=INK, bbox=box)
+
+
+def _add_bar(figure: Any, classes: Sequence[int]) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.ticker import MaxNLocator
 
-    bar = figure.colorbar(ScalarMappable(Normalize(0, len(known) - 1), MAP), ax=list(panels), aspect=30)
+    bar = figure.colorbar(ScalarMappable(Normalize(0, len(classes) - 1), MAP), ax=list(figure.axes), aspect=30)
     bar.set_label("class")
     bar.locator = MaxNLocator(6, integer=True)
     bar.update_ticks()
     bar.outline.set_visible(False)
 
 
-def _common(embeddings: Sequence[Embedding], models: dict[int, str]) -> dict[int, str]:
+def _model_names(embeddings: Sequence[Embedding]) -> dict[int, str]:
     """Return the models' names by their marks; clients that differ from map to map are counted instead."""
-    same = len({embedding.models for embedding in embeddings if embedding.models}) <= 1
-    return models if same else {place: name if place == 0 else f"client no. {place}" for place, name in models.items()}
+    names: dict[int, str] = {}
+    for embedding in embeddings:
+        names |= dict(enumerate(embedding.models))
+    if _models_differ(embeddings):
+        # The first model of each map is the global one, and keeps its name.
+        names |= {place: f"client no. {place}" for place in range(1, len(names))}
+    return names
+
+
+def _models_differ(embeddings: Sequence[Embedding]) -> bool:
+    """Say whether maps of several models have different ones."""
+    different = {embedding.models for embedding in embeddings} - {()}
+    return len(different) > 1
 
 
 def _key(colour: Any, name: str, marker: str = "o") -> tuple[Any, str]:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.results import Floats, Grid
-from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.drawing.pieces import mesh_lines
-from flatfed.reports.figures.drawing.scales import finite, is_wide
+from flatfed.flatness.drawable import Grid
+from flatfed.reports.figures.drawing.palette import colour
+from flatfed.reports.figures.drawing.pieces import centre_loss, mesh_lines
+from flatfed.reports.figures.drawing.scales import finite, is_wide, with_gaps
 from flatfed.reports.figures.drawing.style import GREY, INK, require_some
 from flatfed.reports.figures.drawing.words import named, one_note, short
 
@@ -60,15 +60,17 @@ def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> No
     if importlib.util.find_spec("plotly") is None:
         raise ConfigError("interactive figures need plotly; pip install 'flatfed[plots]'")
     require_some(grids)
-    plotly = importlib.import_module("plotly.graph_objects")
-    log = is_wide(finite(grid.losses for grid in grids))
-    figure = plotly.Figure(layout=_layout(grids, log))
-    for index, grid in enumerate(grids):
-        figure.add_trace(plotly.Surface(**_surface(index, grid)))
-        if index:
-            figure.add_trace(plotly.Scatter3d(**_mesh(index, grid)))
+    # Titles and labels are the user's words, and no markup.
+    words = {"title": html.escape(title or "Loss surfaces"), "caption": html.escape(_caption(grids))}
+    page = PAGE.format(policy=POLICY, ink=INK, grey=GREY, plot=_plot(grids), **words)
+    Path(file).write_text(page, encoding="utf-8")
+
+
+def _plot(grids: Sequence[Grid]) -> str:
+    """Return the surfaces and the library that draws them, as HTML."""
+    # No server is named to which the figure could be sent.
     settings = {"displaylogo": False, "responsive": True, "plotlyServerURL": "", "showSendToCloud": False}
-    plot = figure.to_html(
+    text: str = _figure(grids).to_html(
         full_html=False,
         include_plotlyjs=True,
         include_mathjax=False,
@@ -76,39 +78,47 @@ def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> No
         config=settings,
         default_height=HEIGHT,
     )
-    words = {"title": html.escape(title or "Loss surfaces"), "caption": html.escape(_caption(grids))}
-    page = PAGE.format(policy=POLICY, ink=INK, grey=GREY, plot=plot, **words)
-    Path(file).write_text(page, encoding="utf-8")
+    return text
+
+
+def _figure(grids: Sequence[Grid]) -> Any:
+    plotly = importlib.import_module("plotly.graph_objects")
+    log = is_wide(finite(grid.losses for grid in grids))
+    figure = plotly.Figure(layout=_layout(grids, log))
+    for index, grid in enumerate(grids):
+        figure.add_trace(plotly.Surface(**_surface(index, grid)))
+        if index:  # the first surface is solid and needs no mesh
+            figure.add_trace(plotly.Scatter3d(**_mesh(index, grid)))
+    return figure
 
 
 def _caption(grids: Sequence[Grid]) -> str:
+    how = "Drag to turn, scroll to come nearer; a click in the legend hides a surface."
     note = one_note(grids)
-    return f"{note}{'. ' if note else ''}Drag to turn, scroll to come nearer; a click in the legend hides a surface."
-
-
-def _known(losses: Floats) -> Floats:
-    return np.where(np.isfinite(losses), losses, np.nan)
+    if not note:
+        return how
+    return f"{note}. {how}"
 
 
 def _shared(index: int, grid: Grid, in_legend: bool) -> dict[str, Any]:
     """Return what a surface and its mesh have in common: they are switched on and off together."""
-    middle = grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()]
-    name = f"{html.escape(grid.label)}: loss {short(middle)} at the centre"
+    name = f"{html.escape(grid.label)}: loss {short(centre_loss(grid))} at the centre"
     return {"name": name, "legendgroup": str(index), "showlegend": in_legend}
 
 
 def _surface(index: int, grid: Grid) -> dict[str, Any]:
     """Return what plotly needs for a surface of one colour."""
-    colour = COLOURS[index % len(COLOURS)]
+    shade = colour(index)
     return {
         "x": grid.xs,
         "y": grid.ys,
-        "z": _known(grid.losses),
+        "z": with_gaps(grid.losses),
         "showscale": False,
-        "colorscale": [[0, colour], [1, colour]],
+        "colorscale": [[0, shade], [1, shade]],
         "opacity": GLASS if index else 1.0,
         "lighting": {"ambient": 0.55, "diffuse": 0.7, "specular": 0.1, "roughness": 0.9},
         "hovertemplate": f"{html.escape(grid.label)}<br>loss %{{z:.4g}}<br>at (%{{x:.3g}}, %{{y:.3g}})<extra></extra>",
+        # For the others their meshes stand in the legend.
         **_shared(index, grid, index == 0),
     }
 
@@ -116,9 +126,10 @@ def _surface(index: int, grid: Grid) -> dict[str, Any]:
 def _mesh(index: int, grid: Grid) -> dict[str, Any]:
     """Return what plotly needs for the lines of a surface."""
     xs, ys = np.meshgrid(grid.xs, grid.ys)
-    places = np.stack([xs, ys, _known(grid.losses)], axis=-1)
+    places = np.stack([xs, ys, with_gaps(grid.losses)], axis=-1)
+    # NaN lifts the pen: a line would run on to the next one.
     lines = np.concatenate([np.insert(line, len(line), np.nan, axis=0) for line in mesh_lines(places)])
-    look = {"mode": "lines", "line": {"color": COLOURS[index % len(COLOURS)], "width": 2}, "hoverinfo": "skip"}
+    look = {"mode": "lines", "line": {"color": colour(index), "width": 2}, "hoverinfo": "skip"}
     return {"x": lines[:, 0], "y": lines[:, 1], "z": lines[:, 2], **look, **_shared(index, grid, True)}
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flatfed.flatness.results import Floats
-from flatfed.reports.figures.drawing.placing import Tag, place_tags
-from flatfed.reports.figures.drawing.scales import is_wide, make_log
-from flatfed.reports.figures.drawing.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, look, new_figure
+from flatfed.flatness.drawable import Floats
+from flatfed.reports.figures.drawing.palette import colour
+from flatfed.reports.figures.drawing.placing import Box, Tag, padded, place_tags
+from flatfed.reports.figures.drawing.scales import finite, fit_scale, is_wide
+from flatfed.reports.figures.drawing.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, new_figure
 from flatfed.reports.figures.drawing.words import fold, named
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -32,27 +32,36 @@ def draw_scatter(
 
     To the left is flatter, and the figure says so. The x axis is logarithmic where it spans more than two decades.
     """
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for label, x, y in points:
-        if math.isfinite(x) and math.isfinite(y):
-            groups.setdefault(label, []).append((x, y))
-    runs = {label: np.array(group) for label, group in groups.items()}
-    xs = np.concatenate([group[:, 0] for group in runs.values()]) if runs else np.empty(0)
+    groups = _groups(points)
+    xs = finite(group[:, 0] for group in groups.values())
     log = is_wide(xs)
     figure = new_figure(COLUMN, 2.6)
     axes = figure.subplots()
-    if log:
-        make_log(axes.xaxis, xs.max() / xs.min())
+    fit_scale(axes.xaxis, xs)
     _dress(axes, named(x_name, log), y_name)
-    tags = [_draw_group(axes, index, label, group, log) for index, (label, group) in enumerate(runs.items())]
+    tags = [_draw_group(axes, index, label, group, log) for index, (label, group) in enumerate(groups.items())]
+    # Names find their places by pixels, which stand only when the axes are laid out.
     figure.draw_without_rendering()
-    keys = []
-    if len(tags) <= NAMED:
-        spots = [spot for group in runs.values() for spot in axes.transData.transform(group)]
-        place_tags(axes, tags, [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in spots])
-    else:
-        keys = [_key(index, label) for index, label in enumerate(runs)]
-    finish(figure, files, "", title, keys)
+    if len(tags) > NAMED:
+        finish(figure, files, "", title, [_key(index, label) for index, label in enumerate(groups)])
+        return
+    place_tags(axes, tags, _boxes(axes, groups.values()))
+    finish(figure, files, "", title)
+
+
+def _groups(points: Sequence[tuple[str, float, float]]) -> dict[str, Floats]:
+    """Return the runs of each label, runs x (x, y), without those that are not finite."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for label, x, y in points:
+        if np.isfinite([x, y]).all():
+            groups.setdefault(label, []).append((x, y))
+    return {label: np.array(group) for label, group in groups.items()}
+
+
+def _boxes(axes: Any, groups: Iterable[Floats]) -> list[Box]:
+    """Return the pixels around all runs."""
+    spots = [spot for group in groups for spot in axes.transData.transform(group)]
+    return [padded((x, y, x, y), DOT) for x, y in spots]
 
 
 def _dress(axes: Any, x_name: str, y_name: str) -> None:
@@ -65,21 +74,28 @@ def _dress(axes: Any, x_name: str, y_name: str) -> None:
 
 def _draw_group(axes: Any, index: int, label: str, group: Floats, log: bool) -> Tag:
     """Draw the runs and the mean of a label, which on a logarithmic axis is that of the logarithms."""
-    colour, marker = look(index)["color"], _marker(index)
-    x = float(np.exp(np.log(group[:, 0]).mean()) if log else group[:, 0].mean())
-    y = float(group[:, 1].mean())
+    shade, marker = colour(index), _marker(index)
+    x = _mean(group[:, 0], log)
+    y = _mean(group[:, 1], log=False)
     if len(group) > 1:
-        axes.scatter(*group.T, s=10, marker=marker, color=colour, alpha=0.45, linewidths=0)
-    axes.scatter(x, y, s=36, marker=marker, color=colour, edgecolors="white", linewidths=0.6, zorder=4)
-    return Tag(fold(label, WIDEST), x, y, colour)
+        axes.scatter(*group.T, s=10, marker=marker, color=shade, alpha=0.45, linewidths=0)
+    axes.scatter(x, y, s=36, marker=marker, color=shade, edgecolors="white", linewidths=0.6, zorder=4)
+    return Tag(fold(label, WIDEST), x, y, shade)
+
+
+def _mean(values: Floats, log: bool) -> float:
+    if log:
+        return float(np.exp(np.log(values).mean()))
+    return float(values.mean())
 
 
 def _marker(index: int) -> str:
     """Return a marker that with the colour is the label's own."""
+    # There are as many markers as colours: without the shift the pairs would repeat after eight labels.
     return MARKERS[(index + index // len(MARKERS)) % len(MARKERS)]
 
 
 def _key(index: int, label: str) -> tuple[Any, str]:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], linestyle="", marker=_marker(index), markersize=5, color=look(index)["color"]), label
+    return Line2D([], [], linestyle="", marker=_marker(index), markersize=5, color=colour(index)), label

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from flatfed.flatness.results import Floats, Grid
-from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.drawing.pieces import ROUND, UP, pieces_of
+from flatfed.flatness.drawable import Floats, Grid
+from flatfed.reports.figures.drawing.palette import colour
+from flatfed.reports.figures.drawing.pieces import ROUND, UP, centre_loss, pieces_of
 from flatfed.reports.figures.drawing.scales import LOG_FROM, finite, is_wide, span
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
@@ -48,19 +48,27 @@ def draw_surface_panels(panels: Mapping[str, Sequence[Grid]], files: Sequence[Pa
     The same place in two panels is the same method. Every panel has a scale of its own, which is logarithmic where few
     losses are far above the others: one close to 0 is to look close to 0.
     """
-    from matplotlib.text import Text
-
     require_some(list(panels.values()))
     figure = new_figure(PAGE, 3.2, layout=None)
     width = 1 / len(panels)
     for place, (name, grids) in enumerate(panels.items()):
-        losses = finite(grid.losses for grid in grids)
-        log = is_wide(losses) and losses.max() > LOG_FROM * np.median(losses)
-        _draw_on(figure, (place * width, 0.12, 0.93 * width, 0.82), grids, bool(log))
-        figure.add_artist(Text((place + 0.48) * width, 0.93, name, ha="center", fontsize=MEDIUM))
+        _draw_on(figure, (place * width, 0.12, 0.93 * width, 0.82), grids, _has_peaks(grids))
+        _add_name(figure, (place + 0.48) * width, name)
     rows = list(zip(*panels.values(), strict=True))
     keys = [_key(index, f"{row[0].label}: " + _centre(row)) for index, row in enumerate(rows)]
     finish(figure, files, one_note(grid for grids in panels.values() for grid in grids), title, keys)
+
+
+def _has_peaks(grids: Sequence[Grid]) -> bool:
+    """Say whether few losses are far above the others."""
+    losses = finite(grid.losses for grid in grids)
+    return is_wide(losses) and bool(losses.max() > LOG_FROM * np.median(losses))
+
+
+def _add_name(figure: Any, x: float, name: str) -> None:
+    from matplotlib.text import Text
+
+    figure.add_artist(Text(x, 0.93, name, ha="center", fontsize=MEDIUM))
 
 
 def _draw_on(figure: Any, place: tuple[float, float, float, float], grids: Sequence[Grid], log: bool) -> None:
@@ -81,13 +89,12 @@ def _add_pieces(axes: Any, surfaces: Sequence[tuple[Floats, Floats, Floats]]) ->
     corners, faces, edges = (np.concatenate(parts) for parts in zip(*surfaces, strict=True))
     if len(corners):
         pieces = shapes.Poly3DCollection(corners, facecolors=faces, edgecolors=edges, linewidths=0.5)
+        # As pixels: thousands of faces would make a vector file large and slow.
         pieces.set_rasterized(True)
         axes.add_collection3d(pieces, autolim=False)
 
 
 def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: bool) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     axes.set_xlim(*span(finite(grid.xs for grid in grids), 0.0))
     axes.set_ylim(*span(finite(grid.ys for grid in grids), 0.0))
     axes.set_zlim(*heights)
@@ -96,17 +103,36 @@ def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: 
     axes.zaxis.set_rotate_label(False)
     axes.set_zlabel(named("loss", log), labelpad=-5, rotation=90)
     # The ends of both axes below meet in a corner, where there is room for no number.
-    for axis, prune in ((axes.xaxis, "upper"), (axes.yaxis, "lower"), (axes.zaxis, None)):
-        axis.set_major_locator(MaxNLocator(4, prune=prune))
-        axis.set_pane_color((1, 1, 1, 0))
-        axis._axinfo["grid"] |= {"color": PALE, "linewidth": 0.4}
-        axis.line.set_color(GREY)
+    _dress_axis(axes.xaxis, "upper")
+    _dress_axis(axes.yaxis, "lower")
+    _dress_axis(axes.zaxis, None)
     if log:
-        axes.zaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.zaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(10.0**value)))
+        _name_powers(axes.zaxis)
     axes.tick_params(pad=-3)
     axes.view_init(UP, ROUND)
     axes.set_box_aspect((1, 1, 0.8), zoom=1.1)
+
+
+def _dress_axis(axis: Any, prune: str | None) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(4, prune=prune))
+    axis.set_pane_color((1, 1, 1, 0))
+    # There is no public way to change this grid.
+    axis._axinfo["grid"] |= {"color": PALE, "linewidth": 0.4}
+    axis.line.set_color(GREY)
+
+
+def _name_powers(axis: Any) -> None:
+    """Put ticks at powers of ten: axes in three dimensions have no logarithmic scale, what is drawn are logarithms."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.set_major_formatter(FuncFormatter(_power))
+
+
+def _power(exponent: float, _: Any) -> str:
+    return plain(10.0**exponent)
 
 
 def _folded(name: str) -> str:
@@ -115,15 +141,13 @@ def _folded(name: str) -> str:
 
 def _centre(grids: Sequence[Grid]) -> str:
     """Return the loss of the model in the middle, of each panel."""
-    middles = [grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()] for grid in grids]
-    return together(f"loss {' and '.join(map(short, middles))} at the centre")
+    middles = [short(centre_loss(grid)) for grid in grids]
+    return together(f"loss {' and '.join(middles)} at the centre")
 
 
 def _key(index: int, text: str) -> tuple[Any, str]:
     from matplotlib.patches import Patch
 
-    colour = COLOURS[index % len(COLOURS)]
-    look: dict[str, Any] = (
-        {"facecolor": "white", "edgecolor": colour, "hatch": "+++++"} if index % 2 else {"facecolor": colour}
-    )
-    return Patch(**look, linewidth=0.6), text
+    if index % 2:  # a mesh
+        return Patch(facecolor="white", edgecolor=colour(index), hatch="+++++", linewidth=0.6), text
+    return Patch(facecolor=colour(index), linewidth=0.6), text

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from flatfed.flatness.results import Floats
-from flatfed.reports.curves import COLOURS
-from flatfed.reports.figures.drawing.scales import finite, is_wide, make_log
+from flatfed.flatness.drawable import Floats
+from flatfed.reports.figures.drawing.palette import COLOURS, alone
+from flatfed.reports.figures.drawing.scales import finite, fit_scale, is_wide, with_gaps
 from flatfed.reports.figures.drawing.style import COLUMN, GREY, finish, in_style, new_figure
 from flatfed.reports.figures.drawing.words import named
 
@@ -32,51 +32,76 @@ def draw_client_trends(
     `values` has a number for each of `rounds`, by client; None where a client has none that round, which its line
     leaps over. The y axis is logarithmic where the numbers span more than two decades.
     """
-    from matplotlib.ticker import MaxNLocator
-
     table = _table(values, len(rounds))
-    everything = finite([table])
-    log = is_wide(everything)
+    numbers = finite([table])
     figure = new_figure(COLUMN, 2.3)
     axes = figure.subplots()
-    if log:
-        make_log(axes.yaxis, everything.max() / everything.min())
-    known = [index for index in range(len(rounds)) if np.isfinite(table[:, index]).any()]
-    xs = [rounds[index] for index in known]
+    fit_scale(axes.yaxis, numbers)
     lines = _draw_clients(axes, rounds, table)
-    told = [table[np.isfinite(table[:, index]), index] for index in known]
-    quartiles = [np.quantile(row, [0.25, 0.75]) for row in told]
-    low, high = zip(*quartiles, strict=True) if quartiles else ((), ())
-    band = axes.fill_between(xs, low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
-    alone = {"marker": "o", "markersize": 4} if len(xs) == 1 else {}
-    (mean,) = axes.plot(xs, [row.mean() for row in told], color=COLOURS[0], linewidth=2, zorder=4, **alone)
+    columns = _known_columns(rounds, table)
+    band = _draw_band(axes, columns)
+    mean = _draw_mean(axes, columns)
+    _dress(axes, named(y_name, is_wide(numbers)), list(columns))
+    finish(figure, files, "", title, [(mean, mean_name), (band, BAND), *lines])
+
+
+def _known_columns(rounds: Sequence[int], table: Floats) -> dict[int, Floats]:
+    """Return the clients' numbers of each round that has some."""
+    columns = {round: column[np.isfinite(column)] for round, column in zip(rounds, table.T, strict=True)}
+    return {round: column for round, column in columns.items() if column.size}
+
+
+def _draw_band(axes: Any, columns: Mapping[int, Floats]) -> Any:
+    """Draw the band between the quartiles."""
+    low = [np.quantile(column, 0.25) for column in columns.values()]
+    high = [np.quantile(column, 0.75) for column in columns.values()]
+    return axes.fill_between(list(columns), low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
+
+
+def _draw_mean(axes: Any, columns: Mapping[int, Floats]) -> Any:
+    means = [column.mean() for column in columns.values()]
+    (line,) = axes.plot(list(columns), means, color=COLOURS[0], linewidth=2, zorder=4, **alone(len(means), size=4))
+    return line
+
+
+def _dress(axes: Any, y_name: str, rounds: Sequence[int]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.set_xlabel("round")
-    axes.set_ylabel(named(y_name, log))
+    axes.set_ylabel(y_name)
     axes.grid(axis="y")
     axes.margins(x=0.02)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-    if len(xs) == 1:
-        axes.set_xlim(xs[0] - 0.5, xs[0] + 0.5)
-    finish(figure, files, "", title, [(mean, mean_name), (band, BAND), *lines])
+    # One round has no range of its own.
+    if len(rounds) == 1:
+        axes.set_xlim(rounds[0] - 0.5, rounds[0] + 0.5)
 
 
 def _table(values: Mapping[int, Sequence[float | None]], count: int) -> Floats:
     """Return clients x rounds, NaN where there is no number."""
-    rows = [[math.nan if value is None else value for value in row] for row in values.values()]
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), count)
-    return np.where(np.isfinite(table), table, np.nan)
+    rows = list(values.values())
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), count)  # None becomes NaN
+    return with_gaps(table)
 
 
 def _draw_clients(axes: Any, rounds: Sequence[int], table: Floats) -> list[tuple[Any, str]]:
     """Draw a line for each client; return the entry of the legend."""
+    rows = [row for row in table if np.isfinite(row).any()]
+    shade = min(0.5, max(0.12, 8 / max(len(table), 1)))  # the more lines, the paler
+    for row in rows:
+        _draw_client(axes, np.array(rounds), row, shade)
+    if not rows:
+        return []
+    return [_client_key(len(table))]
+
+
+def _draw_client(axes: Any, rounds: npt.NDArray[np.int64], row: Floats, shade: float) -> None:
+    known = np.isfinite(row)
+    mark = alone(int(known.sum()), ".", 4)
+    axes.plot(rounds[known], row[known], color=GREY, alpha=shade, linewidth=0.6, **mark)
+
+
+def _client_key(count: int) -> tuple[Any, str]:
     from matplotlib.lines import Line2D
 
-    keys: list[tuple[Any, str]] = []
-    for row in table:
-        known = np.isfinite(row)
-        if known.any():
-            alone = {"marker": ".", "markersize": 4} if known.sum() == 1 else {}
-            shade = min(0.5, max(0.12, 8 / len(table)))
-            axes.plot(np.array(rounds)[known], row[known], color=GREY, alpha=shade, linewidth=0.6, **alone)
-            keys = [(Line2D([], [], color=GREY, linewidth=0.6), f"one client (of {len(table)})")]
-    return keys
+    return Line2D([], [], color=GREY, linewidth=0.6), f"one client (of {count})"

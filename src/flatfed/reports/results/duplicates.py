@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flatfed.core.errors import ConfigError
@@ -22,32 +22,57 @@ def once_each(runs: Sequence[OneRun], say: Callable[[str], None]) -> list[OneRun
     """
     kept: dict[int, OneRun] = {}
     for run in runs:
-        other = kept.get(run.seed)
-        if other is None:
+        if run.seed not in kept:
             kept[run.seed] = run
             continue
-        _refuse_different(other, run)
-        kept[run.seed], dropped = (run, other) if len(run.rows) > len(other.rows) else (other, run)
-        so_far = "" if len(run.rows) == len(other.rows) else f" as far as it has come ({len(dropped.rows)} rounds)"
-        say(f"{dropped.path} repeats {kept[run.seed].path} (seed {run.seed}){so_far}; it is counted once")
+        other = kept[run.seed]
+        _check_agreement(other, run)
+        kept[run.seed], dropped = _longer_first(other, run)
+        say(_repeats(dropped, kept[run.seed]))
     return list(kept.values())
 
 
-def _refuse_different(one: OneRun, other: OneRun) -> None:
-    for first, second in zip(one.rows, other.rows, strict=False):
-        if not _same(first, second):
+def _longer_first(earlier: OneRun, later: OneRun) -> tuple[OneRun, OneRun]:
+    """Return two runs, the one with more rounds first; of equal ones the earlier."""
+    if len(later.rows) > len(earlier.rows):
+        return later, earlier
+    return earlier, later
+
+
+def _repeats(dropped: OneRun, kept: OneRun) -> str:
+    """Say which run is left out, and how far it repeats the one that is kept."""
+    so_far = ""
+    if len(dropped.rows) < len(kept.rows):
+        so_far = f" as far as it has come ({len(dropped.rows)} rounds)"
+    return f"{dropped.path} repeats {kept.path} (seed {kept.seed}){so_far}; it is counted once"
+
+
+def _check_agreement(first: OneRun, second: OneRun) -> None:
+    """Raise a `ConfigError` where two runs of a seed differ in a round that both have."""
+    # One of the two may still be under way.
+    for row, other in zip(first.rows, second.rows, strict=False):
+        if not _same(row, other):
             raise ConfigError(
-                f"{one.path} and {other.path} are both seed {one.seed} of {one.config['method']} in one setting, but "
-                f"differ from round {first['round'] + 1} on; name one of them"
+                f"{first.path} and {second.path} are both seed {first.seed} of {first.config['method']} in one "
+                f"setting, but differ from round {row['round'] + 1} on; name one of them"
             )
 
 
-def _same(one: Row, other: Row) -> bool:
+def _same(row: Row, other: Row) -> bool:
     """Say whether two rows hold the same results; columns that only one of them has are not compared."""
-    return all(_equal(one[name], other[name]) for name in one if name in other and name not in MEASURED)
+    return _equal_in((row.keys() & other.keys()).difference(MEASURED), row, other)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_equal(one[name], other[name]) for name in one if name in other)
-    return bool(one == other) or (one != one and other != other)
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, dict) and isinstance(other, dict):
+        return _equal_in(value.keys() & other.keys(), value, other)
+    return bool(value == other) or _both_nan(value, other)
+
+
+def _equal_in(names: Iterable[str], first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return all(_equal(first[name], second[name]) for name in names)
+
+
+def _both_nan(value: Any, other: Any) -> bool:
+    # Only NaN differs from itself; a history may hold values of any type.
+    return bool(value != value and other != other)

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from flatfed.algorithms import Algorithm, Average
-from flatfed.core.configuration.config import Registry, build
+from flatfed.core.configuration.config import build
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import FlatfedError
 from flatfed.core.round.sampling import Sampler
 from flatfed.data.catalogue import find
 from flatfed.data.partition import Partitioner
 from flatfed.models.catalogue import with_defaults
-from flatfed.runs.described.tasks import without_addresses
+from flatfed.reports.tables.numbers import known_items
+from flatfed.runs.described.modules import without_addresses
 
 Values = dict[str, Any]
 
@@ -37,7 +39,7 @@ SIZE = "task.parameters"
 ELSEWHERE = {"seed", "data_dir", "partition_sha256", "reason"}
 """What a recipe says that is no part of the setting: the seed, what follows from it, and where files lie."""
 
-DECISIVE = ("loss", "augment", "prepare", "joint", "local")
+DECISIVE = ("loss", "augment", "prepare", "batch_transform", "local")
 """What decides a task from Python beside its data and its network."""
 
 FORMER_MODELS = {
@@ -54,31 +56,39 @@ FORMER_MODELS = {
 
 def identity(config: Values) -> Values:
     """Return what decides a run's results besides its seed, flat, with dotted names; None and nothing are the same."""
-    settings = {name: value for name, value in _settings(config["settings"]).items() if name != "seed"}
     parts = {
         "algorithm": _canonical(Algorithm.registry, config["algorithm"]),
         "average": _canonical(Average.registry, config["average"]),
         "sampler": _canonical(Sampler.registry, config["sampler"]),
-        "settings": settings,
+        "settings": _without_seed(_settings(config["settings"])),
         "task": _task(config),
     }
-    return {name: value for name, value in _flat(parts).items() if value is not None}
+    return known_items(_flat(parts))
 
 
-def agree(one: Values, other: Values) -> bool:
+def agree(first: Values, second: Values) -> bool:
     """Say whether two identities are the same as far as both are known."""
-    names = {*one, *other}
-    return all(one.get(n) == other.get(n) or UNKNOWN in (one.get(n), other.get(n)) for n in names)
+    return all(_agree(first.get(name), second.get(name)) for name in {*first, *second})
+
+
+def _agree(value: Any, other: Any) -> bool:
+    return value == other or UNKNOWN in (value, other)
 
 
 def _canonical(registry: Registry[Any], written: Values | None) -> Values | None:
     """Return a configuration as its class writes it today, or as it stands where that cannot be."""
-    return written and _or_as_written(lambda: registry.from_dict(written).to_dict(), written)
+    if not written:
+        return written
+    return _or_as_written(lambda: registry.from_dict(written).to_dict(), written)
 
 
 def _settings(written: Values) -> Values:
-    """Return the training settings; runs from before `batched` went client by client."""
-    return _or_as_written(lambda: build(Settings, {"batched": False} | written).to_dict() | {"id": None}, written)
+    """Return the training settings; runs from before `vectorised` went client by client."""
+    return _or_as_written(lambda: build(Settings, {"vectorised": False} | written).to_dict() | {"id": None}, written)
+
+
+def _without_seed(settings: Values) -> Values:
+    return {name: value for name, value in settings.items() if name != "seed"}
 
 
 def _or_as_written(read: Callable[[], Values], written: Values) -> Values:
@@ -92,74 +102,109 @@ def _or_as_written(read: Callable[[], Values], written: Values) -> Values:
 
 
 def _task(config: Values) -> Values:
-    recipe: Values = config["task"]
-    return _catalogue(config) if recipe.get("kind") == "catalogue" else _from_python(config)
+    if config["task"].get("kind") == "catalogue":
+        return _catalogue(config)
+    return _from_python(config)
 
 
 def _catalogue(config: Values) -> Values:
-    """Return a task of the catalogue with every option, given or not."""
-    recipe: Values = {name: value for name, value in config["task"].items() if name not in ELSEWHERE}
-    dataset, model = str(recipe.get("dataset")), recipe.get("model")
+    """Return a task of the catalogue with every option, whether it was named or not."""
+    recipe = _decisive(config["task"])
+    setting = config.get("setting", {})
     partition = _canonical(Partitioner.registry, recipe.get("partition"))
-    named, setting = model or FORMER_MODELS.get(dataset, UNKNOWN), config.get("setting", {})
-    weights, augment = recipe.get("weights"), recipe.get("augment", True)
     return recipe | {
         "clients": recipe.get("clients") or _clients(partition),
         "partition": partition,
-        "model": named,
-        "model_options": _model_options(named, recipe.get("model_options") or {}, setting),
-        "data_options": _data_options(dataset, recipe.get("data_options") or {}),
-        "augment": _augmentation(augment, setting),
-        "weights": weights and Path(weights).name,
+        "model": _model(recipe),
+        "model_options": _model_options(_model(recipe), recipe.get("model_options") or {}, setting),
+        "data_options": _data_options(str(recipe.get("dataset")), recipe.get("data_options") or {}),
+        "augment": _augmentation(recipe.get("augment", True), setting),
+        "weights": _file_name(recipe.get("weights")),
         "new_head": recipe.get("new_head") or None,
     }
 
 
-def _data_options(dataset: str, given: Values) -> Values:
-    return _or_as_written(lambda: find(dataset).with_defaults(given), given)
+def _decisive(recipe: Values) -> Values:
+    """Return the part of a recipe that belongs to the setting."""
+    return {name: value for name, value in recipe.items() if name not in ELSEWHERE}
 
 
-def _model_options(name: str, given: Values, setting: Values) -> Values:
+def _model(recipe: Values) -> str:
+    """Return the network; where none is named, the one that was used for the data set."""
+    return recipe.get("model") or FORMER_MODELS.get(str(recipe.get("dataset")), UNKNOWN)
+
+
+def _file_name(path: str | None) -> str | None:
+    """Return a file without its folder: the same weights may lie elsewhere."""
+    if not path:
+        return path
+    return Path(path).name
+
+
+def _data_options(dataset: str, options: Values) -> Values:
+    return _or_as_written(lambda: find(dataset).with_defaults(options), options)
+
+
+def _model_options(name: str, options: Values, setting: Values) -> Values:
     """Return the options of a network; a user's own module is not imported for it, the record says what it had."""
     if ":" in name:
-        return dict(setting.get("model", {}).get("options", given))
-    return _or_as_written(lambda: with_defaults(name, given), given)
+        return dict(setting.get("model", {}).get("options", options))
+    return _or_as_written(lambda: with_defaults(name, options), options)
 
 
 def _clients(partition: Values | None) -> int | str:
     """Return how many clients a partition makes where no number was given."""
-    rule = Partitioner.registry.get(str((partition or {}).get("id")))
-    return UNKNOWN if rule is None or rule.as_the_data_has else rule.default_clients
+    if not partition:
+        return UNKNOWN
+    rule = Partitioner.registry.get(str(partition.get("id")))
+    # Where the data itself says who holds what, the number is not known before the data is read.
+    if rule is None or rule.as_the_data_has:
+        return UNKNOWN
+    return rule.default_clients
 
 
 def _augmentation(asked: bool | str, setting: Values) -> str:
     used = setting.get("augmentation", {})
     if used.get("default") or asked is True:
         return "default"
-    return ",".join(used.get("names", ())) or (asked if isinstance(asked, str) else "none")
+    recorded = ",".join(used.get("names", ()))
+    return recorded or _asked_augmentation(asked)
+
+
+def _asked_augmentation(asked: bool | str) -> str:
+    if isinstance(asked, str):
+        return asked
+    return "none"
 
 
 def _from_python(config: Values) -> Values:
     """Return a task from Python objects: name, clients, network and size, and a hash of what else decides it."""
     recipe, setting = config["task"], config.get("setting", {})
-    clients, network = recipe.get("clients"), setting.get("model", {})
-    told = {"kind": recipe.get("kind"), "name": recipe.get("name")}
-    if not isinstance(clients, dict):  # it lived in memory only
-        count = setting.get("clients", {}).get("count", UNKNOWN)
-        return told | {"clients": count} | _network(network.get("class", UNKNOWN), network)
+    network = setting.get("model", {})
+    task = {"kind": recipe.get("kind"), "name": recipe.get("name"), "parameters": network.get("parameters", UNKNOWN)}
+    if isinstance(recipe.get("clients"), dict):
+        return task | _described(recipe)
+    # The task lived in memory only: no record describes its objects.
+    count = setting.get("clients", {}).get("count", UNKNOWN)
+    return task | {"clients": count, "model": network.get("class", UNKNOWN)}
+
+
+def _described(recipe: Values) -> Values:
+    """Return clients, network and hash of a task whose objects the record describes."""
     model = without_addresses(recipe["model"])
-    described = {name: recipe.get(name) for name in DECISIVE} | {"model": model}
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    decisive = {name: recipe.get(name) for name in DECISIVE} | {"model": model}
+    # Sorted, so that the order in which a record was written does not matter.
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     name = str(model["class"]).rpartition(":")[2]
-    return told | {"clients": clients["count"], "description": digest} | _network(name, network)
+    return {"clients": recipe["clients"]["count"], "description": digest, "model": name}
 
 
-def _network(name: str, recorded: Values) -> Values:
-    return {"model": name, "parameters": recorded.get("parameters", UNKNOWN)}
-
-
-def _flat(value: Any, name: str = "") -> Values:
+def _flat(values: Values, prefix: str = "") -> Values:
     """Return nested dictionaries as one, with dotted names."""
-    if not isinstance(value, dict):
-        return {name: value}
-    return {k: v for key, entry in value.items() for k, v in _flat(entry, f"{name}.{key}" if name else key).items()}
+    flat: Values = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

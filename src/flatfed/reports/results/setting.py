@@ -10,15 +10,15 @@ from flatfed.algorithms import Algorithm, Average
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
 from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.results import Result
-from flatfed.reports.tables.numbers import megabytes
-from flatfed.runs.files import read_json
+from flatfed.reports.results.result import Result, all_runs
+from flatfed.reports.tables.numbers import known_items, megabytes
 
 Config = Mapping[str, Any]
 Lines = list[tuple[str, str]]
 
 IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None}
 """Training settings that need no word where they do nothing."""
+TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip")
 LABEL = 11
 """Columns of the names before the lines."""
 
@@ -26,29 +26,42 @@ LABEL = 11
 def common_lines(config: Config, seeds: Sequence[int]) -> Lines:
     """Return what the methods of a comparison share, as far as it is recorded: data, clients, network, training."""
     setting = config.get("setting") or {}
-    parts = {
-        "data": _data(setting["data"]) if "data" in setting else "",
-        "clients": _clients(setting["clients"]) if "clients" in setting else "",
-        "partition": _partition(setting["partition"], setting["data"]["classes"]) if setting.get("partition") else "",
-        "network": _network(setting) if "model" in setting else "",
-        "training": _training(config, seeds),
-    }
-    return [(name, text) for name, text in parts.items() if text]
+    return [*_recorded_lines(setting), ("training", _training(config, seeds))]
+
+
+def _recorded_lines(setting: Config) -> Lines:
+    """Return the lines of what is recorded: runs of earlier versions recorded less, or nothing."""
+    lines: Lines = []
+    if "data" in setting:
+        lines.append(("data", _data(setting["data"])))
+    if "clients" in setting:
+        lines.append(("clients", _clients(setting["clients"])))
+    if setting.get("partition"):
+        lines.append(("partition", _partition(setting["partition"], setting["data"]["classes"])))
+    if "model" in setting:
+        lines.append(("network", _network(setting)))
+    return lines
 
 
 def run_lines(config: Config) -> Lines:
     """Return the lines of one run: what is common, its method with all parameters, and its cost per round."""
+    lines = [*common_lines(config, [config["settings"]["seed"]]), ("method", method_line(config))]
     cost = cost_line(config)
-    common = common_lines(config, [config["settings"]["seed"]])
-    return [*common, ("method", method_line(config)), *([("per round", cost)] if cost else [])]
+    if cost:
+        lines.append(("per round", cost))
+    return lines
 
 
 def comparison_lines(configs: Sequence[Config], seeds: Sequence[int]) -> Lines:
     """Return the lines of a comparison: what is common once (clients as of the first seed), and a line per method."""
-    cost = [cost_line(config, brief=True) for config in configs]
-    methods = [method_line(c) + (f"; {told}" if told else "") for c, told in zip(configs, cost, strict=True)]
-    names = ["methods" if number == 0 else "" for number in range(len(methods))]
+    methods = [_joined(method_line(config), cost_line(config, brief=True)) for config in configs]
+    names = ["methods", *[""] * (len(methods) - 1)]
     return [*common_lines(configs[0], seeds), *zip(names, methods, strict=True)]
+
+
+def _joined(*parts: str) -> str:
+    """Return the parts that say something, divided by semicolons."""
+    return "; ".join(filter(None, parts))
 
 
 def wrapped(lines: Lines, width: int) -> Iterator[str]:
@@ -58,25 +71,39 @@ def wrapped(lines: Lines, width: int) -> Iterator[str]:
             text,
             width,
             initial_indent=f"{name:<{LABEL}}",
-            subsequent_indent=" " * (LABEL if name else LABEL + 2),
+            subsequent_indent=" " * _indent(name),
             break_on_hyphens=False,
             break_long_words=False,
         )
+
+
+def _indent(name: str) -> int:
+    """Return how far further lines of a text are indented: more where no name shows that a new text begins."""
+    if name:
+        return LABEL
+    return LABEL + 2
 
 
 # One line each.
 
 
 def _data(data: Config) -> str:
-    classes = f", {data['classes']} classes" if data["classes"] else ""
-    tests = [f"{name} {count:,}" for name, count in data["tests"].items()]
-    return f"{_call(data['name'], data.get('options') or {})}: {data['examples']:,} examples{classes}" + (
-        f"; {', '.join(tests)}" if tests else "; no test set"
-    )
+    name = _call(data["name"], data.get("options") or {})
+    classes = ""
+    if data["classes"]:
+        classes = f", {data['classes']} classes"
+    return f"{name}: {data['examples']:,} examples{classes}; {_tests(data['tests'])}"
+
+
+def _tests(counts: Config) -> str:
+    tests = [f"{name} {count:,}" for name, count in counts.items()]
+    return ", ".join(tests) or "no test set"
 
 
 def _clients(clients: Config) -> str:
-    classes = f", classes {_range(clients['classes'])}" if clients["classes"] is not None else ""
+    classes = ""
+    if clients["classes"] is not None:
+        classes = f", classes {_range(clients['classes'])}"
     return f"{clients['count']:,}; min/mean/max examples {_range(clients['examples'])}{classes} per client"
 
 
@@ -85,65 +112,102 @@ def _range(counts: Config) -> str:
 
 
 def _partition(partition: Config, classes: int | None) -> str:
+    return _joined(_named(partition), _meaning(partition, classes))
+
+
+def _meaning(partition: Config, classes: int | None) -> str:
+    """Say what a partition does to the classes, where there are some."""
+    if not classes:
+        return ""
     try:
-        meaning = Partitioner.registry.from_dict(partition).meaning(classes or 0) if classes else ""
+        return Partitioner.registry.from_dict(partition).meaning(classes)
     except FlatfedError:  # a rule of the user's own that is not imported here
-        meaning = ""
-    return _named(partition) + (f"; {meaning}" if meaning else "")
+        return ""
 
 
 def _network(setting: Config) -> str:
-    model, names = setting["model"], setting["augmentation"]["names"]
+    model = setting["model"]
     size = f"{model['parameters']:,} parameters, {megabytes(model['bytes'])}"
-    augmentation = f"augmentation {', '.join(names)}" if names else "no augmentation"
-    return f"{_call(model['name'], model['options'])}: {size}; {augmentation}"
+    return f"{_call(model['name'], model['options'])}: {size}; {_augmentation(setting['augmentation']['names'])}"
+
+
+def _augmentation(names: Sequence[str]) -> str:
+    if not names:
+        return "no augmentation"
+    return f"augmentation {', '.join(names)}"
 
 
 def method_line(config: Config) -> str:
     """Return the method with all its parameters, those of its client optimiser and average too."""
-    own = {n: _named(v) if isinstance(v, dict) else v for n, v in config["algorithm"].items() if n != "id"}
-    return f"{config['method']}: {_listed(own) or 'no parameters'}{_pooled(config)}{_average(config)}"
+    parameters = _listed(_without(config["algorithm"], "id")) or "no parameters"
+    return _joined(f"{config['method']}: {parameters}", _pooled(config), _average(config))
 
 
 def _pooled(config: Config) -> str:
     """Say that a method trains on everyone's examples at once, if it does."""
     method = Algorithm.registry.get(config["algorithm"]["id"])
-    return "; all clients' examples in one place" if method is not None and method.pooled else ""
+    if method is None or not method.pooled:
+        return ""
+    return "all clients' examples in one place"
 
 
 def _average(config: Config) -> str:
     """Return the average, and say where none will come of it."""
     if not config["average"]:
         return ""
+    text = f"average {_named(config['average'])}"
+    if _takes_no_model(config):
+        text += ", which takes no model in this number of rounds"
+    return text
+
+
+def _takes_no_model(config: Config) -> bool:
     try:
-        idle = not Average.registry.from_dict(config["average"]).averages(config["settings"]["rounds"])
+        return not Average.registry.from_dict(config["average"]).averages(config["settings"]["rounds"])
     except FlatfedError:  # one of the user's own that is not imported here
-        idle = False
-    return f"; average {_named(config['average'])}" + (
-        ", which takes no model in this number of rounds" if idle else ""
-    )
+        return False
 
 
 def _training(config: Config, seeds: Sequence[int]) -> str:
     settings = config["settings"]
-    epochs, size = settings["local_epochs"], settings["batch_size"]
-    local = f"{epochs} local epoch{'s' if epochs > 1 else ''}, batch {'full' if size is None else size}"
-    keyed = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-    told = {name: settings[name] for name in ("lr", "lr_decay", "weight_decay", "momentum", "clip")}
-    shown = {name: value for name, value in told.items() if value != IDLE.get(name, ...)}
+    values = {name: settings[name] for name in TRAINING if not _is_idle(name, settings[name])}
     return "; ".join(
         (
             f"{settings['rounds']:,} rounds, {_cohort(config['sampler'])}",
-            f"{local}, {_listed(shown)}",
-            f"weighting {settings['weighting']}, {settings['dtype']}, {keyed}",
+            f"{_local(settings)}, {_listed(values)}",
+            f"weighting {settings['weighting']}, {settings['dtype']}, {_seeds(seeds)}",
         )
     )
 
 
+def _is_idle(name: str, value: Any) -> bool:
+    return name in IDLE and value == IDLE[name]
+
+
+def _local(settings: Config) -> str:
+    """Return what a client does per round."""
+    size = settings["batch_size"]
+    if size is None:
+        size = "full"
+    epochs = settings["local_epochs"]
+    return f"{epochs} local {_plural('epoch', epochs)}, batch {size}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{_plural('seed', len(seeds))} {', '.join(map(str, seeds))}"
+
+
+def _plural(noun: str, count: float) -> str:
+    if count > 1:
+        return f"{noun}s"
+    return noun
+
+
 def _cohort(sampler: Config) -> str:
     if "count" in sampler:
-        return f"{sampler['count']:,} client{'s' if sampler['count'] > 1 else ''} per round ({sampler['id']})"
-    return f"clients join by {_named({n: v for n, v in sampler.items() if n != 'cohorts'})}"
+        count = sampler["count"]
+        return f"{count:,} {_plural('client', count)} per round ({sampler['id']})"
+    return f"clients join by {_named(_without(sampler, 'cohorts'))}"
 
 
 def cost_line(config: Config, brief: bool = False) -> str:
@@ -160,12 +224,24 @@ def cost_line(config: Config, brief: bool = False) -> str:
 
 
 def _named(written: Config) -> str:
-    return _call(str(written.get("id", "")), {name: value for name, value in written.items() if name != "id"})
+    """Return a configuration as a call: its id with its parameters."""
+    return _call(str(written.get("id", "")), _without(written, "id"))
+
+
+def _without(written: Config, left_out: str) -> dict[str, Any]:
+    return {name: value for name, value in written.items() if name != left_out}
 
 
 def _call(name: str, values: Config) -> str:
-    listed = _listed({n: _named(v) if isinstance(v, dict) else v for n, v in values.items() if v not in (None, "")})
-    return f"{name}({listed})" if listed else name
+    listed = _listed(_not_empty(values))
+    if not listed:
+        return name
+    return f"{name}({listed})"
+
+
+def _not_empty(values: Config) -> dict[str, Any]:
+    """Return the values that say something."""
+    return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def _listed(values: Config) -> str:
@@ -173,7 +249,11 @@ def _listed(values: Config) -> str:
 
 
 def _value(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, dict):
+        return _named(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
 # Reports.
@@ -181,33 +261,57 @@ def _value(value: Any) -> str:
 
 def setting_section(results: Sequence[Result]) -> str:
     """Return the section `Setting` of a report: the facts of its first run, the methods, and the versions used."""
-    runs = [result.runs[0] for result in results if result.runs]
+    runs = _first_runs(results)
     if not runs:
         return ""
-    configs = [run.config for run in runs]
+    lines = [*_setting_lines(results, runs), *_versions_lines(runs)]
+    items = [_item(name, text) for name, text in lines]
+    return "\n".join(["## Setting", "", *items]) + "\n"
+
+
+def _versions_lines(runs: Sequence[OneRun]) -> Lines:
+    texts = dict.fromkeys(map(_versions_text, runs))
+    text = _joined(*texts)
+    if not text:
+        return []
+    return [("versions", text)]
+
+
+def _first_runs(results: Sequence[Result]) -> list[OneRun]:
+    """Return the first run of each method: its other seeds have the same setting."""
+    return [result.runs[0] for result in results if result.runs]
+
+
+def _setting_lines(results: Sequence[Result], runs: Sequence[OneRun]) -> Lines:
+    if len(all_runs(results)) == 1:
+        return run_lines(runs[0].config)
     seeds = [run.seed for run in results[0].runs]
-    lines = run_lines(configs[0]) if len(configs) == len(seeds) == 1 else comparison_lines(configs, seeds)
-    told = "; ".join(dict.fromkeys(", ".join(f"{n} {v}" for n, v in versions(run).items()) for run in runs))
-    items = [f"- **{name}** {text}" if name else f"  - {text}" for name, text in lines]
-    return "\n".join(["## Setting", "", *items, *([f"- **versions** {told}"] if told else [])]) + "\n"
+    return comparison_lines([run.config for run in runs], seeds)
+
+
+def _item(name: str, text: str) -> str:
+    """Return an item of a Markdown list; one without a name belongs below the item before it."""
+    if name:
+        return f"- **{name}** {text}"
+    return f"  - {text}"
 
 
 def recorded_settings(results: Sequence[Result]) -> dict[str, Any]:
     """Return for JSON what is recorded of each method's setting; nothing of runs from before it was."""
-    first = {result.method: result.runs[0] for result in results if result.runs}
-    found = {name: _recorded(run) for name, run in first.items() if "setting" in run.config}
-    return {"setting": found} if found else {}
+    settings = known_items({result.method: _recorded(result) for result in results})
+    if not settings:
+        return {}
+    return {"setting": settings}
 
 
-def _recorded(run: OneRun) -> dict[str, Any]:
+def _recorded(result: Result) -> dict[str, Any] | None:
+    """Return the setting of a method's first run, if it was recorded."""
+    if not result.runs or "setting" not in result.runs[0].config:
+        return None
+    run = result.runs[0]
     method = {name: run.config[name] for name in ("algorithm", "average", "sampler", "settings")}
-    return {**run.config["setting"], **method, "versions": versions(run)}
+    return {**run.config["setting"], **method, "versions": run.versions}
 
 
-def versions(run: OneRun) -> dict[str, str]:
-    """Return the versions of flatfed, torch and Python that a run was made with."""
-    path = run.path / "environment.json"
-    found = read_json(path) if path.is_file() else {}
-    packages = found.get("packages", {})
-    told = {name: packages.get(name) for name in ("flatfed", "torch")} | {"Python": found.get("python")}
-    return {name: str(version) for name, version in told.items() if version}
+def _versions_text(run: OneRun) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run.versions.items())

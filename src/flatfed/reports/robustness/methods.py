@@ -1,24 +1,36 @@
-"""Several methods under corruptions, side by side: the tables, the joint CSV and the figure."""
+"""Several methods under corruptions, side by side: the tables, one CSV of all runs and the figure."""
 
 from __future__ import annotations
 
-import csv
-import io
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.corruptions import STANDARD, corruptions
 from flatfed.reports.figures.corruptions import Bars, draw_corruptions
-from flatfed.reports.robustness.one_run import FAMILIES, LOSS, Robustness, records, show
+from flatfed.reports.results.result import UNDER_WAY
+from flatfed.reports.robustness.one_run import (
+    CLEAN,
+    FAMILIES,
+    LOSS,
+    SOURCE,
+    Robustness,
+    axis_name,
+    by_family,
+    ends_family,
+    members,
+    overall_mean,
+    records,
+    scale_of,
+    show,
+    standard_mean,
+)
+from flatfed.reports.tables.numbers import known, spread_of
+from flatfed.reports.tables.sheets import columns_of, csv_text, empty_table, in_parts
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-CLEAN = "clean"
 
 
 @dataclass(frozen=True)
@@ -53,161 +65,215 @@ class MethodRobustness:
     @property
     def counted(self) -> list[Robustness]:
         """What enters the means: finished runs; where there is none those under way, else all."""
-        for among in (("finished",), ("running", "interrupted")):
-            if good := [run.found for run in self.runs if run.status in among]:
-                return good
-        return [run.found for run in self.runs]
+        runs = self._with_status("finished") or self._with_status(*UNDER_WAY) or self.runs
+        return [run.found for run in runs]
+
+    def _with_status(self, *statuses: str) -> list[MeasuredRun]:
+        return [run for run in self.runs if run.status in statuses]
 
     @property
     def measure(self) -> str:
-        """The figure that counts."""
+        """The metric that counts."""
         return self.counted[0].measure
 
     def values(self, name: str, severity: int) -> list[float]:
-        """Return the figure under a corruption, of each seed; on clean images for `clean`."""
+        """Return the metric under a corruption, of each seed; on clean images for `clean`."""
         if name == CLEAN:
-            return [found.clean[found.measure] for found in self.counted]
-        return [value for found in self.counted if (value := found.value(name, severity)) is not None]
+            return [results.clean_value for results in self.counted]
+        return known(results.value(name, severity) for results in self.counted)
 
     def means(self, severity: int, among: Iterable[str]) -> list[float]:
         """Return the mean over these corruptions, of each seed."""
         names = list(among)
-        return [mean for found in self.counted if (mean := found.mean(severity, names)) is not None]
+        return known(results.mean(severity, names) for results in self.counted)
+
+    def text(self, name: str, severity: int) -> str:
+        """Return the metric under a corruption, over all seeds, as people read it."""
+        return spread(self.values(name, severity), self.measure)
+
+
+def _counted(methods: Sequence[MethodRobustness]) -> list[Robustness]:
+    """Return what enters the means of all methods."""
+    return [results for method in methods for results in method.counted]
 
 
 def severities(methods: Sequence[MethodRobustness]) -> list[int]:
     """Return the severities that were measured."""
-    return sorted({s for method in methods for found in method.counted for s in found.severities})
+    return sorted({severity for results in _counted(methods) for severity in results.severities})
 
 
 def measured(methods: Sequence[MethodRobustness], severity: int) -> list[str]:
     """Return the corruptions that some method has, family by family."""
-    order = sorted(corruptions(), key=lambda name: FAMILIES.index(corruptions()[name].family))
-    return [name for name in order if any(method.values(name, severity) for method in methods)]
+    names = {name for results in _counted(methods) for name in results.at(severity, results.corruptions)}
+    return by_family(names)
 
 
 def shared(methods: Sequence[MethodRobustness], severity: int) -> list[str]:
     """Return the corruptions that every run of every method has: those over which means can be compared."""
-    found = [one for method in methods for one in method.counted]
+    # A mean over other corruptions is another number: only what all have can be compared.
     names = measured(methods, severity)
-    return [name for name in names if all(one.value(name, severity) is not None for one in found)]
+    for results in _counted(methods):
+        names = list(results.at(severity, names))
+    return names
 
 
 def tables(methods: Sequence[MethodRobustness], width: int) -> list[Table]:
     """Return corruptions x methods for each severity, the mean last; in several tables where one is too wide."""
-    return [table for severity in severities(methods) for table in _fitting(methods, methods, severity, width)]
+    return [table for severity in severities(methods) for table in _of_severity(methods, severity, width)]
 
 
-def _fitting(
-    shown: Sequence[MethodRobustness], methods: Sequence[MethodRobustness], severity: int, width: int
-) -> list[Table]:
-    from rich.console import Console
+def _of_severity(methods: Sequence[MethodRobustness], severity: int, width: int) -> list[Table]:
+    def make(part: Sequence[MethodRobustness]) -> Table:
+        return _table(part, methods, severity)
 
-    whole = _table(shown, methods, severity)
-    if len(shown) == 1 or Console(width=1000).measure(whole).maximum <= width:
-        return [whole]
-    half = (len(shown) + 1) // 2
-    return [*_fitting(shown[:half], methods, severity, width), *_fitting(shown[half:], methods, severity, width)]
+    return in_parts(methods, make, _as_it_is, width)
+
+
+def _as_it_is(table: Table) -> Table:
+    return table
 
 
 def _table(shown: Sequence[MethodRobustness], methods: Sequence[MethodRobustness], severity: int) -> Table:
     """Return the columns of some of the methods; rows and means are those of all."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    made = empty_table()
     made.add_column(f"severity {severity}", no_wrap=True)
     for method in shown:
         made.add_column(method.label, justify="right", overflow="fold")
     made.add_column("images", no_wrap=True)
     names = measured(methods, severity)
-    for place, name in enumerate(names):
-        last = [corruptions()[other].family for other in names[place : place + 2]]
-        cells = (spread(method.values(name, severity), method.measure) for method in shown)
-        made.add_row(name, *cells, _source(shown, name), end_section=len(set(last)) > 1 or place + 1 == len(names))
-    made.add_row(CLEAN, *(spread(method.values(CLEAN, severity), method.measure) for method in shown), "")
+    for name in names:
+        made.add_row(name, *_texts(shown, name, severity), _source(shown, name), end_section=ends_family(name, names))
+    made.add_row(CLEAN, *_texts(shown, CLEAN, severity), "")
     for label, among in _among(shared(methods, severity)).items():
-        means = (spread(method.means(severity, among), method.measure) for method in shown)
-        made.add_row(label, *means, "", style="bold")
+        made.add_row(label, *_mean_texts(shown, among, severity), "", style="bold")
     return made
 
 
-def _among(names: list[str]) -> dict[str, list[str]]:
+def _texts(methods: Sequence[MethodRobustness], name: str, severity: int) -> list[str]:
+    """Return the cells of a corruption."""
+    return [method.text(name, severity) for method in methods]
+
+
+def _mean_texts(methods: Sequence[MethodRobustness], among: Sequence[str], severity: int) -> list[str]:
+    """Return the cells of a mean over corruptions."""
+    return [spread(method.means(severity, among), method.measure) for method in methods]
+
+
+def _among(names: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return over which corruptions means are taken: the benchmark's own, where these are others, then all."""
-    standard = [name for name in names if name in STANDARD]
-    means = {f"standard mean ({len(standard)} of {len(STANDARD)})": standard} if 0 < len(standard) < len(names) else {}
-    return means | {f"mean ({len(names)} of {len(corruptions())})": names}
+    return {**standard_mean(names), **overall_mean(names)}
 
 
 def _source(methods: Sequence[MethodRobustness], name: str) -> str:
-    cells = [cell for method in methods for found in method.counted for cell in found.cells]
-    return ", ".join(sorted({cell.source for cell in cells if cell.corruption == name}))
+    sources = set[str]().union(*(results.sources(name) for results in _counted(methods)))
+    return ", ".join(sorted(sources))
 
 
 def spread(values: Sequence[float], measure: str) -> str:
     """Return the mean over seeds as people read it, with the sample standard deviation where there are several."""
-    text = show(statistics.fmean(values) if values else None, measure)
-    return text if len(values) < 2 else f"{text} ± {show(statistics.stdev(values), measure)}"
+    mean, deviation = spread_of(values) or (None, None)
+    if deviation is None:
+        return show(mean, measure)
+    return f"{show(mean, measure)} ± {show(deviation, measure)}"
 
 
 def caption(methods: Sequence[MethodRobustness]) -> str:
     """Say what the numbers are."""
-    names = dict.fromkeys(method.measure for method in methods)
-    told = " and ".join(name if name == LOSS else f"{name} in %" for name in names)
-    if any(len(method.counted) > 1 for method in methods):
-        told += ", mean ± sample standard deviation over seeds"
-    wanted = severities(methods)
-    if any(shared(methods, severity) != measured(methods, severity) for severity in wanted):
-        told += "; means are over the corruptions that all have"
-    return told
+    text = " and ".join(_with_unit(measure) for measure in _measures(methods))
+    if len(_counted(methods)) > len(methods):  # a method has several seeds
+        text += ", mean ± sample standard deviation over seeds"
+    if not all(_have_the_same(methods, severity) for severity in severities(methods)):
+        text += "; means are over the corruptions that all have"
+    return text
+
+
+def _with_unit(measure: str) -> str:
+    if measure == LOSS:
+        return measure
+    return f"{measure} in %"
+
+
+def _measures(methods: Sequence[MethodRobustness]) -> list[str]:
+    """Return the metrics that count, each once."""
+    return list(dict.fromkeys(method.measure for method in methods))
+
+
+def _have_the_same(methods: Sequence[MethodRobustness], severity: int) -> bool:
+    """Say whether all runs were measured under the same corruptions."""
+    return shared(methods, severity) == measured(methods, severity)
 
 
 def as_csv(methods: Sequence[MethodRobustness]) -> str:
     """Return one line per run, corruption and severity."""
-    lines = [
-        {"method": method.label, "seed": run.seed, "path": str(run.path), "round": run.found.round} | record
-        for method in methods
-        for run in method.runs
-        for record in records(run.found)
-    ]
-    ends = ["source", "faithful"]
-    columns = [name for name in dict.fromkeys(name for line in lines for name in line) if name not in ends]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=[*columns, *ends], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    lines = [line for method in methods for line in _lines(method)]
+    return csv_text(_columns(lines), lines)
+
+
+def _columns(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the columns; the source stands last, behind the metrics that only later runs have."""
+    columns = [name for name in columns_of(lines) if name not in SOURCE]
+    return [*columns, *SOURCE]
+
+
+def _lines(method: MethodRobustness) -> list[dict[str, Any]]:
+    lines = []
+    for run in method.runs:
+        head = {"method": method.label, "seed": run.seed, "path": str(run.path), "round": run.found.round}
+        lines += [head | record for record in records(run.found)]
+    return lines
 
 
 def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     """Draw a bar for each corruption and method at the highest severity; with several also the mean over each."""
-    names = dict.fromkeys(method.measure for method in methods)
-    wanted = severities(methods)
-    if not wanted:
+    chosen = severities(methods)
+    if not chosen:
         raise ConfigError("there is nothing to draw")
-    if len(names) > 1:
-        raise ConfigError(f"the runs are measured by {' and '.join(names)}, which one figure cannot show")
-    measure, severity = next(iter(names)), wanted[-1]
-    bars = {method.label: _bars(method, methods, severity) for method in methods}
-    trends = {method.label: _trend(method, methods, wanted) for method in methods} if len(wanted) > 1 else {}
-    sets = ", ".join(dict.fromkeys(found.dataset for method in methods for found in method.counted))
-    name = measure if measure == LOSS else f"{measure} (%)"
-    draw_corruptions(bars, files, f"{name}, severity {severity}", f"corrupted test images of {sets}", trends)
+    measure = _common_measure(methods)
+    bars = {method.label: _bars(method, methods, chosen[-1]) for method in methods}
+    sets = ", ".join(dict.fromkeys(results.dataset for results in _counted(methods)))
+    x_name = f"{axis_name(measure)}, severity {chosen[-1]}"
+    draw_corruptions(bars, files, x_name, f"corrupted test images of {sets}", _trends(methods, chosen))
+
+
+def _common_measure(methods: Sequence[MethodRobustness]) -> str:
+    """Return the metric that counts for all methods: a figure has one scale."""
+    measures = _measures(methods)
+    if len(measures) > 1:
+        raise ConfigError(f"the runs are measured by {' and '.join(measures)}, which one figure cannot show")
+    return measures[0]
 
 
 def _bars(method: MethodRobustness, methods: Sequence[MethodRobustness], severity: int) -> Bars:
-    """Return a method's figures, section by section: clean, the families, the mean."""
-    names, scale = measured(methods, severity), 1.0 if method.measure == LOSS else 100.0
-    sections = [[CLEAN], *([n for n in names if corruptions()[n].family == family] for family in FAMILIES)]
-    values = [{n: method.values(n, severity) for n in section} for section in sections if section]
-    values.append({"mean": method.means(severity, shared(methods, severity))})
-    return [{n.replace("_", " "): [scale * v for v in of] for n, of in section.items()} for section in values]
+    """Return a method's metrics, section by section: clean, the families, the mean."""
+    names = measured(methods, severity)
+    sections = [[CLEAN], *(members(family, names) for family in FAMILIES)]
+    bars = [_section(method, section, severity) for section in sections if section]
+    means = method.means(severity, shared(methods, severity))
+    return [*bars, {"mean": _scaled(means, method)}]
+
+
+def _section(method: MethodRobustness, names: Sequence[str], severity: int) -> dict[str, list[float]]:
+    return {name.replace("_", " "): _scaled(method.values(name, severity), method) for name in names}
+
+
+def _scaled(values: Sequence[float], method: MethodRobustness) -> list[float]:
+    scale = scale_of(method.measure)
+    return [scale * value for value in values]
+
+
+def _trends(
+    methods: Sequence[MethodRobustness], severities: Sequence[int]
+) -> Mapping[str, Mapping[str, list[float]]] | None:
+    """Return each method's means over the severities; nothing where there is one severity only."""
+    if len(severities) == 1:
+        return None
+    return {method.label: _trend(method, methods, severities) for method in methods}
 
 
 def _trend(
-    method: MethodRobustness, methods: Sequence[MethodRobustness], wanted: Sequence[int]
+    method: MethodRobustness, methods: Sequence[MethodRobustness], severities: Sequence[int]
 ) -> dict[str, list[float]]:
-    scale = 1.0 if method.measure == LOSS else 100.0
-    points = {CLEAN: method.values(CLEAN, wanted[0])}
-    points |= {str(severity): method.means(severity, shared(methods, severity)) for severity in wanted}
-    return {name: [scale * value for value in values] for name, values in points.items()}
+    points = {CLEAN: method.values(CLEAN, severities[0])}
+    for severity in severities:
+        points[str(severity)] = method.means(severity, shared(methods, severity))
+    return {name: _scaled(values, method) for name, values in points.items()}

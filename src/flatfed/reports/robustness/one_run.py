@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from flatfed.core.errors import ConfigError
 from flatfed.data.corruptions import STANDARD, corruptions
-from flatfed.reports.curves import COLOURS, available
+from flatfed.reports.figures.drawing.palette import COLOURS, available
+from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
+from flatfed.reports.tables.numbers import NOTHING, known_items
+from flatfed.reports.tables.sheets import csv_text, empty_table
 from flatfed.runs.files import replace_file, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+Value = TypeVar("Value")
+
 FORMAT = 1
 FILE = "robustness.json"
 FAMILIES = ("noise", "blur", "weather", "digital")
 LOSS = "loss"
+CLEAN = "clean"
+PLACE = ("corruption", "family", "severity")
+SOURCE = ("source", "faithful")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The figures of a model under one corruption at one severity, on published or on generated images."""
+class CorruptionCell:
+    """The metrics of a model under one corruption at one severity, on published or on generated images."""
 
     corruption: str
     severity: int
     source: str
-    figures: dict[str, float]
+    metrics: dict[str, float]
+
+    def is_of(self, name: str, severity: int) -> bool:
+        """Say whether this is a corruption at a severity."""
+        return self.corruption == name and self.severity == severity
 
 
 @dataclass(frozen=True)
@@ -46,35 +56,68 @@ class Robustness:
     dataset: str
     examples: int
     clean: dict[str, float]
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[CorruptionCell] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def measure(self) -> str:
-        """The figure that counts: accuracy, else what the task measures, else the loss."""
-        names = [name for name in self.clean if name != LOSS]
-        return "accuracy" if "accuracy" in names else names[0] if names else LOSS
+        """The metric that counts: accuracy, else what the task measures, else the loss."""
+        if "accuracy" in self.clean:
+            return "accuracy"
+        others = [name for name in self.clean if name != LOSS]
+        return next(iter(others), LOSS)
 
     @property
     def severities(self) -> list[int]:
         """The severities that were measured."""
         return sorted({cell.severity for cell in self.cells})
 
+    @property
+    def corruptions(self) -> list[str]:
+        """The corruptions that were measured, family by family."""
+        return by_family({cell.corruption for cell in self.cells})
+
     def value(self, name: str, severity: int) -> float | None:
-        """Return the figure that counts under a corruption."""
-        found = [c for c in self.cells if c.corruption == name and c.severity == severity]
-        return found[0].figures.get(self.measure) if found else None
+        """Return the metric that counts under a corruption."""
+        for cell in self.cells:
+            if cell.is_of(name, severity):
+                return cell.metrics.get(self.measure)
+        return None
+
+    def text(self, name: str, severity: int) -> str:
+        """Return the same as people read it."""
+        return show(self.value(name, severity), self.measure)
+
+    @property
+    def clean_value(self) -> float:
+        """The metric that counts on clean images."""
+        return self.clean[self.measure]
+
+    def at(self, severity: int, among: Iterable[str]) -> dict[str, float]:
+        """Return the metric that counts under each of these corruptions that was measured."""
+        return known_items({name: self.value(name, severity) for name in among})
 
     def mean(self, severity: int, among: Iterable[str] | None = None) -> float | None:
         """Return the mean over corruptions at a severity."""
         names = corruptions() if among is None else among
-        values = [value for name in names if (value := self.value(name, severity)) is not None]
-        return statistics.fmean(values) if values else None
+        values = self.at(severity, names).values()
+        if not values:
+            return None
+        return statistics.fmean(values)
+
+    def _means(self, among: Iterable[str]) -> dict[str, float | None]:
+        names = list(among)
+        return {str(severity): self.mean(severity, names) for severity in self.severities}
 
     def only(self, names: Sequence[str], severities: Sequence[int]) -> Robustness:
         """Return the part that was asked for."""
-        cells = [c for c in self.cells if c.corruption in names and c.severity in severities]
-        return replace(self, cells=cells, skipped={name: why for name, why in self.skipped.items() if name in names})
+        wanted = set(itertools.product(names, severities))
+        cells = [cell for cell in self.cells if (cell.corruption, cell.severity) in wanted]
+        return replace(self, cells=cells, skipped=_chosen(self.skipped, names))
+
+    def sources(self, name: str) -> set[str]:
+        """Return where the images of a corruption came from."""
+        return {cell.source for cell in self.cells if cell.corruption == name}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
@@ -84,162 +127,235 @@ class Robustness:
             "dataset": self.dataset,
             "examples": self.examples,
             "clean": self.clean,
-            "mean": {str(s): self.mean(s) for s in self.severities},
-            "mean_standard": {str(s): self.mean(s, STANDARD) for s in self.severities},
+            "mean": self._means(corruptions()),
+            "mean_standard": self._means(STANDARD),
             "cells": [_record(cell) for cell in self.cells],
             "skipped": self.skipped,
         }
 
 
-def _record(cell: Cell) -> dict[str, Any]:
-    about = corruptions()[cell.corruption]
-    honest = cell.source == "published" or about.faithful
-    place = {"corruption": cell.corruption, "family": about.family, "severity": cell.severity}
-    return place | cell.figures | {"source": cell.source, "faithful": honest}
+def family_of(name: str) -> str:
+    """Return the family of a corruption."""
+    return corruptions()[name].family
+
+
+def members(family: str, among: Iterable[str]) -> list[str]:
+    """Return the corruptions of a family."""
+    return [name for name in among if family_of(name) == family]
+
+
+def by_family(among: Iterable[str]) -> list[str]:
+    """Return corruptions in the order of tables: family by family, and within one as the benchmark lists them."""
+    chosen = _chosen(corruptions(), list(among))
+    return [name for family in FAMILIES for name in members(family, chosen)]
+
+
+def _record(cell: CorruptionCell) -> dict[str, Any]:
+    corruption = corruptions()[cell.corruption]
+    # Published images are the benchmark; what is generated here is only for some corruptions the same.
+    faithful = cell.source == "published" or corruption.faithful
+    place = {"corruption": cell.corruption, "family": corruption.family, "severity": cell.severity}
+    return place | cell.metrics | {"source": cell.source, "faithful": faithful}
 
 
 def from_dict(data: dict[str, Any]) -> Robustness:
     """Undo `to_dict`."""
-    named = ("corruption", "family", "severity", "source", "faithful")
-    cells = [
-        Cell(r["corruption"], r["severity"], r["source"], {k: v for k, v in r.items() if k not in named})
-        for r in data["cells"]
-    ]
+    cells = [_cell(record) for record in data["cells"]]
     names = ("method", "round", "dataset", "examples", "clean", "skipped")
     return Robustness(cells=cells, **{name: data[name] for name in names})
 
 
-def write(found: Robustness, directory: Path, key: dict[str, Any], figure: bool) -> None:
+def _cell(record: dict[str, Any]) -> CorruptionCell:
+    """Undo `_record`: what is no place and no source is a metric."""
+    metrics = _chosen(record, record.keys() - {*PLACE, *SOURCE})
+    return CorruptionCell(record["corruption"], record["severity"], record["source"], metrics)
+
+
+def write(results: Robustness, directory: Path, key: dict[str, Any], figure: bool) -> None:
     """Write the results beside the run; `key` says for which model and images they hold."""
-    write_json(directory / FILE, {"format": FORMAT, "key": key, **found.to_dict()})
-    replace_file(directory / "robustness.csv", as_csv(found).encode())
-    if figure and found.cells and available():
-        draw(found, directory / "robustness.png")
+    write_json(directory / FILE, {"format": FORMAT, "key": key, **results.to_dict()})
+    # Replaced at once, so that a reader never finds half a table.
+    replace_file(directory / "robustness.csv", as_csv(results).encode())
+    if figure and results.cells and available():
+        draw(results, directory / "robustness.png")
 
 
-def records(found: Robustness) -> list[dict[str, Any]]:
+def records(results: Robustness) -> list[dict[str, Any]]:
     """Return one flat record per corruption and severity, the clean images first."""
-    clean = {"corruption": "clean", "family": "", "severity": 0, **found.clean}
-    names = {*clean, "source", "faithful"}
-    return [clean, *({n: v for n, v in _record(cell).items() if n in names} for cell in found.cells)]
+    clean = {"corruption": CLEAN, "family": "", "severity": 0, **results.clean}
+    # A metric that clean images do not have would have no column.
+    names = {*clean, *SOURCE}
+    return [clean, *(_chosen(_record(cell), names) for cell in results.cells)]
 
 
-def as_csv(found: Robustness) -> str:
+def _chosen(record: Mapping[str, Value], names: Collection[str]) -> dict[str, Value]:
+    """Return the fields with these names."""
+    return {name: value for name, value in record.items() if name in names}
+
+
+def as_csv(results: Robustness) -> str:
     """Return the records as CSV."""
-    text = io.StringIO()
-    columns = ["corruption", "family", "severity", *found.clean, "source", "faithful"]
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records(found))
-    return text.getvalue()
+    return csv_text([*PLACE, *results.clean, *SOURCE], records(results))
 
 
-def headline(found: Robustness) -> str:
-    """Return the result in a sentence: the mean at the highest severity beside the figure on clean images."""
-    if not found.cells:
+def headline(results: Robustness) -> str:
+    """Return the result in a sentence: the mean at the highest severity beside the metric on clean images."""
+    if not results.cells:
         return "no corruption could be measured"
-    severity = found.severities[-1]
-    count = sum(found.value(name, severity) is not None for name in corruptions())
-    over = f"mean over {count} corruptions" if count != 1 else next(c.corruption for c in found.cells)
-    number, clean = show(found.mean(severity), found.measure), show(found.clean[found.measure], found.measure)
-    model = f"{found.method} on {found.dataset} after round {found.round}, {found.examples:,} test images"
-    unit = "" if found.measure == LOSS else " %"
-    return f"{model}: {found.measure} {number}{unit} at severity {severity} ({over}), {clean}{unit} on clean images"
+    measure, severity = results.measure, results.severities[-1]
+    model = f"{results.method} on {results.dataset} after round {results.round}, {results.examples:,} test images"
+    mean = f"{show(results.mean(severity), measure)}{_unit(measure)}"
+    clean = f"{show(results.clean_value, measure)}{_unit(measure)}"
+    over = _mean_over(results, severity)
+    return f"{model}: {measure} {mean} at severity {severity} ({over}), {clean} on clean images"
+
+
+def _mean_over(results: Robustness, severity: int) -> str:
+    """Say over how many corruptions the mean is, or over which one."""
+    count = len(results.at(severity, corruptions()))
+    if count == 1:
+        return results.cells[0].corruption
+    return f"mean over {count} corruptions"
+
+
+def _unit(measure: str) -> str:
+    if measure == LOSS:
+        return ""
+    return " %"
 
 
 def show(value: float | None, measure: str) -> str:
-    """Return a figure as people read it."""
+    """Return a value of a metric as people read it."""
     if value is None:
-        return "–"
-    return f"{value:.4f}" if measure == LOSS else f"{100 * value:.2f}"
+        return NOTHING
+    if measure == LOSS:
+        return f"{value:.4f}"
+    return f"{100 * value:.2f}"
 
 
-def table(found: Robustness) -> Table:
+def table(results: Robustness) -> Table:
     """Return the table for a terminal."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    made = empty_table()
     made.add_column("corruption", no_wrap=True)
-    for severity in found.severities:
-        made.add_column(f"severity {severity}" if len(found.severities) == 1 else str(severity), justify="right")
+    for head in _severity_heads(results.severities):
+        made.add_column(head, justify="right")
     made.add_column("images", no_wrap=True)
-    shown = [name for name in corruptions() if any(c.corruption == name for c in found.cells)]
-    for family in FAMILIES:
-        members = [name for name in shown if corruptions()[name].family == family]
-        for name in members:
-            sources = {c.source for c in found.cells if c.corruption == name}
-            made.add_row(name, *_line(found, name), ", ".join(sorted(sources)), end_section=name == members[-1])
-    made.add_row("clean", *([show(found.clean[found.measure], found.measure)] * len(found.severities)), "")
-    means = {f"mean ({len(shown)} of {len(corruptions())})": shown}
-    standard = [name for name in shown if name in STANDARD]
-    if 0 < len(standard) < len(shown):
-        means[f"standard mean ({len(standard)} of {len(STANDARD)})"] = standard
-    for label, among in means.items():
-        values = [show(found.mean(severity, among), found.measure) for severity in found.severities]
-        made.add_row(label, *values, "", style="bold")
+    _add_corruptions(made, results)
+    clean = show(results.clean_value, results.measure)
+    made.add_row(CLEAN, *[clean] * len(results.severities), "")
+    _add_means(made, results)
     return made
 
 
-def _line(found: Robustness, name: str) -> list[str]:
-    return [show(found.value(name, severity), found.measure) for severity in found.severities]
+def _severity_heads(severities: Sequence[int]) -> list[str]:
+    if len(severities) == 1:
+        return [f"severity {severities[0]}"]
+    return [str(severity) for severity in severities]
 
 
-def draw(found: Robustness, file: Path) -> None:
+def _add_corruptions(made: Table, results: Robustness) -> None:
+    names = results.corruptions
+    for name in names:
+        values = [results.text(name, severity) for severity in results.severities]
+        sources = ", ".join(sorted(results.sources(name)))
+        made.add_row(name, *values, sources, end_section=ends_family(name, names))
+
+
+def _add_means(made: Table, results: Robustness) -> None:
+    names = results.corruptions
+    for label, among in {**overall_mean(names), **standard_mean(names)}.items():
+        means = [show(results.mean(severity, among), results.measure) for severity in results.severities]
+        made.add_row(label, *means, "", style="bold")
+
+
+def ends_family(name: str, names: Sequence[str]) -> bool:
+    """Say whether a corruption is the last of its family in a table: a line is drawn below it."""
+    return members(family_of(name), names)[-1] == name
+
+
+def overall_mean(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the label of the mean over these corruptions, and them."""
+    return {f"mean ({len(names)} of {len(corruptions())})": names}
+
+
+def standard_mean(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the same for the benchmark's own corruptions; nothing where these are all or none."""
+    standard = [name for name in names if name in STANDARD]
+    # Where all are the benchmark's own, the mean over all is the same number.
+    if not standard or len(standard) == len(names):
+        return {}
+    return {f"standard mean ({len(standard)} of {len(STANDARD)})": standard}
+
+
+def draw(results: Robustness, file: Path) -> None:
     """Draw a bar for each corruption at the highest severity and, with several, each family's mean over severities."""
-    if not available():
-        raise ConfigError("figures need matplotlib; pip install 'flatfed[plots]'")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    several = len(found.severities) > 1
-    shown = [name for name in corruptions() if found.value(name, found.severities[-1]) is not None]
-    figure = Figure(figsize=(9.0 if several else 5.0, 1.3 + 0.22 * max(len(shown), 8)), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 2 if several else 1, squeeze=False)[0]
-    _bars(panels[0], found, shown)
-    if several:
-        _families(panels[1], found)
-    figure.suptitle(f"{found.method} on {found.dataset}, after round {found.round}", fontsize=10)
-    figure.savefig(file, dpi=160)
+    require_matplotlib()
+    names = by_family(results.at(results.severities[-1], corruptions()))
+    height = 1.3 + 0.22 * max(len(names), 8)
+    if len(results.severities) == 1:
+        figure = new_figure(5.0, height)
+        _draw_bars(figure.subplots(), results, names)
+    else:
+        figure = new_figure(9.0, height)
+        left, right = figure.subplots(1, 2)
+        _draw_bars(left, results, names)
+        _draw_families(right, results)
+    figure.suptitle(f"{results.method} on {results.dataset}, after round {results.round}", fontsize=10)
+    save(figure, [file])
 
 
-def _scale(found: Robustness) -> float:
-    return 1.0 if found.measure == LOSS else 100.0
+def scale_of(measure: str) -> float:
+    """Return what values are multiplied by in figures: shares are drawn in per cent."""
+    if measure == LOSS:
+        return 1.0
+    return 100.0
 
 
-def _label(found: Robustness) -> str:
-    return found.measure if found.measure == LOSS else f"{found.measure} (%)"
+def axis_name(measure: str) -> str:
+    """Return a metric's name with its unit."""
+    if measure == LOSS:
+        return measure
+    return f"{measure} (%)"
 
 
-def _bars(axes: Any, found: Robustness, shown: list[str]) -> None:
-    severity, scale = found.severities[-1], _scale(found)
-    ordered = sorted(shown, key=lambda name: FAMILIES.index(corruptions()[name].family))
-    values = [scale * (found.value(name, severity) or 0.0) for name in ordered]
-    colours = [COLOURS[FAMILIES.index(corruptions()[name].family)] for name in ordered]
-    axes.barh(range(len(ordered)), values, color=colours, height=0.7)
-    axes.set_yticks(range(len(ordered)), [name.replace("_", " ") for name in ordered], fontsize=8)
+def _draw_bars(axes: Any, results: Robustness, names: Sequence[str]) -> None:
+    severity, scale = results.severities[-1], scale_of(results.measure)
+    values = [scale * value for value in results.at(severity, names).values()]
+    colours = [COLOURS[FAMILIES.index(family_of(name))] for name in names]
+    axes.barh(range(len(names)), values, color=colours, height=0.7)
+    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
+    # Bars count upwards, and a list is read from the top.
     axes.invert_yaxis()
-    axes.axvline(scale * found.clean[found.measure], color="black", linewidth=1, linestyle="--", label="clean")
-    mean = found.mean(severity)
-    if mean is not None:
-        axes.axvline(scale * mean, color="black", linewidth=1, linestyle=":", label="mean")
+    _draw_limit(axes, results.clean_value, scale, "--", CLEAN)
+    _draw_limit(axes, results.mean(severity), scale, ":", "mean")
     axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    axes.set_xlabel(f"{_label(found)}, severity {severity}")
+    axes.set_xlabel(f"{axis_name(results.measure)}, severity {severity}")
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _families(axes: Any, found: Robustness) -> None:
-    scale, severities = _scale(found), [0, *found.severities]
+def _draw_limit(axes: Any, value: float | None, scale: float, style: str, label: str) -> None:
+    """Draw a line across all bars, where there is a value."""
+    if value is not None:
+        axes.axvline(scale * value, color="black", linewidth=1, linestyle=style, label=label)
+
+
+def _draw_families(axes: Any, results: Robustness) -> None:
     for number, family in enumerate(FAMILIES):
-        members = [name for name, about in corruptions().items() if about.family == family]
-        means = [found.clean[found.measure], *(found.mean(severity, members) for severity in found.severities)]
-        points = [(s, scale * value) for s, value in zip(severities, means, strict=True) if value is not None]
-        if len(points) > 1:
-            axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=COLOURS[number], label=family)
-    axes.set_xticks(severities, ["clean", *map(str, found.severities)])
+        points = _family_means(results, family)
+        if len(points) > 1:  # one point is that of the clean images, which all families share
+            xs, ys = list(points), list(points.values())
+            axes.plot(xs, ys, marker="o", markersize=4, color=COLOURS[number], label=family)
+    axes.set_xticks([0, *results.severities], [CLEAN, *map(str, results.severities)])
     axes.set_xlabel("severity")
-    axes.set_ylabel(f"{_label(found)}, mean of the family")
+    axes.set_ylabel(f"{axis_name(results.measure)}, mean of the family")
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
+
+
+def _family_means(results: Robustness, family: str) -> dict[int, float]:
+    """Return a family's mean at each severity that it has, as it is drawn; clean images are severity 0."""
+    names = members(family, corruptions())
+    means = known_items({severity: results.mean(severity, names) for severity in results.severities})
+    points = {0: results.clean_value, **means}
+    return {severity: scale_of(results.measure) * value for severity, value in points.items()}

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.results import Result
+from flatfed.reports.results.result import Result, all_runs
 from flatfed.reports.tables.extras import Extras
 from flatfed.reports.tables.grid import ALWAYS, FIRST, LAST, Column
 from flatfed.reports.tables.improvement import Baseline
-from flatfed.reports.tables.numbers import Spread, megabytes, number, of_metric, spread_of
+from flatfed.reports.tables.numbers import NOTHING, Spread, known, megabytes, number, of_metric, spread_of
 from flatfed.runs.metrics import Metric
 
 COST_HEADINGS = ("down", "up", "backprops", "seconds")
@@ -21,67 +21,101 @@ PLAIN = Extras()
 def columns(results: Sequence[Result], extras: Extras = PLAIN) -> list[Column[Result]]:
     """Return the columns of the table of some results."""
     return [
-        Column("method", lambda result: result.method, ALWAYS, words=True),
+        Column("method", method_of, ALWAYS, words=True),
         *_values(results),
         *_improvement(results, extras),
         *_at_rounds(results, extras),
         *_further(results),
-        *(Column(FLATNESS[name], _plain(name), "flatness") for name in measured(results)),
+        *_flatness(results),
         *_costs(results),
-        Column("status", lambda result: result.status, FIRST, words=True),
+        Column("status", _status, FIRST, words=True),
     ]
+
+
+def method_of(result: Result) -> str:
+    """Return the label of a method."""
+    return result.method
+
+
+def _status(result: Result) -> str:
+    return result.status
 
 
 def primary(results: Sequence[Result]) -> Metric:
     """Return the metric that a table goes by: that of the first method that has been evaluated."""
-    return next((result.primary for result in results if result.metrics), results[0].primary)
+    for result in results:
+        if result.metrics:
+            return result.primary
+    return results[0].primary
 
 
 def last_mean(results: Sequence[Result]) -> str:
     """Return the name of the last-n mean, with n where it is the same for all."""
+    # A run that has not been evaluated counts 0 rounds.
     counts = {run.summary["last_count"] for result in results for run in result.good} - {0}
-    return f"last-{counts.pop()} mean" if len(counts) == 1 else "last mean"
+    if len(counts) == 1:
+        return f"last-{counts.pop()} mean"
+    return "last mean"
 
 
 def measured(results: Sequence[Result]) -> list[str]:
     """Return the measures of flatness that some run has."""
-    runs = [run for result in results for run in result.runs]
-    return [name for name in FLATNESS if any(run.summary.get(name) is not None for run in runs)]
+    runs = all_runs(results)
+    return [name for name in FLATNESS if _has(runs, name)]
+
+
+def _has(runs: Sequence[OneRun], name: str) -> bool:
+    return any(run.summary.get(name) is not None for run in runs)
 
 
 def has_client_seconds(results: Sequence[Result]) -> bool:
     """Say whether some run knows how long its clients took."""
-    return any("client_seconds" in run.summary for result in results for run in result.runs)
+    return any("client_seconds" in run.summary for run in all_runs(results))
 
 
 def further(results: Sequence[Result]) -> list[Metric]:
     """Return what has columns besides the primary metric: other metrics of its test set, and it on further ones."""
-    found: dict[Metric, None] = {}
+    metrics: dict[Metric, None] = {}
     for result in results:
-        main = result.primary
-        others = [metric for metric in result.metrics if metric != main and not metric.hidden]
-        found |= {m: None for m in others if (m.name != "loss" if m.test == main.test else m.name == main.name)}
-    return list(found)
+        metrics |= dict.fromkeys(_beside_primary(result))
+    return list(metrics)
+
+
+def _beside_primary(result: Result) -> list[Metric]:
+    main = result.primary
+    return [metric for metric in result.metrics if metric != main and _is_related(metric, main)]
+
+
+def _is_related(metric: Metric, main: Metric) -> bool:
+    """Say whether a metric has columns beside the primary one: a loss has none, nor what differs in everything."""
+    if metric.hidden:
+        return False
+    if metric.test == main.test:
+        return metric.name != "loss"
+    return metric.name == main.name
 
 
 def value_at(run: OneRun, metric: Metric, round: int) -> float | None:
-    """Return a metric after so many rounds, or None where it was not evaluated then."""
+    """Return a metric after n rounds, or None where it was not evaluated then."""
     return dict(metric.values(run.rows)).get(round - 1)
 
 
 def spread_at(result: Result, round: int) -> Spread | None:
-    """Return mean and deviation over seeds of the primary metric after so many rounds."""
-    values = [value_at(run, result.primary, round) for run in result.good]
-    return spread_of([value for value in values if value is not None])
+    """Return mean and deviation over seeds of the primary metric after n rounds."""
+    return spread_of(known(value_at(run, result.primary, round) for run in result.good))
 
 
 def _values(results: Sequence[Result]) -> list[Column[Result]]:
     """Return the columns of the primary metric; best only where some method's metric has a direction."""
-    kinds = {"final": "final", "last_mean": last_mean(results), "best": "best"}
-    if not any(result.primary.shown.higher_is_better is not None for result in results):
-        del kinds["best"]
+    heads = {"final": "final", "last_mean": last_mean(results)}
+    if _has_direction(results):
+        heads["best"] = "best"
     text = _of_primary(primary(results))
-    return [Column(head, _summarised(text, kind), "values") for kind, head in kinds.items()]
+    return [Column(head, _summarised(text, kind), "values") for kind, head in heads.items()]
+
+
+def _has_direction(results: Sequence[Result]) -> bool:
+    return any(result.primary.shown.higher_is_better is not None for result in results)
 
 
 def _of_primary(main: Metric) -> Callable[[Result, Spread | None], str]:
@@ -89,7 +123,11 @@ def _of_primary(main: Metric) -> Callable[[Result, Spread | None], str]:
 
     def text(result: Result, spread: Spread | None) -> str:
         own = result.primary
-        return (f"{own.label} " if spread and own.column != main.column else "") + of_metric(own, spread)
+        value = of_metric(own, spread)
+        # A table may hold tasks with different metrics: a number without its name would be taken for the table's.
+        if spread and own.column != main.column:
+            return f"{own.label} {value}"
+        return value
 
     return text
 
@@ -102,33 +140,44 @@ def _improvement(results: Sequence[Result], extras: Extras) -> list[Column[Resul
     base = Baseline.of(results, extras)
     if base is None:
         return []
-    points = "points" if base.metric.shown.unit == "%" else base.metric.label
+    points = _points(base.metric)
     return [
         Column(f"{points} over\n{base.name}", base.absolute_text, "improvement"),
         Column(f"% over\n{base.name}", base.relative_text, "improvement"),
     ]
 
 
+def _points(metric: Metric) -> str:
+    """Return the unit of a difference: per cent differ by percentage points."""
+    if metric.shown.unit == "%":
+        return "points"
+    return metric.label
+
+
 def _at_rounds(results: Sequence[Result], extras: Extras) -> list[Column[Result]]:
     text = _of_primary(primary(results))
+    return [Column(f"at {round}", _at_round(text, round), f"at {round}") for round in extras.at]
 
-    def at(round: int) -> Callable[[Result], str]:
-        return lambda result: text(result, spread_at(result, round))
 
-    return [Column(f"at {round}", at(round), f"at {round}") for round in extras.at]
+def _at_round(text: Callable[[Result, Spread | None], str], round: int) -> Callable[[Result], str]:
+    return lambda result: text(result, spread_at(result, round))
 
 
 def _further(results: Sequence[Result]) -> list[Column[Result]]:
-    found = []
+    columns = []
     for metric in further(results):
         name = metric.axis.removeprefix("test ")
-        for kind, head in (("final", "final"), ("last_mean", last_mean(results))):
-            found.append(Column(f"{name}\n{head}", _of_other(metric, kind), metric.column))
-    return found
+        columns.append(Column(f"{name}\nfinal", _of_other(metric, "final"), metric.column))
+        columns.append(Column(f"{name}\n{last_mean(results)}", _of_other(metric, "last_mean"), metric.column))
+    return columns
 
 
 def _of_other(metric: Metric, kind: str) -> Callable[[Result], str]:
     return lambda result: of_metric(metric, result.spread(f"{metric.stem}_{kind}"))
+
+
+def _flatness(results: Sequence[Result]) -> list[Column[Result]]:
+    return [Column(FLATNESS[name], _plain(name), "flatness") for name in measured(results)]
 
 
 def _plain(name: str) -> Callable[[Result], str]:
@@ -136,18 +185,31 @@ def _plain(name: str) -> Callable[[Result], str]:
 
 
 def _costs(results: Sequence[Result]) -> list[Column[Result]]:
-    texts: list[Callable[[Result], str]] = [
-        lambda result: megabytes(result.mean("bytes_down")),
-        lambda result: megabytes(result.mean("bytes_up")),
-        lambda result: f"{result.mean('backprops'):,.0f}",
-        lambda result: f"{result.mean('seconds'):.1f}",
-    ]
-    found = [Column(head, text, LAST) for head, text in zip(COST_HEADINGS, texts, strict=True)]
+    texts = (_bytes_down, _bytes_up, _backprops, _seconds)
+    columns = [Column(head, text, LAST) for head, text in zip(COST_HEADINGS, texts, strict=True)]
     if has_client_seconds(results):
-        found.append(Column("s/client", _client_seconds, LAST))
-    return found
+        columns.append(Column("s/client", _client_seconds, LAST))
+    return columns
+
+
+def _bytes_down(result: Result) -> str:
+    return megabytes(result.mean("bytes_down"))
+
+
+def _bytes_up(result: Result) -> str:
+    return megabytes(result.mean("bytes_up"))
+
+
+def _backprops(result: Result) -> str:
+    return f"{result.mean('backprops'):,.0f}"
+
+
+def _seconds(result: Result) -> str:
+    return f"{result.mean('seconds'):.1f}"
 
 
 def _client_seconds(result: Result) -> str:
-    taken = [run.summary["client_seconds"] for run in result.runs if "client_seconds" in run.summary]
-    return number((statistics.fmean(taken), None) if taken else None)
+    seconds = known(run.summary.get("client_seconds") for run in result.runs)
+    if not seconds:
+        return NOTHING
+    return number((statistics.fmean(seconds), None))

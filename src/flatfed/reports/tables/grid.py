@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -13,6 +13,8 @@ Line = TypeVar("Line")
 
 ALWAYS, FIRST, LAST = "always", "first", "last"
 """Groups of columns: in every table, in the first one only, in the last one."""
+UNBOUNDED = 1000
+"""Characters: a terminal so wide that a table has the width that it needs."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +34,47 @@ class Column(Generic[Line]):
     words: bool = False
 
 
+def texts_of(line: Line, columns: Sequence[Column[Line]]) -> list[str]:
+    """Return the texts of a line, column by column."""
+    return [column.text(line) for column in columns]
+
+
+def heads_of(columns: Sequence[Column[Line]]) -> list[str]:
+    """Return the heads of columns."""
+    return [column.head for column in columns]
+
+
 def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], caption: str, width: int) -> list[Table]:
     """Return one table where it fits, else several below each other; the caption stands below the last."""
     whole = table(lines, columns, caption)
-    if _fits(whole, width):
+    if fits(whole, width):
         return [whole]
-    groups = list(dict.fromkeys(c.group for c in columns if c.group not in (ALWAYS, FIRST, LAST)))
-    parts: list[list[str]] = []
-    for group in groups:
-        wider = [*(parts[-1] if parts else [ALWAYS, FIRST]), group]
-        if parts and not _fits(table(lines, _of(columns, wider)), width):
-            parts.append([ALWAYS, group])
-        else:
-            parts[-1:] = [wider]
+    parts = _parts(lines, columns, width)
+    tables = [table(lines, _of(columns, part)) for part in parts]
+    # The costs have a table of their own, however much room there is: they belong together.
     last = table(lines, _of(columns, [ALWAYS, LAST]), caption)
-    return [*(table(lines, _of(columns, part)) for part in parts), last]
+    return [*tables, last]
+
+
+def _parts(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int) -> list[list[str]]:
+    """Return the groups of columns of each table but the last: as many groups as fit side by side."""
+    parts: list[list[str]] = []
+    for group in _movable(columns):
+        if not parts:  # the first group stands there even where it is too wide: it must stand somewhere
+            parts.append([ALWAYS, FIRST, group])
+            continue
+        wider = [*parts[-1], group]
+        if fits(table(lines, _of(columns, wider)), width):
+            parts[-1] = wider
+        else:
+            parts.append([ALWAYS, group])
+    return parts
+
+
+def _movable(columns: Sequence[Column[Line]]) -> list[str]:
+    """Return the groups that may stand in any table, in order."""
+    groups = dict.fromkeys(column.group for column in columns)
+    return [group for group in groups if group not in (ALWAYS, FIRST, LAST)]
 
 
 def table(lines: Sequence[Line], columns: Sequence[Column[Line]], caption: str = "") -> Table:
@@ -56,26 +84,51 @@ def table(lines: Sequence[Line], columns: Sequence[Column[Line]], caption: str =
 
     made = Table(box=box.SIMPLE_HEAD, caption=caption or None, caption_justify="left", padding=(0, 1))
     for column in columns:
-        words = column.words
-        made.add_column(column.head, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+        # Folded, because an ellipsis would hide digits.
+        made.add_column(column.head, overflow="fold", **_alignment(column))
     for line in lines:
-        made.add_row(*(column.text(line) for column in columns))
+        made.add_row(*texts_of(line, columns))
     return made
+
+
+def _alignment(column: Column[Line]) -> dict[str, Any]:
+    if column.words:
+        return {"justify": "left", "no_wrap": False}
+    return {"justify": "right", "no_wrap": True}
 
 
 def markdown_lines(lines: Sequence[Line], columns: Sequence[Column[Line]]) -> str:
     """Return the grid as a Markdown table."""
-    heads = [" ".join(column.head.split("\n")) for column in columns]
-    rule = [":--" if column.words else "--:" for column in columns]
-    rows = [heads, rule, *([column.text(line) for column in columns] for line in lines)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    rules = [rule(column.words) for column in columns]
+    rows = [texts_of(line, columns) for line in lines]
+    return markdown_table(heads_of(columns), rules, rows)
+
+
+def markdown_table(heads: Sequence[str], rules: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table, without a line break at its end."""
+    lines = [one_line(heads), rules, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def rule(words: bool) -> str:
+    """Return what stands in Markdown below a head: words are on the left, numbers on the right."""
+    if words:
+        return ":--"
+    return "--:"
+
+
+def one_line(heads: Sequence[str]) -> list[str]:
+    """Return heads without the line breaks that are for the terminal."""
+    return [head.replace("\n", " ") for head in heads]
 
 
 def _of(columns: Sequence[Column[Line]], groups: Sequence[str]) -> list[Column[Line]]:
     return [column for column in columns if column.group in groups]
 
 
-def _fits(made: Table, width: int) -> bool:
+def fits(made: Table, width: int) -> bool:
+    """Say whether a terminal of this width holds a table."""
     from rich.console import Console
 
-    return Console(width=1000).measure(made).maximum <= width
+    # Measured without a limit, because rich makes a table fit by folding it.
+    return Console(width=UNBOUNDED).measure(made).maximum <= width

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.results import Result
+from flatfed.reports.results.result import Result
 from flatfed.reports.tables.extras import REPORTED, Extras, find_result
-from flatfed.reports.tables.numbers import NOTHING
+from flatfed.reports.tables.numbers import NOTHING, mean_of
 from flatfed.runs.metrics import Metric
 
 
@@ -26,39 +27,56 @@ class Baseline:
         """Return the baseline that was asked for, if one was."""
         if extras.baseline is None:
             return None
-        base = find_result(results, extras.baseline, "--baseline")
+        base = find_result(results, extras.baseline, "baseline")
         if base.primary.shown.higher_is_better is None:
-            raise ConfigError(f"--baseline: whether a higher {base.primary.column} is better is not known")
-        spread = base.spread(f"{base.primary.stem}_{REPORTED}")
-        return cls(base.method, base.primary, spread[0] if spread else None)
+            raise ConfigError(f"baseline: whether a higher {base.primary.column} is better is not known")
+        return cls(base.method, base.primary, mean_of(base.spread(_reported(base.primary))))
 
     def improvement(self, value: float | None) -> float | None:
         """Return by how much a value is better: positive is better, also where lower values are."""
         if value is None or self.value is None:
             return None
-        return value - self.value if self.metric.shown.higher_is_better else self.value - value
+        if self.metric.shown.higher_is_better:
+            return value - self.value
+        return self.value - value
 
     def of_result(self, result: Result) -> float | None:
         """Return a method's improvement."""
-        spread = result.spread(f"{self.metric.stem}_{REPORTED}")
-        return self.improvement(spread[0]) if spread else None
+        return self.improvement(mean_of(result.spread(_reported(self.metric))))
 
     def of_run(self, run: OneRun) -> float | None:
         """Return one run's improvement over the baseline's mean: their mean is the method's."""
-        return self.improvement(run.summary.get(f"{self.metric.stem}_{REPORTED}"))
+        return self.improvement(run.summary.get(_reported(self.metric)))
 
     def relative(self, improvement: float | None) -> float | None:
         """Return an improvement as a share of the baseline's value."""
-        return improvement / abs(self.value) if improvement is not None and self.value else None
+        # A baseline of 0 has no share.
+        if improvement is None or not self.value:
+            return None
+        # A baseline below 0 must not turn the sign.
+        return improvement / abs(self.value)
+
+    def record(self, improvement: float | None) -> dict[str, Any]:
+        """Return an improvement for CSV and JSON."""
+        return {"improvement": improvement, "improvement_relative": self.relative(improvement)}
 
     def absolute_text(self, result: Result) -> str:
         """Return the improvement in percentage points, or in the metric's unit."""
-        found = self.of_result(result)
-        if found is None:
+        improvement = self.of_result(result)
+        if improvement is None:
             return NOTHING
-        return f"{100 * found:+.2f}" if self.metric.shown.unit == "%" else f"{found:+.4g}"
+        if self.metric.shown.unit == "%":
+            return f"{100 * improvement:+.2f}"
+        return f"{improvement:+.4g}"
 
     def relative_text(self, result: Result) -> str:
         """Return the relative improvement in per cent."""
-        found = self.relative(self.of_result(result))
-        return NOTHING if found is None else f"{100 * found:+.2f}"
+        share = self.relative(self.of_result(result))
+        if share is None:
+            return NOTHING
+        return f"{100 * share:+.2f}"
+
+
+def _reported(metric: Metric) -> str:
+    """Return the name in summaries of what papers report."""
+    return f"{metric.stem}_{REPORTED}"

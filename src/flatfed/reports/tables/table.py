@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flatfed.reports.results.labels import short
 from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.results import ACCURACIES, Result, short
-from flatfed.reports.tables import targets
+from flatfed.reports.results.result import ACCURACIES, Result, all_runs
+from flatfed.reports.tables import target_tables
 from flatfed.reports.tables.columns import (
     PLAIN,
     columns,
@@ -21,54 +20,92 @@ from flatfed.reports.tables.columns import (
     value_at,
 )
 from flatfed.reports.tables.extras import Extras
-from flatfed.reports.tables.grid import Column, fitted, markdown_lines, table
+from flatfed.reports.tables.grid import Column, fitted, heads_of, markdown_lines, table, texts_of
 from flatfed.reports.tables.improvement import Baseline
+from flatfed.reports.tables.numbers import Spread, known
+from flatfed.reports.tables.sheets import columns_of, csv_text
+from flatfed.reports.tables.targets import Reaching
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+Record = dict[str, Any]
 COSTS = "traffic, backprops and seconds"
+COST_NAMES = ("bytes_down", "bytes_up", "backprops", "seconds")
 KINDS = ("final", "last_mean", "best")
 
 
 def cells(result: Result, chosen: Sequence[Column[Result]] | None = None) -> list[str]:
     """Return one method's line of a table with these columns, by default of its own."""
-    return [column.text(result) for column in (columns([result]) if chosen is None else chosen)]
+    if chosen is None:
+        return texts_of(result, columns([result]))
+    return texts_of(result, chosen)
 
 
 def headings(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:
     """Return the column heads, with the number of rounds behind the last-n mean where it is the same for all."""
-    return [column.head for column in columns(results, extras)]
+    return heads_of(columns(results, extras))
 
 
 def caption(results: Sequence[Result], extras: Extras = PLAIN) -> str:
     """Say what the numbers are."""
-    seeds, title = [tuple(run.seed for run in result.runs) for result in results], primary(results).title
+    title = primary(results).title
+    return (
+        f"{title}, {_seeds_caption(results)}"
+        f"{_client_caption(results)}{_flatness_caption(results)}{_extras_caption(extras)}"
+    )
+
+
+def _seeds_caption(results: Sequence[Result]) -> str:
+    """Say over which seeds means are taken, and with that what the costs are."""
+    seeds = {_seeds(result) for result in results}
     several = {own for own in seeds if len(own) > 1}
-    if several:
-        listed = f"seeds {', '.join(map(str, min(several)))}" if len(several) == 1 else "each method's seeds"
-        told = f"{title}, mean ± sample standard deviation over {listed}; {COSTS} are means per run"
-    else:
-        one = f"seed {seeds[0][0]}" if len(set(seeds)) == 1 else "one seed each"
-        told = f"{title}, {one}; {COSTS} are totals"
-    return told + _cost_caption(results) + _flatness_caption(results) + _extras_caption(extras)
+    if not several:
+        return f"{_single_seeds(seeds)}; {COSTS} are totals"
+    return f"mean ± sample standard deviation over {_several_seeds(several)}; {COSTS} are means per run"
 
 
-def _cost_caption(results: Sequence[Result]) -> str:
-    return "; s/client is the mean time of a client per round" if has_client_seconds(results) else ""
+def _seeds(result: Result) -> tuple[int, ...]:
+    return tuple(run.seed for run in result.runs)
+
+
+def _single_seeds(seeds: set[tuple[int, ...]]) -> str:
+    if len(seeds) > 1:
+        return "one seed each"
+    ((seed,),) = seeds
+    return f"seed {seed}"
+
+
+def _several_seeds(several: set[tuple[int, ...]]) -> str:
+    if len(several) > 1:
+        return "each method's seeds"
+    (seeds,) = several
+    return f"seeds {', '.join(map(str, seeds))}"
+
+
+def _client_caption(results: Sequence[Result]) -> str:
+    if not has_client_seconds(results):
+        return ""
+    return "; s/client is the mean time of a client per round"
 
 
 def _flatness_caption(results: Sequence[Result]) -> str:
     """Say over which examples flatness was measured."""
     if not measured(results):
         return ""
-    over = {run.summary["flatness_over"] for result in results for run in result.runs if "flatness_over" in run.summary}
-    return f"; λ and LPF over {over.pop() if len(over) == 1 else 'differing samples, not to be compared'}"
+    samples = set(known(run.summary.get("flatness_over") for run in all_runs(results)))
+    if len(samples) == 1:
+        return f"; λ and LPF over {samples.pop()}"
+    return "; λ and LPF over different samples, which cannot be compared"
 
 
 def _extras_caption(extras: Extras) -> str:
-    at = "; at n: after n rounds" if extras.at else ""
-    return at + (f"; improvement over {extras.baseline} by the last-n mean" if extras.baseline else "")
+    text = ""
+    if extras.at:
+        text += "; at n: after n rounds"
+    if extras.baseline:
+        text += f"; improvement over {extras.baseline} by the last-n mean"
+    return text
 
 
 def terminal_table(results: Sequence[Result], extras: Extras = PLAIN) -> Table:
@@ -79,94 +116,128 @@ def terminal_table(results: Sequence[Result], extras: Extras = PLAIN) -> Table:
 def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[Table]:
     """Return the tables for a terminal: in one where it fits, else metrics and cost below each other; then targets."""
     main = fitted(results, columns(results, extras), caption(results, extras), width)
-    return main + targets.terminal_tables(results, extras, width)
+    return main + target_tables.terminal_tables(results, extras, width)
 
 
 def notes(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:
     """Return a line for each result with the options in which they differ, and for rounds that were not evaluated."""
     lines = _differences(results)
     for round in extras.at:
-        missing = [result.method for result in results if spread_at(result, round) is None]
-        whose = "" if len(missing) == len(results) else f" of {', '.join(missing)}"
-        lines += [f"at {round}: there is no evaluation{whose} after that round"] if missing else []
+        lines += _missing_evaluation(results, round)
     return lines
+
+
+def _missing_evaluation(results: Sequence[Result], round: int) -> list[str]:
+    missing = [result.method for result in results if spread_at(result, round) is None]
+    if not missing:
+        return []
+    if len(missing) == len(results):
+        return [f"at {round}: there is no evaluation after that round"]
+    return [f"at {round}: there is no evaluation of {', '.join(missing)} after that round"]
 
 
 def _differences(results: Sequence[Result]) -> list[str]:
     """Return the options in which results differ, unless their labels say it all."""
-    if all(result.told for result in results):
+    if all(result.label_says_all for result in results):
         return []
+    counts = _short_names(results)
+    return [f"{result.method}: {_options(result, counts)}" for result in results]
+
+
+def _short_names(results: Sequence[Result]) -> Counter[str]:
+    """Return of how many options each short name is."""
     names = {name for result in results for name in result.differs}
-    shown = Counter(map(short, names))
-    lines = []
-    for result in results:
-        values = ((short(n) if shown[short(n)] == 1 else n, value) for n, value in result.differs.items())
-        lines.append(f"{result.method}: " + ", ".join(f"{name}={value}" for name, value in values))
-    return lines
+    return Counter(map(short, names))
+
+
+def _options(result: Result, counts: Counter[str]) -> str:
+    """Return the options of a result; one whose short name is also another's stands with its full name."""
+    texts = []
+    for name, value in result.differs.items():
+        is_clear = counts[short(name)] == 1
+        shown = short(name) if is_clear else name
+        texts.append(f"{shown}={value}")
+    return ", ".join(texts)
 
 
 def markdown(results: Sequence[Result], extras: Extras = PLAIN) -> str:
     """Return the tables as Markdown."""
-    below = "".join(f"\n- {note}" for note in notes(results, extras))
     text = f"{markdown_lines(results, columns(results, extras))}\n\n{caption(results, extras)}.\n"
-    return (f"{text}{below}\n" if below else text) + targets.markdown(results, extras)
+    lines = notes(results, extras)
+    if lines:
+        text += "".join(f"\n- {line}" for line in lines) + "\n"
+    return text + target_tables.markdown(results, extras)
 
 
-def records(results: Sequence[Result], extras: Extras = PLAIN) -> list[dict[str, Any]]:
+def records(results: Sequence[Result], extras: Extras = PLAIN) -> list[Record]:
     """Return one flat record per run: what the CSV and JSON files hold."""
-    base, reached = Baseline.of(results, extras), targets.Reaching.all(results, extras)
-    return [
-        {"method": result.method, "seed": run.seed, **run.summary}
-        | _on_demand(result, run, extras, base)
-        | {name: value for one in reached for name, value in one.record(run).items()}
-        | {"path": str(run.path)}
-        for result in results
-        for run in result.runs
-    ]
+    base = Baseline.of(results, extras)
+    targets = Reaching.all(results, extras)
+    return [_run_record(result, run, extras, base, targets) for result in results for run in result.runs]
 
 
-def _on_demand(result: Result, run: OneRun, extras: Extras, base: Baseline | None) -> dict[str, Any]:
-    at: dict[str, Any] = {f"at_{round}": value_at(run, result.primary, round) for round in extras.at}
-    if base is None:
-        return at
-    better = base.of_run(run)
-    return at | {"improvement": better, "improvement_relative": base.relative(better)}
+def _run_record(
+    result: Result, run: OneRun, extras: Extras, base: Baseline | None, targets: Sequence[Reaching]
+) -> Record:
+    record: Record = {"method": result.method, "seed": run.seed, **run.summary}
+    record |= {f"at_{round}": value_at(run, result.primary, round) for round in extras.at}
+    if base is not None:
+        record |= base.record(base.of_run(run))
+    for reaching in targets:
+        record |= reaching.record(run)
+    return record | {"path": str(run.path)}
 
 
 def as_csv(results: Sequence[Result], extras: Extras = PLAIN) -> str:
     """Return the records as CSV."""
     rows = records(results, extras)
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row)) or ["method"]
-    writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    # Without runs there is still a header.
+    return csv_text(columns_of(rows) or ["method"], rows)
 
 
-def aggregates(results: Sequence[Result], extras: Extras = PLAIN) -> list[dict[str, Any]]:
+def aggregates(results: Sequence[Result], extras: Extras = PLAIN) -> list[Record]:
     """Return one record per method: metrics with their deviations, mean costs, status, and how it differs."""
-    base, found = Baseline.of(results, extras), []
-    for result in results:
-        record: dict[str, Any] = {"method": result.method, "seeds": [run.seed for run in result.runs]}
-        record |= {"metric": result.primary.column, **result.primary.shown.to_dict()}
-        every = [f"{metric.stem}_{kind}" for metric in result.metrics for kind in KINDS]
-        summarised = [name for name in every if any(name in run.summary for run in result.runs)]
-        for name in dict.fromkeys((*ACCURACIES, *summarised, *measured(results))):
-            mean, std = result.spread(name) or (None, None)
-            record |= {name: mean, f"{name}_std": std}
-        for round in extras.at:
-            mean, std = spread_at(result, round) or (None, None)
-            record |= {f"at_{round}": mean, f"at_{round}_std": std}
-        if base is not None:
-            better = base.of_result(result)
-            record |= {"baseline": base.name, "improvement": better, "improvement_relative": base.relative(better)}
-        record |= {name: result.mean(name) for name in ("bytes_down", "bytes_up", "backprops", "seconds")}
-        found.append(record | {"status": result.status, "differs": result.differs})
-    return found
+    base = Baseline.of(results, extras)
+    flatness = measured(results)  # what one method has, all records have
+    return [_method_record(result, flatness, extras, base) for result in results]
 
 
-def as_json(results: Sequence[Result], extras: Extras = PLAIN) -> dict[str, Any]:
+def _method_record(result: Result, flatness: Sequence[str], extras: Extras, base: Baseline | None) -> Record:
+    record: Record = {"method": result.method, "seeds": list(_seeds(result))}
+    record |= {"metric": result.primary.column, **result.primary.shown.to_dict()}
+    record |= _metrics_record(result, flatness, extras)
+    if base is not None:
+        record |= {"baseline": base.name, **base.record(base.of_result(result))}
+    record |= {name: result.mean(name) for name in COST_NAMES}
+    return record | {"status": result.status, "differs": result.differs}
+
+
+def _metrics_record(result: Result, flatness: Sequence[str], extras: Extras) -> Record:
+    """Return the metrics of a method over its seeds, and those after the rounds that were asked for."""
+    record: Record = {}
+    # The accuracies are always there, None where they were not measured: a reader need not ask first.
+    for name in dict.fromkeys((*ACCURACIES, *_summarised(result), *flatness)):
+        record |= _with_deviation(name, result.spread(name))
+    for round in extras.at:
+        record |= _with_deviation(f"at_{round}", spread_at(result, round))
+    return record
+
+
+def _summarised(result: Result) -> list[str]:
+    """Return the names of all metrics that some run's summary has."""
+    summarised = {name for run in result.runs for name in run.summary}
+    names = [f"{metric.stem}_{kind}" for metric in result.metrics for kind in KINDS]
+    return [name for name in names if name in summarised]
+
+
+def _with_deviation(name: str, spread: Spread | None) -> Record:
+    mean, deviation = spread or (None, None)
+    return {name: mean, f"{name}_std": deviation}
+
+
+def as_json(results: Sequence[Result], extras: Extras = PLAIN) -> Record:
     """Return everything for machines: methods, runs and, where some were asked for, targets."""
-    told = {"methods": aggregates(results, extras), "runs": records(results, extras)}
-    return told | ({"targets": targets.aggregates(results, extras)} if extras.targets else {})
+    document: Record = {"methods": aggregates(results, extras), "runs": records(results, extras)}
+    if extras.targets:
+        document["targets"] = target_tables.aggregates(results, extras)
+    return document

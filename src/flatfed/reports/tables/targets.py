@@ -7,28 +7,18 @@ with that round. FedGloSS (Tables 5 and 10), FedGF (Table 4) and FedWMSAM (Table
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.results import Result
+from flatfed.reports.results.result import Result, all_runs
 from flatfed.reports.tables.columns import last_mean, primary
 from flatfed.reports.tables.extras import VALUES, WORDS, Extras, Target, find_result
-from flatfed.reports.tables.grid import ALWAYS, LAST, Column, fitted, markdown_lines
-from flatfed.reports.tables.numbers import NOTHING, Spread, megabytes, of_metric, spread_of
+from flatfed.reports.tables.numbers import Spread, known, known_items, mean_of, of_metric, spread_of
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-HOW = (
-    "round: the first evaluated one that is as good as the target, and totals up to it; means over the seeds that "
-    "reached it. Transmissions: model-sized vectors that a client exchanges, (bytes down + up) / (clients × bytes of "
-    "the model), added up over the rounds"
-)
 
 
 @dataclass(frozen=True)
@@ -44,25 +34,41 @@ class Cost:
     @classmethod
     def up_to(cls, run: OneRun, round: int) -> Cost:
         """Add up a run's rounds to this one, counted from 1."""
+        # Rows count from 0, so that the round itself is among them.
         rows = [row for row in run.rows if row["round"] < round]
-        size = run.config.get("model_bytes")
         return cls(
             round,
-            sum(transmissions(row, size) for row in rows) if size else None,
-            sum(row["bytes_down"] + row["bytes_up"] for row in rows),
-            sum(row["backprops"] for row in rows),
-            sum(row["seconds"] for row in rows),
+            _total_transmissions(rows, run.config.get("model_bytes")),
+            sum(map(_exchanged, rows)),
+            _total(rows, "backprops"),
+            _total(rows, "seconds"),
         )
 
 
-NAMES = tuple(Cost.__dataclass_fields__)
+COST_NAMES = tuple(Cost.__dataclass_fields__)
 
 
 def transmissions(row: Row, model_bytes: int) -> float:
     """Return how many model-sized vectors a client of a round exchanged, down and up, from the bytes counted."""
-    clients = {*row["clients"], *(entry["client"] for entry in row.get("refused", ()))}
-    exchanged: int = row["bytes_down"] + row["bytes_up"]
-    return exchanged / (max(len(clients), 1) * model_bytes)
+    # Clients whose update was rejected exchanged bytes as well.
+    clients = {*row["clients"], *(entry["client"] for entry in row.get("rejected", ()))}
+    # A round may have had no clients.
+    return _exchanged(row) / (max(len(clients), 1) * model_bytes)
+
+
+def _total_transmissions(rows: Sequence[Row], model_bytes: int | None) -> float | None:
+    if not model_bytes:
+        return None
+    return sum(transmissions(row, model_bytes) for row in rows)
+
+
+def _total(rows: Sequence[Row], name: str) -> Any:
+    return sum(row[name] for row in rows)
+
+
+def _exchanged(row: Row) -> int:
+    total: int = row["bytes_down"] + row["bytes_up"]
+    return total
 
 
 @dataclass(frozen=True)
@@ -80,21 +86,24 @@ class Reaching:
     @classmethod
     def all(cls, results: Sequence[Result], extras: Extras) -> list[Reaching]:
         """Return one for each target that was asked for."""
-        found = [cls(target, results, extras.baseline) for target in extras.targets]
-        for one in found:
-            extras.check_metric(one.metric)
-        return found
+        every = [cls(target, results, extras.baseline) for target in extras.targets]
+        for reaching in every:
+            extras.check_metric(reaching.metric)
+        return every
 
     @cached_property
     def owner(self) -> Result | None:
         """The method whose value is the target, if it is one's."""
-        name = self.target.method
-        return None if name is None else find_result(self.results, name, f"--target {self.target.text}")
+        if self.target.method is None:
+            return None
+        return find_result(self.results, self.target.method, f"target {self.target.text}")
 
     @property
     def metric(self) -> Metric:
         """What is to reach the target."""
-        return primary(self.results) if self.owner is None else self.owner.primary
+        if self.owner is None:
+            return primary(self.results)
+        return self.owner.primary
 
     @property
     def key(self) -> str:
@@ -106,41 +115,58 @@ class Reaching:
         """The target of each seed, where it is each seed's own."""
         if self.owner is None:
             return {}
-        own = {run.seed: run.summary[self.key] for run in self.owner.good if run.summary.get(self.key) is not None}
-        return own if all(run.seed in own for result in self.results for run in result.runs) else {}
+        own = known_items({run.seed: run.summary.get(self.key) for run in self.owner.good})
+        seeds = {run.seed for run in all_runs(self.results)}
+        # One seed without a target of its own, and all go by the mean: else seeds would be held to different ones.
+        if not seeds <= own.keys():
+            return {}
+        return own
 
     @cached_property
     def value(self) -> float | None:
         """The target, or its mean over seeds; None where its owner has none."""
         if self.owner is None:
             return self.target.value
-        spread = self.owner.spread(self.key)
-        return spread[0] if spread else None
+        return mean_of(self.owner.spread(self.key))
 
     def cost(self, run: OneRun) -> Cost | None:
         """Return what a run had spent when it reached the target, or None if it never did."""
         goal = self.by_seed.get(run.seed, self.value)
         if goal is None:
             return None
-        rounds = (round + 1 for round, value in self.metric.values(run.rows) if self.metric.reaches(value, goal))
-        first = next(rounds, None)
-        return None if first is None else Cost.up_to(run, first)
+        for round, value in self.metric.values(run.rows):
+            if self.metric.reaches(value, goal):
+                # Histories count rounds from 0, people from 1.
+                return Cost.up_to(run, round + 1)
+        return None
+
+    def _costs(self, result: Result) -> list[Cost]:
+        """Return what the runs that reached the target had spent."""
+        return known(map(self.cost, result.runs))
 
     def spread(self, result: Result, name: str) -> Spread | None:
         """Return mean and deviation of a cost over the runs that reached the target."""
-        costs = [cost for run in result.runs if (cost := self.cost(run)) is not None]
-        return spread_of([value for cost in costs if (value := getattr(cost, name)) is not None])
+        return spread_of(known(getattr(cost, name) for cost in self._costs(result)))
 
     def reached(self, result: Result) -> int:
         """Return how many of a method's runs reached the target."""
-        return sum(self.cost(run) is not None for run in result.runs)
+        return len(self._costs(result))
 
     @cached_property
     def reference(self) -> Result | None:
         """The method that speed-ups are over: the target's owner, the baseline, or the first that reached it."""
-        if self.owner is not None or self.baseline is None:
-            return self.owner or next((result for result in self.results if self.reached(result)), None)
-        return find_result(self.results, self.baseline, "--baseline")
+        if self.owner is not None:
+            return self.owner
+        if self.baseline is not None:
+            return find_result(self.results, self.baseline, "baseline")
+        return next(filter(self.reached, self.results), None)
+
+    @property
+    def reference_name(self) -> str | None:
+        """The name of the method that speed-ups are over."""
+        if self.reference is None:
+            return None
+        return self.reference.method
 
     def speed_up(self, result: Result) -> float | None:
         """Return the reference's mean number of rounds over a method's, over the seeds in which both reached it.
@@ -150,103 +176,73 @@ class Reaching:
         if self.reference is None:
             return None
         theirs, own = self._rounds(self.reference), self._rounds(result)
-        seeds = {run.seed for run in self.reference.runs} & {run.seed for run in result.runs}
-        if seeds:
+        # Where one of a pair of seeds did not reach the target, the other would make the comparison unfair.
+        if _have_common_seeds(self.reference, result):
             both = theirs.keys() & own.keys()
-            theirs, own = ({seed: rounds[seed] for seed in both} for rounds in (theirs, own))
-        return statistics.fmean(theirs.values()) / statistics.fmean(own.values()) if theirs and own else None
+            theirs = _of_seeds(theirs, both)
+            own = _of_seeds(own, both)
+        return _ratio(theirs.values(), own.values())
 
     def _rounds(self, result: Result) -> dict[int, int]:
         """Return the round in which each seed that reached the target did."""
-        return {run.seed: cost.round for run in result.runs if (cost := self.cost(run)) is not None}
+        costs = known_items({run.seed: self.cost(run) for run in result.runs})
+        return {seed: cost.round for seed, cost in costs.items()}
 
     def record(self, run: OneRun) -> dict[str, Any]:
         """Return a run's costs under names of their own: `to_0.75_round`, `to_0.75_bytes`."""
+        record: dict[str, Any] = {"value": self.by_seed.get(run.seed, self.value)} | dict.fromkeys(COST_NAMES)
         cost = self.cost(run)
-        values: dict[str, Any] = dict.fromkeys(NAMES) if cost is None else asdict(cost)
-        value = {"value": self.by_seed.get(run.seed, self.value)}
-        return {f"to_{self.target.text}_{name}": entry for name, entry in (value | values).items()}
+        if cost is not None:
+            record |= asdict(cost)
+        return {f"to_{self.target.text}_{name}": entry for name, entry in record.items()}
 
     @property
     def title(self) -> str:
         """What is to be reached, in words."""
-        goal = of_metric(self.metric, None if self.value is None else (self.value, None))
-        unit = f" {self.metric.shown.unit}" if self.metric.shown.unit and self.value is not None else ""
-        name = f"{self.metric.test} {self.metric.label}"
-        over = f"; speed-up over {self.reference.method}" if self.reference is not None else ""
+        return f"cost to reach {self.metric.test} {self.metric.label} {self._goal}{self._source}{self._speed_up_over}"
+
+    @property
+    def _goal(self) -> str:
+        """The value to reach, with its unit."""
+        if self.value is None:
+            return of_metric(self.metric, None)
+        return f"{of_metric(self.metric, (self.value, None))} {self.metric.shown.unit}".rstrip()
+
+    @property
+    def _source(self) -> str:
+        """Whose value the target is, where it is a method's."""
         if self.owner is None:
-            return f"cost to reach {name} {goal}{unit}{over}"
-        words = last_mean([self.owner]) if self.target.which == "final" else WORDS[self.target.which]
-        whose = ", each seed its own" if self.by_seed and len(self.owner.runs) > 1 else ""
-        return f"cost to reach {name} {goal}{unit} ({self.target.text}: its {words}{whose}){over}"
+            return ""
+        return f" ({self.target.text}: its {self._which(self.owner)}{self._whose(self.owner)})"
+
+    def _whose(self, owner: Result) -> str:
+        """Say that seeds have targets of their own, where there are several."""
+        if not self.by_seed or len(owner.runs) == 1:
+            return ""
+        return ", each seed its own"
+
+    def _which(self, owner: Result) -> str:
+        """Return which of the owner's values is the target."""
+        if self.target.which == "final":
+            return last_mean([owner])
+        return WORDS[self.target.which]
+
+    @property
+    def _speed_up_over(self) -> str:
+        if self.reference is None:
+            return ""
+        return f"; speed-up over {self.reference.method}"
 
 
-def terminal_tables(results: Sequence[Result], extras: Extras, width: int) -> list[Table]:
-    """Return the tables of all targets; the last says how to read them."""
-    from rich.text import Text
-
-    found: list[Table] = []
-    every = Reaching.all(results, extras)
-    for one in every:
-        tables = fitted(results, columns(one), HOW if one is every[-1] else "", width)
-        tables[0].title, tables[0].title_justify = Text(f"\n{one.title}"), "left"
-        found += tables
-    return found
+def _have_common_seeds(first: Result, second: Result) -> bool:
+    return not first.seeds.isdisjoint(second.seeds)
 
 
-def markdown(results: Sequence[Result], extras: Extras) -> str:
-    """Return the tables of all targets as Markdown, or nothing."""
-    every = Reaching.all(results, extras)
-    parts = [f"\n## {_capital(one.title)}\n\n{markdown_lines(results, columns(one))}\n" for one in every]
-    return "".join(parts) + (f"\n{_capital(HOW)}.\n" if parts else "")
+def _ratio(theirs: Collection[int], own: Collection[int]) -> float | None:
+    if not theirs or not own:
+        return None
+    return statistics.fmean(theirs) / statistics.fmean(own)
 
 
-def aggregates(results: Sequence[Result], extras: Extras) -> list[dict[str, Any]]:
-    """Return one record per target and method, with means and deviations over the runs that reached it."""
-    return [_aggregate(one, result) for one in Reaching.all(results, extras) for result in results]
-
-
-def _aggregate(one: Reaching, result: Result) -> dict[str, Any]:
-    record: dict[str, Any] = {"target": one.target.text, "metric": one.metric.column, "value": one.value}
-    record |= {"method": result.method, "reached": one.reached(result), "runs": len(result.runs)}
-    for name in NAMES:
-        mean, std = one.spread(result, name) or (None, None)
-        record |= {name: mean, f"{name}_std": std}
-    reference = one.reference.method if one.reference is not None else None
-    return record | {"speed_up": one.speed_up(result), "speed_up_over": reference}
-
-
-def columns(one: Reaching) -> list[Column[Result]]:
-    """Return the columns of one target's table; how many seeds reached it only where there are several."""
-    several = any(len(result.runs) > 1 for result in one.results)
-    reached = [Column[Result]("reached", lambda result: f"{one.reached(result)} of {len(result.runs)}", "reach")]
-    return [
-        Column("method", lambda result: result.method, ALWAYS, words=True),
-        *(reached if several else []),
-        Column("round", _cell(one, "round", lambda mean: f"{mean:,.0f}", "{:,.1f} ± {:,.1f}"), "reach"),
-        Column("speed-up", lambda result: _times(one.speed_up(result)), "reach"),
-        Column("transmissions", _cell(one, "transmissions", lambda mean: f"{mean:,.1f}"), LAST),
-        Column("bytes", _cell(one, "bytes", megabytes), LAST),
-        Column("backprops", _cell(one, "backprops", lambda mean: f"{mean:,.0f}"), LAST),
-        Column("seconds", _cell(one, "seconds", lambda mean: f"{mean:,.1f}"), LAST),
-    ]
-
-
-def _cell(one: Reaching, name: str, text: Callable[[float], str], both: str = "") -> Callable[[Result], str]:
-    """Return what writes a cost: its mean, or with the pattern `both` mean and deviation where there are several."""
-
-    def cell(result: Result) -> str:
-        spread = one.spread(result, name)
-        if spread is None:
-            return NOTHING
-        return both.format(*spread) if both and spread[1] is not None else text(spread[0])
-
-    return cell
-
-
-def _times(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.2f}×"
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _of_seeds(rounds: dict[int, int], seeds: set[int]) -> dict[int, int]:
+    return {seed: rounds[seed] for seed in seeds}

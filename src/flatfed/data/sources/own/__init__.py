@@ -1,1 +1,1 @@
-"""Data of one's own: folders of images, tables, texts."""
+"""Data of the user: folders of images, tables, texts, data sets of Hugging Face."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flatfed.core.configuration.config import Count, Index
+from flatfed.core.configuration.ranges import Count, Index
 from flatfed.core.errors import ConfigError
-from flatfed.data.acquiring.directory import DataDirectory
 from flatfed.data.catalogue import source
+from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.image_folders import Listing, class_names, list_classes
 from flatfed.data.formats.images import Channels, Decoding, Fit, Gigabytes
 from flatfed.data.storage.held_out import Share, file_keys, held_out
-from flatfed.data.storage.image_files import TEST, TRAIN, file_pool, own_path
+from flatfed.data.storage.image_files import TEST, TRAIN, file_pool
 from flatfed.data.storage.pool import Pool
 
 NAME = "image-folder"
@@ -38,7 +38,7 @@ def image_folder(
     kept for the test, the same in every run. Images are decoded to `size` x `size` pixels, of which a model takes the
     middle `crop` x `crop` (0: all). `augment` names augmentations: `crop-flip`, or `resized-crop,flip` for photographs.
     """
-    folder = own_path(NAME, directory, path)
+    folder = directory.find_own(NAME, path)
     decoding = Decoding(size, crop, fit, channels, memory, verify)
     train, test, classes = _parts(folder, test_share)
     pool = file_pool(NAME, {TRAIN: train, TEST: test}, len(classes), decoding, "cnn", augment)
@@ -47,16 +47,36 @@ def image_folder(
 
 def _parts(folder: Path, share: float) -> tuple[Listing, Listing, list[str]]:
     """Return the training and test images and the names of the classes."""
-    given = (folder / TRAIN).is_dir()
-    root = folder / TRAIN if given else folder
-    tests = [folder / name for name in TEST_FOLDERS if given and (folder / name).is_dir()]
+    if not (folder / TRAIN).is_dir():
+        classes = _classes(folder)
+        return *_divided(folder, list_classes(folder, classes), share), classes
+    classes = _classes(folder / TRAIN)
+    train = list_classes(folder / TRAIN, classes)
+    test_folder = _test_folder(folder)
+    if test_folder is None:
+        return *_divided(folder / TRAIN, train, share), classes
+    # A test may lack a class; training may not.
+    return train, list_classes(test_folder, classes, complete=False), classes
+
+
+def _classes(root: Path) -> list[str]:
     classes = class_names(root)
     if len(classes) < 2:
         raise ConfigError(f"{root} has one class, {classes[0]!r}; a classification needs two or more")
-    train = list_classes(root, classes)
-    if tests:
-        return train, list_classes(tests[0], classes, complete=False), classes
-    held = held_out(file_keys(train.files, f"{NAME} test", root), train.labels, share)
+    return classes
+
+
+def _test_folder(folder: Path) -> Path | None:
+    """Return the folder of test images beside that of training images, under the first usual name."""
+    for name in TEST_FOLDERS:
+        if (folder / name).is_dir():
+            return folder / name
+    return None
+
+
+def _divided(root: Path, images: Listing, share: float) -> tuple[Listing, Listing]:
+    """Return the images with a share of each class kept for the test."""
+    held = held_out(file_keys(images.files, f"{NAME} test", root), images.labels, share)
     if not held.any():
         raise ConfigError(f"{root} has one image of each class, none of which can be kept for a test; add images")
-    return train.where(~held), train.where(held), classes
+    return images.where(~held), images.where(held)

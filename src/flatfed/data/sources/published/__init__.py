@@ -1,1 +1,1 @@
-"""Published data sets, a module for each, with its official files and expected counts."""
+"""Published data sets: one module per data set, or per family of them."""

@@ -11,11 +11,11 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key
 from flatfed.data.augment import Crop
 from flatfed.data.catalogue import source
-from flatfed.data.class_names import DIGITS
 from flatfed.data.storage.pool import Pool, image_pool
 from flatfed.data.storage.transforms import Normalise
 
-CLASSES = 10
+CLASS_NAMES = tuple(f"digit {digit}" for digit in range(10))
+CLASSES = len(CLASS_NAMES)
 TEST_PER_CLASS = 36
 WHITE = 16.0
 MEAN = (0.30542,)
@@ -37,7 +37,7 @@ def digits() -> Pool:
         default_model="cnn-small",
         prepare=Normalise(MEAN, STD, scale=WHITE),
         augment=Crop(padding=1),
-        class_names=DIGITS,
+        class_names=CLASS_NAMES,
     )
 
 

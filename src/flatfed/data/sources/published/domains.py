@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from flatfed.core.configuration.config import Count, Index
+from flatfed.core.configuration.ranges import Count, Index
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.catalogue import source
+from flatfed.data.catalogue import Expected, Official, source
+from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints
 from flatfed.data.formats.image_folders import Listing, class_names, list_classes, subfolders
 from flatfed.data.formats.images import Decoding, Fit, Gigabytes
-from flatfed.data.storage.held_out import Portion, file_keys, held_out, sampled
+from flatfed.data.storage.held_out import Mask, Portion, file_keys, held_out, sampled
 from flatfed.data.storage.image_files import TEST, TRAIN, file_pool
 from flatfed.data.storage.pool import Pool
 
@@ -23,9 +24,21 @@ OFFICEHOME = ("Art", "Clipart", "Product", "Real World")
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 SEEN = 0.1
 """The share of the training domains that is kept for the further test `seen`."""
+NO_SEPARATORS = str.maketrans("", "", " -_")
 
 
-@source("officehome", partition="natural")
+def _expected(classes: int, total: int) -> Expected:
+    """Return what is expected of four domains, any one of which is the test."""
+    return Expected(train=None, test=None, classes=classes, groups={"domain": 3}, total=total, chosen_by=("share",))
+
+
+@source(
+    "officehome",
+    partition="natural",
+    # Fetched by hand, as PACS is: neither has an archive with a published checksum.
+    official=Official("https://www.hemanthdv.org/officeHomeDataset.html"),
+    expected=_expected(classes=65, total=15_588),
+)
 def officehome(
     directory: DataDirectory,
     target: str = "Art",
@@ -48,7 +61,12 @@ def officehome(
     return _pool("officehome", Domains.read(folder, OFFICEHOME), target, split, decoding, share)
 
 
-@source("pacs", partition="natural")
+@source(
+    "pacs",
+    partition="natural",
+    official=Official("https://domaingeneralization.github.io"),
+    expected=_expected(classes=7, total=9_991),
+)
 def pacs(
     directory: DataDirectory,
     target: str = "art_painting",
@@ -82,12 +100,9 @@ class Domains:
     @classmethod
     def read(cls, folder: Path, names: Sequence[str]) -> Domains:
         """List the images; spaces, dashes, underscores and capitals in the names of domain folders do not matter."""
-        there = {_simple(path.name): path for path in subfolders(folder)}
-        for name in names:
-            if _simple(name) not in there:
-                raise ConfigError(f"{folder / name} is missing; there must be a folder for each of {', '.join(names)}")
-        places = {name: there[_simple(name)] for name in names}
-        classes = sorted({label for place in places.values() for label in class_names(place)})
+        places = _domain_folders(folder, names)
+        # The classes of all domains, so that one that a domain lacks is named as missing.
+        classes = sorted(set(itertools.chain.from_iterable(map(class_names, places.values()))))
         return cls(folder, {name: list_classes(place, classes) for name, place in places.items()}, classes)
 
     def named(self, name: str) -> str:
@@ -97,41 +112,88 @@ class Domains:
                 return known
         raise ConfigError(nearest(name, self.listings, "domain"))
 
+    def without(self, target: str) -> TrainingDomains:
+        """Return the images of all domains but one."""
+        names = [name for name in self.listings if name != target]
+        listings = [self.listings[name] for name in names]
+        files = tuple(itertools.chain.from_iterable(listing.files for listing in listings))
+        labels = np.concatenate([listing.labels for listing in listings])
+        domains = np.repeat(np.arange(len(names)), list(map(len, listings)))
+        return TrainingDomains(self, names, Listing(files, labels), domains)
+
+
+@dataclass(frozen=True)
+class TrainingDomains:
+    """The images of the domains that are trained on.
+
+    Args:
+        source: all domains.
+        names: the names of these.
+        images: their images, one domain after another.
+        domains: the number of each image's domain.
+    """
+
+    source: Domains
+    names: list[str]
+    images: Listing
+    domains: Ints
+
+    def where(self, mask: Mask) -> TrainingDomains:
+        """Return some of the images."""
+        return TrainingDomains(self.source, self.names, self.images.where(mask), self.domains[mask])
+
+    def keys(self, purpose: str) -> Ints:
+        """Return a key of each image, the same in every run."""
+        return file_keys(self.images.files, purpose, self.source.folder)
+
+    @property
+    def kinds(self) -> Ints:
+        """A number for each image that stands for its domain and class."""
+        return self.domains * len(self.source.classes) + self.images.labels
+
+
+def _domain_folders(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """Return the folder of each domain."""
+    present = {_simple(path.name): path for path in subfolders(folder)}
+    for name in names:
+        if _simple(name) not in present:
+            raise ConfigError(f"{folder / name} is missing; there must be a folder for each of {', '.join(names)}")
+    return {name: present[_simple(name)] for name in names}
+
 
 def _simple(name: str) -> str:
-    return "".join(c for c in name.lower() if c not in " -_")
+    return name.lower().translate(NO_SEPARATORS)
 
 
 def _pool(name: str, domains: Domains, target: str, split: int, decoding: Decoding, share: float | None) -> Pool:
-    held = domains.named(target)
-    sources = {domain: listing for domain, listing in domains.listings.items() if domain != held}
-    together = Listing(
-        tuple(file for listing in sources.values() for file in listing.files),
-        np.concatenate([listing.labels for listing in sources.values()]),
-    )
-    number = np.repeat(np.arange(len(sources)), [len(listing) for listing in sources.values()])
-    kinds = number * len(domains.classes) + together.labels
-    seen = held_out(file_keys(together.files, f"{name} seen", domains.folder), kinds, SEEN)
+    test_domain = domains.named(target)
+    everything = domains.without(test_domain)
+    seen = held_out(everything.keys(f"{name} seen"), everything.kinds, SEEN)
     if not seen.any():
         raise ConfigError(f"{domains.folder} has one image of each class and domain; there must be more")
-    taken = ~seen
-    if share is not None:
-        keys = file_keys(together.files, f"{name} share", domains.folder)
-        taken[taken] = sampled(keys[~seen], kinds[~seen], share)
-    train, number = together.where(taken), number[taken]
-    parts = {TRAIN: train, TEST: domains.listings[held], "seen": together.where(seen)}
-    groups = {"domain": number}
+    train = _sampled(name, everything.where(~seen), share)
+    parts = {TRAIN: train.images, TEST: domains.listings[test_domain], "seen": everything.where(seen).images}
+    groups = {"domain": train.domains}
     if split > 1:
-        groups = {"client": _divided(name, train, number, list(sources), split, domains.folder), **groups}
+        # The first grouping is the one that the natural partition takes.
+        groups = {"client": _clients(name, train, split), **groups}
     return file_pool(name, parts, len(domains.classes), decoding, "resnet18-gn", "resized-crop,flip", groups)
 
 
-def _divided(name: str, train: Listing, number: Ints, names: list[str], split: int, root: Path) -> Ints:
+def _sampled(name: str, train: TrainingDomains, share: float | None) -> TrainingDomains:
+    """Return a share of the images of each class and domain, or all of them."""
+    if share is None:
+        return train
+    return train.where(sampled(train.keys(f"{name} share"), train.kinds, share))
+
+
+def _clients(name: str, train: TrainingDomains, split: int) -> Ints:
     """Return the client of each image: every domain is dealt out among `split` of them, in a keyed order."""
-    clients, keys = number * split, file_keys(train.files, f"{name} clients", root)
-    for domain, called in enumerate(names):
-        members = np.flatnonzero(number == domain)
+    clients = train.domains * split
+    keys = train.keys(f"{name} clients")
+    for number, domain in enumerate(train.names):
+        members = np.flatnonzero(train.domains == number)
         if len(members) < split:
-            raise ConfigError(f"{name}: {split} clients cannot share the {len(members)} images of {called}")
+            raise ConfigError(f"{name}: {split} clients cannot share the {len(members)} images of {domain}")
         clients[members[np.argsort(keys[members])]] += np.arange(len(members)) % split
     return clients

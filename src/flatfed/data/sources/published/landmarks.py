@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from flatfed.core.configuration.config import Count, Index
-from flatfed.data.acquiring.directory import DataDirectory
-from flatfed.data.catalogue import source
-from flatfed.data.formats.client_tables import Table, class_number, in_order, numbered, read_table
+from flatfed.core.configuration.ranges import Count, Index
+from flatfed.data.catalogue import Expected, Official, source
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.client_tables import ClientTable, class_number, in_order, numbered, read_table
 from flatfed.data.formats.image_folders import Listing
 from flatfed.data.formats.images import Decoding, Fit, Gigabytes
-from flatfed.data.storage.image_files import TEST, TRAIN, file_pool, own_path
+from flatfed.data.storage.image_files import TEST, TRAIN, file_pool
 from flatfed.data.storage.pool import Pool
 
 NAME = "landmarks-user-160k"
@@ -22,10 +22,17 @@ TABLES = {
     TRAIN: (f"{NAME}/federated_train.csv", f"{NAME}/data_user_dict/gld160k_user_dict_train.csv"),
     TEST: (f"{NAME}/test.csv", f"{NAME}/data_user_dict/gld160k_user_dict_test.csv"),
 }
+COLUMNS = {TRAIN: ("user_id", "image_id", "class"), TEST: ("image_id", "class")}
 FOLDERS = (f"{NAME}/train", f"{NAME}/images", "google-landmark/train", "google-landmarks-v2/train")
 
 
-@source(NAME, partition="natural")
+@source(
+    NAME,
+    partition="natural",
+    # Fetched by hand: the photographs are a part of another, far larger set.
+    official=Official("https://github.com/google-research/google-research/tree/master/federated_vision_datasets"),
+    expected=Expected(train=164_172, test=19_526, classes=CLASSES, groups={"user": 1_262}),
+)
 def landmarks(
     directory: DataDirectory,
     images: str = "",
@@ -42,8 +49,8 @@ def landmarks(
     the shorter side to `size`; training takes a random part resized to `crop`, a test the middle. `memory` gigabytes of
     decoded images are kept in each process.
     """
-    tables = {part: read_table(directory.find(NAME, *places), _columns(part)) for part, places in TABLES.items()}
-    folder = own_path(NAME, directory, images, "images") if images else directory.find(NAME, *FOLDERS)
+    tables = {part: read_table(directory.find(NAME, *places), COLUMNS[part]) for part, places in TABLES.items()}
+    folder = _image_folder(directory, images)
     parts = {part: _listing(table, folder) for part, table in tables.items()}
     _check_apart(tables, parts)
     users = tables[TRAIN].column("user_id")
@@ -52,11 +59,14 @@ def landmarks(
     return file_pool(NAME, parts, CLASSES, decoding, "mobilenetv2-gn", "resized-crop", groups)
 
 
-def _columns(part: str) -> tuple[str, ...]:
-    return ("user_id", "image_id", "class") if part == TRAIN else ("image_id", "class")
+def _image_folder(directory: DataDirectory, images: str) -> Path:
+    """Return the folder of the images: the one that was named, or else the first of the usual ones."""
+    if images:
+        return directory.find_own(NAME, images, "images")
+    return directory.find(NAME, *FOLDERS)
 
 
-def _listing(table: Table, folder: Path) -> Listing:
+def _listing(table: ClientTable, folder: Path) -> Listing:
     """Return the images of a table, each there and each once."""
     names = table.column("image_id")
     table.check_single(names, "the image")
@@ -69,11 +79,12 @@ def _listing(table: Table, folder: Path) -> Listing:
 def _place(folder: str, name: str) -> str:
     """Return where an image lies: by the first three characters of its name, or in the folder itself."""
     flat = os.path.join(folder, f"{name}.jpg")  # noqa: PTH118  (hundreds of thousands)
-    nested = os.path.join(folder, *name[:3], f"{name}.jpg")  # noqa: PTH118  (the same)
-    return nested if not os.path.exists(flat) else flat  # noqa: PTH110  (the same)
+    if os.path.exists(flat):  # noqa: PTH110  (the same)
+        return flat
+    return os.path.join(folder, *name[:3], f"{name}.jpg")  # noqa: PTH118  (the same)
 
 
-def _check_apart(tables: dict[str, Table], parts: dict[str, Listing]) -> None:
+def _check_apart(tables: dict[str, ClientTable], parts: dict[str, Listing]) -> None:
     """Refuse an image that is in both tables."""
     trained = set(parts[TRAIN].files)
     for row, file in zip(tables[TEST].rows, parts[TEST].files, strict=True):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flatfed.flatness.results import Floats, Grid
-from flatfed.reports.curves import COLOURS
+from flatfed.flatness.drawable import Floats, Grid
+from flatfed.reports.figures.drawing.palette import colour as colour_of
+from flatfed.reports.figures.drawing.scales import with_gaps
 
 FINE = 48
 """Faces along each side of a surface, about: coarser grids are divided, so that surfaces that cross hide each other."""
@@ -23,23 +24,30 @@ def pieces_of(index: int, grid: Grid, log: bool, heights: tuple[float, float]) -
     from matplotlib.colors import to_rgba
 
     places = _corners(grid, log)
-    colour = np.array(to_rgba(COLOURS[index % len(COLOURS)]))
+    colour = np.array(to_rgba(colour_of(index)))
     quads = _quads(places)
     shades = _shade(quads, colour, heights[1] - heights[0])
-    if not index % 2:
+    if index % 2 == 0:  # a solid surface: edges in the colour of the faces close the seams
         return quads, shades, shades
     shades[:, 3] = GLASS
     lines = _mesh(places, grid.losses.shape)
     faces = np.concatenate([shades, np.zeros((len(lines), 4))])
+    # Faces have no edges here, because the lines of a mesh are pieces of their own.
     edges = np.concatenate([np.zeros_like(shades), np.tile(colour, (len(lines), 1))])
     return np.concatenate([quads, lines]), faces, edges
 
 
+def centre_loss(grid: Grid) -> float:
+    """Return the loss of the model in the middle."""
+    return float(grid.losses[np.abs(grid.ys).argmin(), np.abs(grid.xs).argmin()])
+
+
 def _corners(grid: Grid, log: bool) -> Floats:
     """Return the places of a finely divided grid, rows x columns x (x, y, drawn loss)."""
-    losses = np.where(np.isfinite(grid.losses), grid.losses, np.nan)
-    drawn = np.log10(losses) if log else losses
-    drawn = _divide(_divide(drawn).T).T
+    losses = with_gaps(grid.losses)
+    # Only where all losses are positive is the scale logarithmic.
+    heights = np.log10(losses) if log else losses
+    drawn = _divide(_divide(heights).T).T
     xs, ys = np.meshgrid(_divide(grid.xs), _divide(grid.ys))
     return np.stack([xs, ys, drawn], axis=-1)
 
@@ -59,6 +67,7 @@ def _divide(values: Floats) -> Floats:
 
 def _quads(places: Floats) -> Floats:
     quads = np.stack([places[:-1, :-1], places[:-1, 1:], places[1:, 1:], places[1:, :-1]], axis=2).reshape(-1, 4, 3)
+    # A corner that is not finite leaves a hole.
     return quads[np.isfinite(quads).all(axis=(1, 2))]
 
 
@@ -75,17 +84,21 @@ def mesh_lines(places: Floats, fine: tuple[int, int] = (1, 1)) -> list[Floats]:
 
     `fine` tells how many rows and columns of places there are for each of the grid.
     """
-    lines: list[Floats] = []
-    for turned, factor in ((places, fine[0]), (places.transpose(1, 0, 2), fine[1])):
-        cells = (len(turned) - 1) // max(factor, 1)
-        every = max(-(-cells // MESH) * factor, 1)
-        lines += [turned[row] for row in sorted({*range(0, len(turned), every), len(turned) - 1})]
-    return lines
+    return [*_mesh_rows(places, fine[0]), *_mesh_rows(places.transpose(1, 0, 2), fine[1])]
+
+
+def _mesh_rows(places: Floats, factor: int) -> list[Floats]:
+    """Return the rows of places on which lines run: always the first and the last, and at most about `MESH`."""
+    cells = (len(places) - 1) // max(factor, 1)
+    every = max(-(-cells // MESH) * factor, 1)
+    rows = {*range(0, len(places), every), len(places) - 1}
+    return [places[row] for row in sorted(rows)]
 
 
 def _shade(quads: Floats, colour: Floats, height: float) -> Floats:
     """Return the colour of each face under a light from the upper left; the side that the viewer sees counts."""
     wide = np.ptp(quads[..., :2].reshape(-1, 2), axis=0) if len(quads) else np.ones(2)
+    # On the scale of the box that is drawn, or the light would depend on units.
     scaled = quads / np.array([*np.maximum(wide, 1e-12), height])
     normals = np.cross(scaled[:, 2] - scaled[:, 0], scaled[:, 3] - scaled[:, 1])
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
@@ -93,5 +106,6 @@ def _shade(quads: Floats, colour: Floats, height: float) -> Floats:
     viewer = np.array([np.cos(up) * np.cos(turn), np.cos(up) * np.sin(turn), np.sin(up)])
     normals *= np.where(normals @ viewer < 0, -1, 1)[:, None]
     bright = 0.6 + 0.55 * np.clip(normals @ (LIGHT / np.linalg.norm(LIGHT)), 0, 1)
+    # Brighter than the colour is towards white, or its hue would change.
     rgb = np.where(bright[:, None] < 1, colour[:3] * bright[:, None], 1 - (1 - colour[:3]) * (2 - bright[:, None]))
     return np.concatenate([rgb, np.ones((len(quads), 1))], axis=1)

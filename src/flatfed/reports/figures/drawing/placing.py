@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from flatfed.flatness.results import Floats
+from flatfed.flatness.drawable import Floats
 from flatfed.reports.figures.drawing.style import INK, SMALL
 
 ANGLES = tuple(math.radians(angle) for angle in (90, 0, 180, 270, 45, 135, 315, 225))
@@ -19,6 +21,8 @@ CLEAR = 4.0
 """Points around a place that names leave free."""
 NEAR = 1.5
 """Points between a name and what else is written."""
+Spot = tuple[float, float]
+"""A place, in pixels."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top, in pixels."""
 
@@ -33,6 +37,27 @@ class Tag:
     colour: str = INK
 
 
+@dataclass(frozen=True)
+class _Offer:
+    """Where a name may stand.
+
+    Attributes:
+        rank: the lower, the more it is liked.
+        across: from the place to the middle of the name, in pixels.
+        up: the same upwards.
+        is_far: whether a line has to lead there.
+        box: the name's.
+        lead: points on that line.
+    """
+
+    rank: int
+    across: float
+    up: float
+    is_far: bool
+    box: Box
+    lead: Floats
+
+
 def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn: Floats | None = None) -> None:
     """Write each name near its place, inside the axes, off the boxes in `avoid` and the points (pixels) in `drawn`.
 
@@ -40,35 +65,58 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
     """
     figure = axes.figure
     scale = figure.dpi / 72
-    inside: Box = tuple(axes.bbox.extents)
     points = np.empty((0, 2)) if drawn is None else drawn
     spots = [tuple(axes.transData.transform((tag.x, tag.y))) for tag in tags]
-    taken = [_padded(box, NEAR * scale) for box in avoid]
-    taken += [_padded((x, y, x, y), CLEAR * scale) for x, y in spots]
-    names: list[Box] = []
+    room = _Room(tuple(axes.bbox.extents), spots, avoid, points, scale)
     for tag, spot in zip(tags, spots, strict=True):
         text = _write(axes, tag)
-        box = text.get_window_extent(figure.canvas.get_renderer())
-        offsets = list(_offsets(box.width, box.height, scale))
-        boxes = [_around(spot[0] + dx, spot[1] + dy, box.width, box.height) for dx, dy, _ in offsets]
-        costs = [_cost(found, inside, taken, points) + 0.01 * rank for rank, found in enumerate(boxes)]
-        astray = [_is_nearer(found, [other for other in spots if other != spot], spot) for found in boxes]
-        leads = [_lead(spot, found) for found in boxes]
-        crossing = [
-            far and any(_hits(lead, name) for name in names) for lead, (_, _, far) in zip(leads, offsets, strict=True)
-        ]
-        best = int(np.argmin(np.array(costs) + 30.0 * np.array(astray) + 50.0 * np.array(crossing)))
-        dx, dy, far = offsets[best]
-        text.set_position((dx / scale, dy / scale))
-        text.arrow_patch.set_visible(far)
-        names.append(boxes[best])
-        taken.append(_padded(boxes[best], NEAR * scale))
-        points = np.concatenate([points, leads[best]]) if far else points
+        size = text.get_window_extent(figure.canvas.get_renderer())
+        offer = room.best(spot, _offers(spot, size.width, size.height, scale))
+        text.set_position((offer.across / scale, offer.up / scale))
+        text.arrow_patch.set_visible(offer.is_far)
+        room.take(offer)
+
+
+class _Room:
+    """The room inside the axes, and what takes it: it becomes less with each name."""
+
+    def __init__(self, inside: Box, spots: Sequence[Spot], avoid: Sequence[Box], drawn: Floats, scale: float) -> None:
+        self._inside, self._spots, self._drawn, self._scale = inside, spots, drawn, scale
+        self._names: list[Box] = []
+        self._taken = [padded(box, NEAR * scale) for box in avoid]
+        self._taken += [padded((x, y, x, y), CLEAR * scale) for x, y in spots]
+
+    def best(self, spot: Spot, offers: Sequence[_Offer]) -> _Offer:
+        """Return the best offer for the name of a spot; of equal ones the first."""
+        others = [other for other in self._spots if other != spot]
+        costs = [self._cost(offer, spot, others) for offer in offers]
+        return offers[int(np.argmin(costs))]
+
+    def take(self, offer: _Offer) -> None:
+        """Keep later names off this one and off the line that leads to it."""
+        self._names.append(offer.box)
+        self._taken.append(padded(offer.box, NEAR * self._scale))
+        if offer.is_far:
+            self._drawn = np.concatenate([self._drawn, offer.lead])
+
+    def _cost(self, offer: _Offer, spot: Spot, others: Sequence[Spot]) -> float:
+        """Return how bad an offer is: a name that seems to be another's, or a line through a name, is a last resort."""
+        # The rank is small against every fault: it decides between equals only.
+        cost = _cost(offer.box, self._inside, self._taken, self._drawn) + 0.01 * offer.rank
+        if _is_nearer(offer.box, others, spot):
+            cost += 30.0
+        if offer.is_far and self._crosses_names(offer.lead):
+            cost += 50.0
+        return cost
+
+    def _crosses_names(self, lead: Floats) -> bool:
+        return any(_hits(lead, name) for name in self._names)
 
 
 def _write(axes: Any, tag: Tag) -> Any:
     from matplotlib.patheffects import Normal, Stroke
 
+    # A white rim keeps a name readable on any colour.
     halo = [Stroke(linewidth=1.5, foreground="white"), Normal()]
     lead = {"arrowstyle": "-", "color": tag.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2, "path_effects": halo}
     text = axes.annotate(
@@ -85,26 +133,32 @@ def _write(axes: Any, tag: Tag) -> Any:
         arrowprops=lead,
         zorder=6,
     )
+    # Else the layout would make room for the name, and its place would no longer be right.
     text.set_in_layout(False)
     return text
 
 
-def _offsets(width: float, height: float, scale: float) -> Sequence[tuple[float, float, bool]]:
-    """Return where the middle of a name may stand from its place, and whether a line has to lead there."""
-    found = []
-    for gap in GAPS:
-        for angle in ANGLES:
-            across, up = math.cos(angle), math.sin(angle)
-            free = (gap + CLEAR) * scale
-            found.append((across * (width / 2 + free), up * (height / 2 + free), gap > GAPS[0]))
-    return found
+def _offers(spot: Spot, width: float, height: float, scale: float) -> list[_Offer]:
+    """Return where a name of this size may stand, the nearest first."""
+    ways = enumerate(itertools.product(GAPS, ANGLES))
+    return [_offer(rank, spot, (width, height), (gap + CLEAR) * scale, angle) for rank, (gap, angle) in ways]
+
+
+def _offer(rank: int, spot: Spot, size: tuple[float, float], free: float, angle: float) -> _Offer:
+    """Return the offer in one direction, `free` pixels off the place."""
+    width, height = size
+    across = math.cos(angle) * (width / 2 + free)
+    up = math.sin(angle) * (height / 2 + free)
+    box = _around(spot[0] + across, spot[1] + up, width, height)
+    return _Offer(rank, across, up, rank >= len(ANGLES), box, _lead(spot, box))
 
 
 def _around(x: float, y: float, width: float, height: float) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
-def _padded(box: Box, by: float) -> Box:
+def padded(box: Box, by: float) -> Box:
+    """Return a box that is larger on each side."""
     return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 
@@ -113,30 +167,43 @@ def _cost(box: Box, inside: Box, taken: Sequence[Box], drawn: Floats) -> float:
     area = (box[2] - box[0]) * (box[3] - box[1])
     outside = 1 - _common(box, inside) / area
     covered = sum(_common(box, other) for other in taken) / area
+    # Points of curves count little, and at most 20: a name on a curve is still better than one on another name.
     return 1000 * outside + 100 * covered + min(_hits(drawn, box), 20)
 
 
 def _hits(points: Floats, box: Box) -> int:
     """Return how many points lie in a box."""
+    return int(np.count_nonzero(_are_inside(points, box)))
+
+
+def _are_inside(points: Floats, box: Box) -> npt.NDArray[np.bool_]:
     x, y = points[:, 0], points[:, 1]
-    return int(np.count_nonzero((x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])))
+    return (x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])
 
 
-def _lead(spot: tuple[float, float], box: Box) -> Floats:
+def _lead(spot: Spot, box: Box) -> Floats:
     """Return points on the line from a place to the middle of its name, up to the name."""
     middle = np.array([(box[0] + box[2]) / 2, (box[1] + box[3]) / 2])
     line = np.linspace(spot, middle, 40)
-    inside = (line[:, 0] > box[0]) & (line[:, 0] < box[2]) & (line[:, 1] > box[1]) & (line[:, 1] < box[3])
-    return np.asarray(line[~inside])
+    return np.asarray(line[~_are_inside(line, box)])
 
 
-def _is_nearer(box: Box, others: Sequence[tuple[float, float]], spot: tuple[float, float]) -> bool:
+def _is_nearer(box: Box, others: Sequence[Spot], spot: Spot) -> bool:
     """Say whether a name would seem to belong to another place."""
-    away = [math.hypot(max(box[0] - x, 0, x - box[2]), max(box[1] - y, 0, y - box[3])) for x, y in (spot, *others)]
-    return bool(others) and min(away[1:]) < away[0] + CLEAR
+    if not others:
+        return False
+    nearest = min(_distance(box, other) for other in others)
+    return nearest < _distance(box, spot) + CLEAR
 
 
-def _common(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+def _distance(box: Box, spot: Spot) -> float:
+    """Return how far a place is from a box; 0 inside it."""
+    x, y = spot
+    return math.hypot(max(box[0] - x, 0, x - box[2]), max(box[1] - y, 0, y - box[3]))
+
+
+def _common(box: Box, other: Box) -> float:
+    """Return the area that two boxes share."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
     return max(width, 0.0) * max(height, 0.0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.curves import COLOURS, STYLES, available
+from flatfed.reports.figures.drawing.palette import available
 from flatfed.reports.figures.drawing.words import fold
 
 COLUMN, PAGE = 3.4, 7.0
@@ -16,6 +17,9 @@ COLUMN, PAGE = 3.4, 7.0
 INK, GREY, PALE = "#222222", "#6B6B6B", "#D9D9D9"
 SMALL, MEDIUM, LARGE = 7.0, 8.0, 9.0
 """Points: ticks, legends and notes; names of axes and panels; titles."""
+DPI = 200
+"""Dots per inch of pictures: sharp in print."""
+
 GAP = 0.06
 """Inches between the axes, the legend, the note and the edge."""
 SETTINGS: dict[str, Any] = {
@@ -30,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "lines.linewidth": 1.3,
     "svg.fonttype": "none",  # words stay words
     "svg.hashsalt": "flatfed",  # the same figure is the same file
+    # TrueType, because many journals refuse Type 3 fonts.
     "pdf.fonttype": 42,
 }
 UNDATED: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -69,8 +74,20 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout=layout)
+    # Without pyplot: no screen is needed, and no figure stays open.
     FigureCanvasAgg(figure)
     return figure
+
+
+def save(figure: Any, files: Sequence[Path]) -> None:
+    """Write a figure as it is into each of the files; the ending decides the format."""
+    for file in files:
+        figure.savefig(file, dpi=160)
+
+
+def png_and_svg(folder: Path, name: str) -> list[Path]:
+    """Return the two files of a figure."""
+    return [folder / f"{name}.png", folder / f"{name}.svg"]
 
 
 def finish(
@@ -78,22 +95,62 @@ def finish(
 ) -> None:
     """Put the title above, the legend and the note below, and write each file; the ending decides the format."""
     width, body = figure.get_size_inches()
-    foot = [_add_note(figure, note)] if note else []
-    foot += [_add_legend(figure, keys)] if keys else []
-    head = [_add_title(figure, title)] if title else []
-    below, above = (sum(height for _, height in part) for part in (foot, head))
+    foot = _add_foot(figure, note, keys)
+    head = _add_head(figure, title)
+    below, above = _height(foot), _height(head)
     total = body + below + above
     figure.set_size_inches(width, total)
-    place = 0.0
-    for put, height in foot:
-        put(place / total)
-        place += height
-    for put, _ in head:
-        put(1 - GAP / total)
-    settle = _lay_out if figure.get_layout_engine() else _lift
-    settle(figure, below / total, body / total)
+    _stack(foot, total)
+    for part in head:
+        part.put(1 - GAP / total)
+    _settle(figure, below / total, body / total)
     for file in files:
-        figure.savefig(file, dpi=200, metadata=UNDATED.get(Path(file).suffix.lower()))
+        # Without a date, so that the same figure is the same file.
+        figure.savefig(file, dpi=DPI, metadata=UNDATED.get(Path(file).suffix.lower()))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What stands above or below the axes: what puts it at a share of the figure's height, and its own in inches."""
+
+    put: Callable[[float], None]
+    height: float
+
+
+def _add_foot(figure: Any, note: str, keys: Sequence[tuple[Any, str]]) -> list[_Part]:
+    """Add the note and, above it, the legend."""
+    parts = []
+    if note:
+        parts.append(_add_note(figure, note))
+    if keys:
+        parts.append(_add_legend(figure, keys))
+    return parts
+
+
+def _add_head(figure: Any, title: str) -> list[_Part]:
+    if not title:
+        return []
+    return [_add_title(figure, title)]
+
+
+def _height(parts: Sequence[_Part]) -> float:
+    return sum(part.height for part in parts)
+
+
+def _stack(parts: Sequence[_Part], total: float) -> None:
+    """Put parts one above the other, from the bottom of the figure on."""
+    place = 0.0
+    for part in parts:
+        part.put(place / total)
+        place += part.height
+
+
+def _settle(figure: Any, below: float, body: float) -> None:
+    """Bring the axes into the part of the figure that is theirs."""
+    if figure.get_layout_engine():
+        _lay_out(figure, below, body)
+    else:
+        _lift(figure, below, body)
 
 
 def _lay_out(figure: Any, below: float, body: float) -> None:
@@ -117,33 +174,44 @@ def _inches(figure: Any, artist: Any) -> tuple[float, float]:
     return float(box.width) / figure.dpi, float(box.height) / figure.dpi
 
 
-def _add_note(figure: Any, note: str) -> tuple[Callable[[float], None], float]:
+def _add_note(figure: Any, note: str) -> _Part:
     wrapped = fold(note, figure.get_figwidth() - 0.15)
+    # Left out of the layout, because `finish` makes room for it.
     text = figure.text(0.5, 0, wrapped, ha="center", va="bottom", fontsize=SMALL, color=GREY, in_layout=False)
-    return lambda place: text.set_y(place + GAP / figure.get_figheight()), _inches(figure, text)[1] + 2 * GAP
+
+    def put(place: float) -> None:
+        # The figure's height is known only now: the parts are added before it grows.
+        text.set_y(place + GAP / figure.get_figheight())
+
+    return _Part(put, _inches(figure, text)[1] + 2 * GAP)
 
 
-def _add_title(figure: Any, title: str) -> tuple[Callable[[float], None], float]:
+def _add_title(figure: Any, title: str) -> _Part:
     wrapped = fold(title, figure.get_figwidth() - 0.15, LARGE)
     text = figure.text(0.5, 1, wrapped, ha="center", va="top", fontsize=LARGE, in_layout=False)
-    return text.set_y, _inches(figure, text)[1] + 2 * GAP
+    return _Part(text.set_y, _inches(figure, text)[1] + 2 * GAP)
 
 
-def _add_legend(figure: Any, keys: Sequence[tuple[Any, str]]) -> tuple[Callable[[float], None], float]:
+def _add_legend(figure: Any, keys: Sequence[tuple[Any, str]]) -> _Part:
     """Add a legend in as few rows as fit, and as few columns as these need."""
+    rows = 1
+    legend = _legend(figure, keys, rows)
+    while rows < len(keys) and _inches(figure, legend)[0] > figure.get_figwidth():
+        legend.remove()
+        rows += 1
+        legend = _legend(figure, keys, rows)
+
+    def put(place: float) -> None:
+        legend.set_bbox_to_anchor((0.5, place))
+
+    return _Part(put, _inches(figure, legend)[1])
+
+
+def _legend(figure: Any, keys: Sequence[tuple[Any, str]], rows: int) -> Any:
     handles = [handle for handle, _ in keys]
     labels = [fold(label, figure.get_figwidth() - 0.6) for _, label in keys]
-    look = {"loc": "lower center", "frameon": False, "borderaxespad": 0, "columnspacing": 1.2, "handletextpad": 0.5}
-    for rows in range(1, len(keys) + 1):
-        legend = figure.legend(handles, labels, ncols=-(-len(keys) // rows), **look)
-        legend.set_in_layout(False)
-        width, height = _inches(figure, legend)
-        if rows == len(keys) or width <= figure.get_figwidth():
-            break
-        legend.remove()
-    return lambda place: legend.set_bbox_to_anchor((0.5, place)), height
-
-
-def look(index: int) -> dict[str, Any]:
-    """Return colour and line style of the curve with this number."""
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
+    spacing = {"borderaxespad": 0, "columnspacing": 1.2, "handletextpad": 0.5}
+    columns = -(-len(keys) // rows)
+    legend = figure.legend(handles, labels, ncols=columns, loc="lower center", frameon=False, **spacing)
+    legend.set_in_layout(False)
+    return legend

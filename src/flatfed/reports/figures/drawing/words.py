@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 NO_BREAK = "\xa0"
 APART = "; "
 LETTERS = 119
-"""Letters of one point on an inch, about: so many times fewer of a larger type."""
+"""Letters of a type of one point that fit into an inch, about; of a type n times as large, n times fewer."""
 
 
 def short(value: float) -> str:
     """Return a number in three digits."""
-    return f"{value:.3g}" if math.isfinite(value) else "not finite"
+    if not math.isfinite(value):
+        return "not finite"
+    return f"{value:.3g}"
 
 
 def plain(value: float) -> str:
@@ -23,18 +25,22 @@ def plain(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:g}"
     digits, exponent = f"{value:.2e}".split("e")
+    # 1 · 10^5 is written as 10^5.
     factor = {1.0: "", -1.0: "-"}.get(float(digits), f"{float(digits):g}\\cdot ")
     return f"${factor}10^{{{int(exponent)}}}$"
 
 
 def named(name: str, log: bool) -> str:
     """Return the name of an axis, which tells of a logarithmic scale."""
-    return f"{name} (log scale)" if log else name
+    if not log:
+        return name
+    return f"{name} (log scale)"
 
 
 def fold(text: str, width: float, size: float = 7.0) -> str:
-    """Break text of a size into lines of so many inches at most."""
+    """Break text of a size (points) into lines of at most `width` inches."""
     letters = max(int(LETTERS / size * width), 8)
+    # Only up to here do these spaces keep words on one line.
     return textwrap.fill(text, letters, break_on_hyphens=False).replace(NO_BREAK, " ")
 
 
@@ -45,15 +51,38 @@ def together(text: str) -> str:
 
 def one_note(items: Iterable[Any]) -> str:
     """Return the note of all that is drawn: what is the same said once, the rest by label."""
-    said: dict[str, list[str]] = {}
+    labels = _labels_by_note(items)
+    if len(labels) == 1:
+        return next(iter(labels))
+    common = _common_parts(list(labels))
+    parts = []
+    for note, names in labels.items():
+        rest = _without(note, common)
+        if rest:
+            parts.append(f"{', '.join(names)}: {rest}")
+    return APART.join([*parts, *common])
+
+
+def _labels_by_note(items: Iterable[Any]) -> dict[str, list[str]]:
+    """Return for each note the labels of what it belongs to; a panel stands for all in it."""
+    labels: dict[str, list[str]] = {}
     for item in items:
         label = getattr(item, "panel", "") or item.label
-        if label not in said.setdefault(item.note, []):
-            said[item.note].append(label)
-    if len(said) == 1:
-        return next(iter(said))
-    parts = [note.split(APART) for note in said]
-    common = [part for part in parts[0] if part and all(part in others for others in parts)]
-    own = [APART.join(part for part in each if part not in common) for each in parts]
-    by_label = [f"{', '.join(labels)}: {rest}" for rest, labels in zip(own, said.values(), strict=True) if rest]
-    return APART.join([*by_label, *common])
+        names = labels.setdefault(item.note, [])
+        if label not in names:
+            names.append(label)
+    return labels
+
+
+def _common_parts(notes: Sequence[str]) -> list[str]:
+    """Return the parts that all notes have."""
+    first, *others = [note.split(APART) for note in notes]
+    return [part for part in first if part and _in_all(part, others)]
+
+
+def _in_all(part: str, notes: Sequence[Sequence[str]]) -> bool:
+    return all(part in note for note in notes)
+
+
+def _without(note: str, common: Sequence[str]) -> str:
+    return APART.join(part for part in note.split(APART) if part not in common)

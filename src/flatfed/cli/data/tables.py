@@ -1,0 +1,40 @@
+"""Tables of `flatfed data`, and its warnings."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import click
+
+NARROWEST = 80
+
+
+def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]) -> None:
+    """Print rows below the names of the columns; a cell whose text is in `colours` has that colour."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*names, box=None, show_header=any(names), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for row in rows:
+        # As texts, in which rich looks for no markup.
+        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
+    Console(width=_width(), highlight=False).print(table)
+
+
+def _width() -> int:
+    """Return the width of the terminal; what is no terminal is as wide as needed."""
+    from flatfed.cli.output.terminal import WIDE
+
+    if not sys.stdout.isatty():
+        return WIDE
+    return max(shutil.get_terminal_size().columns, NARROWEST)
+
+
+def warn_of_broken_modules() -> None:
+    """Warn of modules of data sets that cannot be imported; the other data sets can be used all the same."""
+    from flatfed.data.catalogue import broken_modules
+
+    for error in broken_modules().values():
+        click.echo(f"Warning: {error}", err=True)

@@ -1,0 +1,76 @@
+"""How is trained, as the options say: settings, clients per round, monitors, checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flatfed.cli.making.task import come_together
+from flatfed.cli.options.wording import naming, within_option
+from flatfed.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flatfed.core.configuration.settings import About, Settings
+    from flatfed.core.round.sampling import Sampler
+    from flatfed.flatness.monitor import Monitor
+
+PER_ROUND = 5
+"""Clients per round where nothing says otherwise."""
+
+
+def make_settings(options: dict[str, Any], seed: int) -> Settings:
+    """Return the training settings."""
+    from flatfed.core.configuration.settings import Settings, about_settings
+
+    values = {name: _value(options[name], about) for name, about in about_settings().items() if about.group}
+    return Settings(seed=seed, **values)
+
+
+def _value(value: Any, about: About) -> Any:
+    """Return what an option's value means: some have a word for None, such as `full`."""
+    if about.none is not None and value == about.none:
+        return None
+    return value
+
+
+def make_sampler(ctx: click.Context, options: dict[str, Any], population: int) -> Sampler:
+    """Return the sampler, checked against the number of clients."""
+    sampler = _sampler(options["per_round"], options["bernoulli"], population)
+    both = None not in (options["per_round"], options["bernoulli"])
+    if both and come_together(ctx, "per_round", "bernoulli"):
+        raise ConfigError("--bernoulli and --per-round are two ways to sample; give one of them")
+    sampler.check(population, options["rounds"])
+    return sampler
+
+
+def _sampler(per_round: int | None, probability: float | None, population: int) -> Sampler:
+    from flatfed.core.round.sampling import Bernoulli, Uniform
+
+    if probability is None:
+        return Uniform(per_round or min(PER_ROUND, population))
+    with naming({"bernoulli: p": "--bernoulli"}):
+        return Bernoulli(probability)
+
+
+def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
+    """Return what is measured while it trains."""
+    from flatfed.experiments.spelling.measurements import parse_watch
+
+    with within_option("--watch"):
+        return parse_watch(options["watch"], options["watch_data"], at_most(options["watch_samples"]))
+
+
+def at_most(samples: int | str) -> int | None:
+    """Return at most how many examples are taken: a number, or None for `all`."""
+    if isinstance(samples, str):
+        return None
+    return samples
+
+
+def make_checkpoints(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a plan says about checkpoints: after every how many rounds, and which are kept."""
+    from flatfed.experiments.planning.plan import kept_rounds
+
+    kept = kept_rounds(options["keep_checkpoints"] or ())
+    return {"checkpoint_every": options["checkpoint_every"], "keep_checkpoints": kept}

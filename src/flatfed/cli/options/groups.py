@@ -1,0 +1,126 @@
+"""Help in groups, and errors in the words of the options: the class of every command that has options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from flatfed.cli.options.config_file import options_of
+from flatfed.cli.options.wording import naming, typed_words
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+HEADINGS = {
+    "common": "Most used",
+    "data": "Data",
+    "model": "Model",
+    "training": "Training",
+    "evaluation": "Evaluation and measurements",
+    "figures": "Figures",
+    "output": "Output",
+}
+
+FIRST = (
+    *("measure", "data", "kind", "points", "extent", "samples"),
+    *("partition", "rounds", "clients", "per_round", "alpha", "beta", "lr", "batch_size", "settings"),
+    *("seed", "seeds", "workers", "out", "config"),
+)
+"""The order of the most used options, of all commands."""
+
+FEW = 8
+"""A command with no more options than this shows them under one heading."""
+
+
+class GroupedOption(click.Option):
+    """An option that stands under a heading of the help; names of earlier versions are taken, but not shown."""
+
+    def __init__(
+        self, declared: list[str], group: str = "common", old: tuple[str, ...] = (), **attributes: Any
+    ) -> None:
+        super().__init__([*declared, *old], **attributes)
+        self.group = group
+        # A flag declares its yes and its no at once, with a slash between them.
+        self._old = set("/".join(old).split("/"))
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the line of the help, without the old names."""
+        every = self.opts, self.secondary_opts
+        # Click takes the names from the option itself: they are hidden for this line only.
+        self.opts, self.secondary_opts = self._of_today(self.opts), self._of_today(self.secondary_opts)
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts, self.secondary_opts = every
+
+    def _of_today(self, names: list[str]) -> list[str]:
+        return [name for name in names if name not in self._old]
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options under headings, and whose errors name them as they are typed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what Python calls by the name of a parameter is called by that of the option."""
+        with naming(typed_words(ctx)):
+            return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, heading by heading."""
+        if len(options_of(self)) <= FEW:
+            super().format_options(ctx, formatter)
+            return
+        for group, lines in _lines_by_group(ctx, self.get_params(ctx)).items():
+            with formatter.section(HEADINGS[group]):
+                formatter.write_dl(lines)
+
+
+def _lines_by_group(ctx: click.Context, params: list[click.Parameter]) -> dict[str, list[tuple[str, str]]]:
+    """Return the lines under each heading: the option, and what is said of it."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for option in sorted(params, key=_place):
+        line = option.get_help_record(ctx)
+        if line is not None and isinstance(option, click.Option):
+            groups.setdefault(_group_of(option), []).append(line)
+    return groups
+
+
+def _place(option: click.Parameter) -> tuple[int, int]:
+    """Return where an option stands: in the order of the headings, and there the first ones in that of `FIRST`."""
+    heading = list(HEADINGS).index(_group_of(option))
+    if option.name not in FIRST:
+        return heading, len(FIRST)
+    return heading, FIRST.index(option.name)
+
+
+def _group_of(option: click.Parameter) -> str:
+    return getattr(option, "group", "output")  # --help is click's own
+
+
+def option(name: str, help: str, type: Any = None, default: Any = None, **extra: Any) -> Decorator:
+    """Return an option that shows its default, where it has one; `group` and `old` as in `GroupedOption`."""
+    if extra.get("is_flag"):
+        return click.option(*name.split(), cls=GroupedOption, help=help, **extra)
+    return click.option(
+        *name.split(),
+        cls=GroupedOption,
+        type=type,
+        default=default,
+        show_default=default not in (None, ""),
+        help=help,
+        **extra,
+    )
+
+
+def together(*options: Decorator) -> Decorator:
+    """Return several options as one decorator."""
+
+    def add(command: Command) -> Command:
+        # The last decorator comes first: so the help shows them in the order in which they are written.
+        for decorator in reversed(options):
+            command = decorator(command)
+        return command
+
+    return add

@@ -1,0 +1,19 @@
+"""The options of the commands that read runs: which weights, where the data lie, how many workers, and JSON."""
+
+from __future__ import annotations
+
+import click
+
+from flatfed.cli.options.groups import option
+from flatfed.cli.options.values import Whole
+
+weights_option = option(
+    "--weights",
+    "Of a run with weight averaging: the averaged model, or the last global one.",
+    click.Choice(["evaluated", "global"]),
+    "evaluated",
+    group="model",
+)
+data_dir_option = option("--data-dir", "Where the data sets lie, if no longer where they were.", group="data")
+workers_option = option("--workers", "Worker processes.  [default: as the run]", Whole(0, "auto"))
+json_option = option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output")

@@ -1,0 +1,26 @@
+"""Files that an option asks for; where one cannot be written the error names the option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flatfed.core.errors import ConfigError
+
+PICTURES = (".png", ".svg")
+
+
+def refuse_other_pictures(figure: Path | None) -> None:
+    """Refuse a name for --figure that says no kind of picture."""
+    if figure is not None and figure.suffix.lower() not in PICTURES:
+        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+
+
+@contextmanager
+def written_for(option: str, path: Path) -> Iterator[None]:
+    """Say which option's file or folder could not be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: {error.strerror or error}") from None

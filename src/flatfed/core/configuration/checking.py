@@ -1,0 +1,151 @@
+"""Values checked against annotations: what cannot be used is an error in one sentence."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from flatfed.core.configuration.grammar import parse_call
+from flatfed.core.configuration.ranges import Alias, Range
+from flatfed.core.configuration.registry import Registry
+from flatfed.core.configuration.varying import Varying
+from flatfed.core.errors import PARAMETER, ConfigError
+
+
+def checked(hint: Any, value: Any, label: str, may_vary: bool = False) -> Any:
+    """Return `value` as the annotation `hint` asks for it, or say in one sentence why it cannot be.
+
+    Where it `may_vary`, a schedule may stand for a real number.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _by_rule(args[1], args[0], value, label, may_vary)
+    if origin is Literal:
+        return _one_of(args, value, label)
+    if origin in (Union, types.UnionType):
+        return _any_of(args, value, label, may_vary)
+    if hint in (float, int):
+        return _numeric(hint, value, label, may_vary)
+    if isinstance(getattr(hint, "registry", None), Registry):
+        return _configured(hint, value, label)
+    return _instance(hint, value, label)
+
+
+def is_schedule(value: Any) -> bool:
+    """Say whether a value is a schedule, or text that looks like one: letters, then brackets."""
+    if not isinstance(value, str):
+        return isinstance(value, Varying)
+    call = parse_call(value)
+    if call is None or not call.has_brackets:
+        return False
+    return call.name.isalpha() and call.name.islower()
+
+
+def _numeric(hint: Any, value: Any, label: str, may_vary: bool) -> Any:
+    """Return a number, whole or real, or a schedule of real ones."""
+    if is_schedule(value):
+        return _schedule(value, label, may_vary and hint is float)
+    if hint is float:
+        return _number(value, label)
+    return _whole(value, label)
+
+
+def _configured(hint: Any, value: Any, label: str) -> Any:
+    """Return a member of a family: as it is, or made from its id or from what `to_dict` gave."""
+    if isinstance(value, str):
+        return hint.registry.from_dict({"id": value})
+    if isinstance(value, Mapping):
+        if "id" not in value:
+            usual = next(iter(hint.registry), "")
+            raise ConfigError(f"{PARAMETER} needs an id, such as {usual!r}, not {dict(value)!r}", parameter=label)
+        return hint.registry.from_dict(value)
+    return _instance(hint, value, label)
+
+
+def _instance(hint: Any, value: Any, label: str) -> Any:
+    if not isinstance(value, hint):
+        raise ConfigError(f"{PARAMETER} must be {_name(hint)}, not {value!r}", parameter=label)
+    return value
+
+
+def _by_rule(rule: Range | Alias, hint: Any, value: Any, label: str, may_vary: bool) -> Any:
+    if isinstance(rule, Alias):
+        meant = rule.stands_for if value == rule.spelling else value
+        return checked(hint, meant, label, may_vary)
+    return _in_range(rule, checked(hint, value, label, may_vary), label)
+
+
+def _in_range(allowed: Range, value: Any, label: str) -> Any:
+    ends = value.bounds() if isinstance(value, Varying) else [value]
+    if not all(allowed.holds(end) for end in ends):
+        raise ConfigError(f"{PARAMETER} must be {allowed}, not {value}", parameter=label)
+    return value
+
+
+def _schedule(value: Any, label: str, may_vary: bool) -> Varying:
+    if not may_vary:
+        raise ConfigError(
+            f"{PARAMETER} cannot change over the rounds; it must be one number, not {value}", parameter=label
+        )
+    if isinstance(value, Varying):
+        return value
+    # Here and not above: schedules are configurations, which are checked by this module.
+    from flatfed.core.configuration.schedules import Schedule
+
+    try:
+        return Schedule.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{PARAMETER}: {error}", parameter=label) from None
+
+
+def _one_of(choices: tuple[Any, ...], value: Any, label: str) -> Any:
+    if value not in choices:
+        raise ConfigError(f"{PARAMETER} must be one of {', '.join(map(repr, choices))}, not {value!r}", parameter=label)
+    return value
+
+
+def _any_of(hints: tuple[Any, ...], value: Any, label: str, may_vary: bool) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    hint = next(h for h in hints if h is not type(None))
+    return checked(hint, value, label, may_vary)
+
+
+def _number(value: Any, label: str) -> float:
+    number = _as_float(value)
+    if not math.isfinite(number):
+        raise ConfigError(f"{PARAMETER} must be a finite number, not {value!r:.40}", parameter=label)
+    return number
+
+
+def _as_float(value: Any) -> float:
+    """Return a real number as Python's float; NaN for what is none, infinity for what is too large."""
+    # To Python, True is the number 1; in a configuration it is a mistake.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _whole(value: Any, label: str) -> int:
+    if not _is_whole(value):
+        raise ConfigError(f"{PARAMETER} must be a whole number, not {value!r}", parameter=label)
+    return int(value)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, float):
+        # Numbers in the text of a schedule are all read as real ones, counts among them.
+        return value.is_integer()
+    return isinstance(value, numbers.Integral)
+
+
+def _name(hint: Any) -> str:
+    return {bool: "true or false", str: "text"}.get(hint, getattr(hint, "__name__", str(hint)))

@@ -1,0 +1,123 @@
+"""The model of a process, in inference mode: sums over examples, and BatchNorm's statistics.
+
+What an engine computes besides clients (tests, calibration, losses and Hessian products of a surface) is a function of
+an `Evaluator`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import ConfigError
+from flatfed.core.evaluation.statistics import (
+    Calibration,
+    Statistics,
+    averaged,
+    batch_statistics,
+    default_statistics,
+    even_chunks,
+    has_batch_norm,
+)
+from flatfed.core.method.loaded_model import NOTHING, LoadedModel
+from flatfed.core.method.state import State
+from flatfed.core.model.devices import CPU
+from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS
+from flatfed.core.randomness import key
+from flatfed.core.task.examples import Examples
+from flatfed.core.task.metrics import Totals, add_up
+from flatfed.core.task.task import Task
+
+
+class NoStatistics(ConfigError):
+    """A batch is too small for BatchNorm to take its statistics from."""
+
+
+class Evaluator:
+    """Evaluates models of a task on the one model of this process."""
+
+    def __init__(self, task: Task, settings: Settings, model: LoadedModel | None = None) -> None:
+        self.task, self.settings = task, settings
+        self._loaded = model or LoadedModel(task, settings)
+        self.oracle, self.layout = self._loaded.oracle, self._loaded.layout
+        self.statistics = settings.eval_stats or default_statistics(self.layout)
+
+    def show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State = NOTHING) -> None:
+        """Put the model into inference mode, with these parameters and buffers and the local parts that are kept."""
+        self._loaded.show(w, buffers, kept)
+
+    def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
+        """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
+        self.show(w, buffers)
+        # Transforms of a data set draw in tests too: keyed by the chunk, whoever evaluates it.
+        torch.default_generator.manual_seed(key(self.settings.seed, test, first))
+        return self.totals(self.task.test_sets[test], first, count)
+
+    def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
+        """Return sums over all of a client's own examples, the model having the client's own local parts."""
+        examples, parts = self.task.examples(client), []
+        policy: Statistics = "running" if LOCAL_BUFFERS in kept else self.statistics
+        for first, count in even_chunks(len(examples), self.task.test_batch):
+            # For every chunk: the pass before may have moved statistics and left BatchNorm in training mode.
+            self.show(w, buffers, kept)
+            torch.default_generator.manual_seed(key(self.settings.seed, "own examples", client, first))
+            parts.append(self.totals(examples, first, count, policy))
+        return add_up(parts)
+
+    def totals(self, examples: Examples, first: int, count: int, policy: Statistics | None = None) -> Totals:
+        """Return sums over some examples, with the model as it is shown."""
+        inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
+        with torch.no_grad(), self.inference(policy):
+            outputs = self.inferred(inputs)
+            sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
+            sums |= self.task.metrics.measure(outputs, targets)
+            # In float64, so that sums over many chunks lose no digits of the mean loss.
+            mean = self.task.loss(outputs, targets).double()
+            # The mean over no target at all is NaN, which must not spoil the sum over the other chunks.
+            loss = mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)
+            return {name: value.to(CPU) for name, value in sums.items()} | {"loss": loss.to(CPU)}
+
+    def inference(self, policy: Statistics | None = None) -> AbstractContextManager[None]:
+        """Let BatchNorm use the statistics of the policy (default: the settings')."""
+        if (policy or self.statistics) == "batch-stats":
+            return batch_statistics(self.oracle.model)
+        return nullcontext()
+
+    def inferred(self, inputs: Tensor) -> Any:
+        """Return the outputs, with an error of our own where a batch is too small to have statistics."""
+        try:
+            return self.oracle.model(inputs)
+        except ValueError as error:
+            # torch has no type of its own for this; nothing else in it tells this ValueError from another.
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise NoStatistics(
+                "a batch of one example has no statistics of its own to evaluate with; take recalibrate, or another "
+                "test_batch"
+            ) from None
+
+    def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+        """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
+        self.show(w, buffers)
+        torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
+        inputs = self.oracle.prepared(self.calibration.inputs(number))
+        with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
+            self.oracle.model(inputs)
+        return {BUFFERS: self._loaded.read_buffers()[0]}
+
+    def calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the buffers to evaluate with: as given, or calibrated where that is the policy."""
+        if self.statistics != "recalibrate" or not has_batch_norm(self.oracle.model):
+            return buffers
+        return {**buffers, **averaged([self.calibrate(w, buffers, n) for n in range(len(self.calibration))])}
+
+    @functools.cached_property
+    def calibration(self) -> Calibration:
+        """The sample that statistics are estimated on."""
+        return Calibration(self.task, self.settings.seed)

@@ -1,0 +1,1 @@
+"""Published street scenes with a class per pixel."""

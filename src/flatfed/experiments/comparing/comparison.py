@@ -1,0 +1,263 @@
+"""A comparison: several methods and seeds on one task, and the directory that holds their runs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flatfed.algorithms.spelling import Method, parse_method
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
+from flatfed.core.round.sampling import Sampler
+from flatfed.core.task.task import Task
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.planning.setting import title_of
+from flatfed.experiments.running.loading import moved
+from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.flatness.monitor import Monitor
+from flatfed.reports.tables.extras import Extras
+from flatfed.runs.directory import is_run, require_run
+from flatfed.runs.earlier_versions import config_of_today
+from flatfed.runs.files import read_json, write_json
+from flatfed.runs.metrics import describe_metrics, primary_of
+
+FILE = "comparison.json"
+RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
+"""What the same command may ask for anew: it decides no result."""
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """What is measured of every finished run: on at most `samples` training examples, None for all."""
+
+    samples: int | None
+    measurements: ClassVar[str] = "lambda_ratio,lpf"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        return {"samples": self.samples}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: methods and seeds on one recipe, under one set of settings."""
+
+    recipe: TaskRecipe
+    methods: list[Method]
+    seeds: list[int]
+    settings: Settings
+    sampler: Sampler
+    workers: int | str = "auto"
+    command: str = ""
+    watch: tuple[Monitor, ...] = ()
+    flatness: Flatness | None = None
+    extras: Extras = field(default_factory=Extras)
+    checkpoint_every: int | None = None
+    keep_checkpoints: tuple[int, ...] = ()
+
+    def check_extras(self) -> None:
+        """Refuse what its table cannot show: methods that are not compared, targets that the metric cannot have."""
+        self.extras.check_methods([method.spelling for method in self.methods])
+        about = describe_metrics(self.recipe.build())
+        self.extras.check_metric(primary_of([], about))
+
+    def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
+        """Yield each run's directory and what makes its plan: method by method, seed by seed."""
+        # What makes the plan, not the plan: a run that is finished may need no data any more.
+        for method, seed in itertools.product(self.methods, self.seeds):
+            yield run_path(out, method.spelling, seed), functools.partial(self._plan, method, seed)
+
+    def _plan(self, method: Method, seed: int, task: Task | None = None) -> Plan:
+        recipe = replace(self.recipe, seed=seed)
+        if task is None:
+            task = recipe.build()
+        return Plan(
+            task,
+            method.algorithm,
+            self.settings.replace(seed=seed),
+            self.sampler,
+            method.average,
+            self.workers,
+            self.checkpoint_every,
+            task_recipe=recipe.resolved(task.population).to_dict(),
+            watch=self.watch,
+            keep_checkpoints=self.keep_checkpoints,
+        )
+
+    def plan_of(self, method: Method, task: Task | None = None) -> Plan:
+        """Return the plan of a method with the first seed; its task may be at hand."""
+        return self._plan(method, self.seeds[0], task)
+
+    @property
+    def title(self) -> str:
+        """What is compared, in a line."""
+        return title_of(self.recipe, self.settings, self.sampler)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison, ready for JSON; all but `about` decides the results."""
+        return {
+            "format": 1,
+            "task": self.recipe.to_dict(),
+            "methods": [_described(method) for method in self.methods],
+            "seeds": self.seeds,
+            # The seed is each run's own, from the list above.
+            "settings": _without(self.settings.to_dict(), "id", "seed"),
+            "sampler": self.sampler.to_dict(),
+            "about": self._about(),
+        }
+
+    def _about(self) -> dict[str, Any]:
+        """Return what decides no result."""
+        return {
+            "workers": self.workers,
+            "command": self.command,
+            "watch": [monitor.to_dict() for monitor in self.watch],
+            "flatness": self.flatness and self.flatness.to_dict(),
+            "report": self._report(),
+            "checkpoint_every": self.checkpoint_every,
+            "keep_checkpoints": list(self.keep_checkpoints),
+        }
+
+    def _report(self) -> dict[str, Any] | None:
+        if self.extras == Extras():
+            return None
+        return self.extras.to_dict()
+
+
+def _described(method: Method) -> dict[str, Any]:
+    return {
+        "spelling": method.spelling,
+        "algorithm": method.algorithm.to_dict(),
+        "average": method.average and method.average.to_dict(),
+    }
+
+
+def _without(entries: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if name not in names}
+
+
+def run_path(out: Path, spelling: str, seed: int) -> Path:
+    """Return where a method's run with a seed lies."""
+    return out / spelling / f"seed-{seed}"
+
+
+def is_comparison(path: Path) -> bool:
+    """Say whether a directory holds a comparison."""
+    return (path / FILE).is_file()
+
+
+def load_comparison(path: Path, workers: int | str | None = None, data_dir: str | Path | None = None) -> Comparison:
+    """Read back what a directory compares, perhaps on data that lie elsewhere now."""
+    record = config_of_today(read_json(path / FILE))
+    try:
+        comparison = _from_record(record, data_dir)
+    except (KeyError, TypeError, ConfigError) as error:
+        raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
+    if workers is None:
+        return comparison
+    return replace(comparison, workers=workers)
+
+
+def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+    """Undo `Comparison.to_dict`; earlier versions wrote less about it."""
+    methods = [_method(entry) for entry in record["methods"]]
+    about = record["about"]
+    return Comparison(
+        _recipe(record["task"], data_dir),
+        methods,
+        record["seeds"],
+        Settings(**record["settings"]),
+        Sampler.registry.from_dict(record["sampler"]),
+        about["workers"],
+        about["command"],
+        tuple(map(Monitor.from_dict, about.get("watch", ()))),
+        _flatness(about.get("flatness")),
+        Extras.from_dict(about.get("report") or {}),
+        about.get("checkpoint_every"),
+        tuple(about.get("keep_checkpoints", ())),
+    )
+
+
+def _recipe(record: dict[str, Any], data_dir: str | Path | None) -> TaskRecipe:
+    if data_dir is not None:
+        record = moved(record, data_dir)
+    return TaskRecipe.from_dict(record)
+
+
+def _flatness(record: dict[str, Any] | None) -> Flatness | None:
+    if not record:
+        return None
+    return Flatness(**record)
+
+
+def _method(record: dict[str, Any]) -> Method:
+    # The spelling names the classes; their settings stand in the record.
+    named = parse_method(record["spelling"])
+    algorithm = type(named.algorithm).registry.from_dict(record["algorithm"])
+    if named.average is None or not record["average"]:
+        return Method(record["spelling"], algorithm)
+    average = type(named.average).registry.from_dict(record["average"])
+    return Method(record["spelling"], algorithm, average)
+
+
+def runs_in(path: Path) -> list[Path]:
+    """Return the run directories that a path stands for: itself, or those of a comparison that have begun."""
+    if is_comparison(path):
+        return list(filter(is_run, _planned_runs(path)))
+    require_run(path)
+    return [path]
+
+
+def runs_to_do(path: Path) -> int:
+    """Return how many runs of a comparison have not begun; none if the path is a single run."""
+    if not is_comparison(path):
+        return 0
+    return len(_planned_runs(path)) - len(runs_in(path))
+
+
+def _planned_runs(path: Path) -> list[Path]:
+    return [run for run, _ in load_comparison(path).runs(path)]
+
+
+def claim(comparison: Comparison, out: Path) -> None:
+    """Enter the comparison in its directory, or check that the one there is the same."""
+    if is_comparison(out):
+        _renew(comparison, out)
+        return
+    if not _is_free(out):
+        raise ConfigError(f"{out} exists and is not a comparison; choose another {PARAMETER}", parameter="out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be created: {error.strerror}", parameter="out") from None
+    write_json(out / FILE, comparison.to_dict())
+
+
+def _is_free(out: Path) -> bool:
+    """Say whether a comparison may begin here: nothing is there, or an empty directory."""
+    if not out.exists():
+        return True
+    return out.is_dir() and not any(out.iterdir())
+
+
+def _renew(comparison: Comparison, out: Path) -> None:
+    """Check that a directory holds the same comparison, and note what is asked of it anew."""
+    asked, written = comparison.to_dict(), read_json(out / FILE)
+    # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
+    recorded = load_comparison(out, data_dir=asked["task"]["data_dir"]).to_dict()
+    if _without(asked, "about") != _without(recorded, "about"):
+        raise ConfigError(
+            f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {out}`", parameter="out"
+        )
+    recorded["about"] = written["about"] | _renewed(asked["about"])  # so that resuming measures and reports the same
+    if recorded != written:
+        write_json(out / FILE, recorded)
+
+
+def _renewed(about: dict[str, Any]) -> dict[str, Any]:
+    # What is not asked for this time stays as it was asked for before.
+    return {name: about[name] for name in RENEWED if about[name]}

@@ -1,0 +1,118 @@
+"""Runs on disk that a command measures: each is opened once, whatever the command does with it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.task.task import Task
+from flatfed.experiments.comparing.comparison import is_comparison, runs_in
+from flatfed.experiments.running.loading import open_run, with_data
+from flatfed.experiments.tasks.of_runs import task_of
+from flatfed.runs.directory import RunDirectory
+
+CHECKPOINT = re.compile(r"checkpoints/round-([0-9]+)")
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run directory, or one of its checkpoints, with its configuration read.
+
+    Attributes:
+        path: as it was named.
+        directory: the run's records.
+        round: which checkpoint; None is the newest good one.
+        keeps_task: hold the task for a command that opens the run again: it loads the data and builds the model.
+    """
+
+    path: Path
+    directory: RunDirectory
+    round: int | None = None
+    keeps_task: bool = False
+    _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def method(self) -> str:
+        """The method as it was spelled."""
+        return str(self.directory.config["method"])
+
+    @property
+    def detailed(self) -> str:
+        """The method with what tells runs of it apart: the seed, and the round of a checkpoint."""
+        name = f"{self.method} seed {self.directory.config['settings']['seed']}"
+        return name if self.round is None else f"{name} round {self.round}"
+
+    def task(self, data_dir: str | Path | None) -> Task:
+        """Return what was trained on, from here or from a data directory."""
+        key = str(data_dir)
+        if key in self._tasks:
+            return self._tasks[key]
+        # The one in memory has its data from where they were, so it serves only where no other place is named.
+        task = task_of(with_data(self.directory, data_dir), remembered=data_dir is None)
+        if self.keeps_task:
+            self._tasks[key] = task
+        return task
+
+    def check(self) -> None:
+        """Refuse a checkpoint that is not there."""
+        kept = self.directory.checkpoints.rounds()
+        if self.round not in {None, *kept}:
+            there = ", ".join(map(str, sorted(kept))) or "none"
+            raise CheckpointError(f"{self.path} is missing; there are checkpoints of the rounds {there}")
+
+
+def open_saved(source: str | Path | SavedRun, keeps_task: bool = False) -> SavedRun:
+    """Open the run that a path leads to, or whose checkpoint it leads to; one that is open stays as it is."""
+    if isinstance(source, SavedRun):
+        return source
+    path = Path(source)
+    return SavedRun(path, open_run(home_of(path)), _round_of(path), keeps_task)
+
+
+def open_all(sources: Sequence[Path | SavedRun], keeps_tasks: bool = False) -> list[SavedRun]:
+    """Open several runs."""
+    return [open_saved(source, keeps_tasks) for source in sources]
+
+
+def runs_named(paths: Sequence[Path]) -> list[Path]:
+    """Return the runs and checkpoints that paths stand for; a comparison stands for all its runs."""
+    runs = [run for path in paths for run in _runs_at(path)]
+    if not runs:
+        raise ConfigError(f"{paths[0]} holds no run yet")
+    return runs
+
+
+def _runs_at(path: Path) -> Sequence[Path]:
+    return runs_in(path) if is_comparison(path) else [path]
+
+
+def home_of(path: Path) -> Path:
+    """Return the run directory of a run or of one of its checkpoints."""
+    return path if _round_of(path) is None else path.parent.parent
+
+
+def _round_of(path: Path) -> int | None:
+    """Return which checkpoint of a run a path leads to, by its name, if to one."""
+    match = CHECKPOINT.fullmatch(f"{path.parent.name}/{path.name}")
+    return None if match is None else int(match[1])
+
+
+def labels(runs: Sequence[SavedRun]) -> list[str]:
+    """Return a name for each run: the method, with the seed, the round or a number where methods are equal."""
+    names = told_apart([run.method for run in runs], [run.detailed for run in runs])
+    return told_apart(names, numbered(names))
+
+
+def told_apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Return the names, with the longer one for each that is not the only one of its kind."""
+    counts = Counter(names)
+    return [name if counts[name] == 1 else other for name, other in zip(names, longer, strict=True)]
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names with their places: `fedavg #1`."""
+    return [f"{name} #{place}" for place, name in enumerate(names, start=1)]

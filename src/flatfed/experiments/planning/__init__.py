@@ -1,0 +1,1 @@
+"""A plan: everything that decides a run, checked, described and counted before it is played."""

@@ -1,0 +1,218 @@
+"""Sums over examples: what an engine computes for a surface, in whichever process it does so.
+
+Each function works on a stretch of a sample's examples and returns sums over it: batches count by their size, and by
+the targets that are not to be ignored. The model is in inference mode; nothing is augmented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from flatfed.core.evaluation.evaluator import Evaluator
+from flatfed.core.evaluation.statistics import Statistics, even_chunks
+from flatfed.core.method.state import State
+from flatfed.core.model.devices import CPU
+from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.randomness import key, torch_generator
+from flatfed.core.task.examples import Examples
+from flatfed.core.task.metrics import add_up
+from flatfed.flatness.sample import Sample
+
+Tensors = Mapping[str, Tensor]
+Coefficients = tuple[float, ...]
+Slopes = Sequence[Tensor | None]
+
+# Weakly, so that the examples go when their evaluator does.
+_OPENED: WeakKeyDictionary[Evaluator, dict[Sample, Examples]] = WeakKeyDictionary()
+
+
+def loss(evaluator: Evaluator, model: Tensors, point: Coefficients, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the sums of loss and metrics at `w + sum_i c_i d_i`; the directions are in `model` as `d0`, `d1`, ..."""
+    w = _moved_weights(model, point)
+    return _totals(evaluator, w, _moved_statistics(evaluator, model, point), sample, first, count)
+
+
+def noisy_loss(evaluator: Evaluator, model: Tensors, sigma: float, seed: int, number: int, sample: Sample) -> Tensors:
+    """Return the sums at `w + tau`, `tau ~ N(0, sigma^2 I)` the draw of this number."""
+    w = model["w"]
+    # Keyed by its number, so that the draw is the same in whichever process it is taken.
+    noise = torch.randn(w.shape, generator=torch_generator(seed, "lpf", number), dtype=w.dtype)
+    return _totals(evaluator, w + sigma * noise, model, sample, 0, sample.count(evaluator.task))
+
+
+def gradient(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the sum of the gradients of the examples' losses."""
+    return _summed(evaluator, model, sample, first, count, lambda slopes, parameters: slopes)
+
+
+def product(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the sum of `H v` over the examples, `H` the Hessian of one's loss: the gradient of `<gradient, v>`."""
+    # Parameters that stay on the clients do not vary: the product is taken over the shared ones.
+    v = torch.zeros_like(evaluator.oracle.w)
+    v[: evaluator.layout.shared] = model["v"]
+    directions = [piece.view(v) for piece in evaluator.layout.parameters]
+
+    def bend(slopes: Slopes, parameters: Sequence[Tensor]) -> Slopes:
+        return _slopes_along(slopes, directions, parameters)
+
+    return _summed(evaluator, model, sample, first, count, bend, twice=True)
+
+
+def output_norms(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the norm of the outputs of each example."""
+    policy = show(evaluator, model["w"], model)
+    norms = []
+    for inputs, _ in batches(evaluator, sample, first, count):
+        with torch.no_grad(), evaluator.inference(policy):
+            outputs = evaluator.inferred(inputs)
+        norms.append(_scores(outputs).flatten(1).double().norm(dim=1).to(CPU))
+    return {"norms": torch.cat(norms)}
+
+
+def show(evaluator: Evaluator, w: Tensor, model: Tensors) -> Statistics | None:
+    """Put the model into inference mode with these tensors, a client's own parts included.
+
+    Return the policy for BatchNorm: a client with statistics of its own is measured with these.
+    """
+    own = [name for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in model]
+    kept = State({name: model[name] for name in own})
+    evaluator.show(w, model, kept)
+    return "running" if LOCAL_BUFFERS in kept else None
+
+
+def batches(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the prepared batches of a stretch of a sample."""
+    examples = _examples(evaluator, sample)
+    for start, size in _chunks(evaluator, sample, first, count):
+        yield evaluator.oracle.batch(*examples.batch(torch.arange(start, start + size)))
+
+
+# --- where on the surface -----------------------------------------------------------------------------------
+
+
+def _moved_weights(model: Tensors, point: Coefficients) -> Tensor:
+    """Return `w + sum_i c_i d_i`."""
+    w = model["w"].clone()
+    for number, coefficient in enumerate(point):
+        # The model itself is a point of every grid; there its weights are to stay the same to the bit.
+        if coefficient:
+            w.add_(model[f"d{number}"], alpha=coefficient)
+    return w
+
+
+def _moved_statistics(evaluator: Evaluator, model: Tensors, point: Coefficients) -> Tensors:
+    """Return the model with `b + sum_i c_i s_i` for its statistics, where directions have such."""
+    moving = [(c, model[name]) for c, name in zip(point, _statistics_names(point), strict=True) if name in model]
+    if not moving:
+        return model
+    statistics = model[BUFFERS]
+    for coefficient, direction in moving:
+        statistics = statistics + coefficient * direction
+    _keep_variances(evaluator, statistics)
+    return {**model, BUFFERS: statistics}
+
+
+def _statistics_names(point: Coefficients) -> list[str]:
+    return [f"d{number}/{BUFFERS}" for number in range(len(point))]
+
+
+def _keep_variances(evaluator: Evaluator, buffers: Tensor) -> None:
+    """Let no variance be negative: beyond two models, an affine combination of theirs may be."""
+    for piece in evaluator.layout.buffers:
+        if piece.name.endswith("running_var") and piece.offset + piece.size <= len(buffers):
+            piece.view(buffers).clamp_(min=0)
+
+
+# --- sums ---------------------------------------------------------------------------------------------------
+
+
+def _totals(evaluator: Evaluator, w: Tensor, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    examples = _examples(evaluator, sample)
+    parts = []
+    for start, size in _chunks(evaluator, sample, first, count):
+        parts.append(evaluator.totals(examples, start, size, show(evaluator, w, model)))
+    return add_up(parts)
+
+
+def _summed(
+    evaluator: Evaluator,
+    model: Tensors,
+    sample: Sample,
+    first: int,
+    count: int,
+    of: Callable[[Slopes, Sequence[Tensor]], Slopes],
+    twice: bool = False,
+) -> Tensors:
+    """Return the sum over batches of something made of the loss's gradient, and how many targets counted."""
+    named = dict(evaluator.oracle.model.named_parameters())
+    parameters = [named[piece.name] for piece in evaluator.layout.parameters]
+    total = torch.zeros_like(evaluator.oracle.w)
+    weight = 0.0
+    policy = show(evaluator, model["w"], model)
+    for inputs, targets in batches(evaluator, sample, first, count):
+        with evaluator.inference(policy):
+            outputs = evaluator.inferred(inputs)
+            mean = evaluator.task.loss(outputs, targets)
+            # Some parameters may have no part in the loss.
+            slopes = torch.autograd.grad(mean, parameters, create_graph=twice, allow_unused=True)
+            parts = of(slopes, parameters)
+        with torch.no_grad():
+            counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", len(targets)))
+        _add(evaluator, total, parts, counted)
+        weight += counted
+    shared = total[: evaluator.layout.shared].to(CPU)
+    return {"sum": shared, "counted": torch.tensor(weight, dtype=torch.float64)}
+
+
+def _add(evaluator: Evaluator, total: Tensor, parts: Slopes, counted: float) -> None:
+    """Add a batch's mean as often as it has targets; where none counts, its mean is not a number."""
+    if not counted:
+        return
+    for piece, part in zip(evaluator.layout.parameters, parts, strict=True):
+        if part is not None:
+            piece.view(total).add_(part, alpha=counted)
+
+
+def _slopes_along(slopes: Slopes, directions: Sequence[Tensor], parameters: Sequence[Tensor]) -> Slopes:
+    """Return the gradient of `<slopes, directions>`; a loss linear in the parameters has none."""
+    bent = [pair for pair in zip(slopes, directions, strict=True) if _varies(pair[0])]
+    if not bent:
+        return [None] * len(parameters)
+    varying, weights = zip(*bent, strict=True)
+    return torch.autograd.grad(varying, parameters, grad_outputs=weights, allow_unused=True)
+
+
+def _varies(slope: Tensor | None) -> bool:
+    # A slope that is constant in the parameters has no graph to differentiate.
+    return slope is not None and slope.requires_grad
+
+
+def _scores(outputs: Any) -> Tensor:
+    """Return the main outputs of a model that may have auxiliary ones."""
+    scores: Tensor = outputs[0] if isinstance(outputs, tuple | list) else outputs
+    return scores
+
+
+def _chunks(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield the batches of a stretch, out of the one division that a sample has.
+
+    The division does not depend on the stretch, nor a data set's draws on the order: both are keyed by place. So sums
+    are the same however the work is spread.
+    """
+    for start, size in even_chunks(len(_examples(evaluator, sample)), evaluator.task.test_batch):
+        if first <= start < first + count:
+            torch.default_generator.manual_seed(key(evaluator.settings.seed, sample.of, start))
+            yield start, size
+
+
+def _examples(evaluator: Evaluator, sample: Sample) -> Examples:
+    """Return a sample's examples; they are looked up once."""
+    known = _OPENED.setdefault(evaluator, {})
+    if sample not in known:
+        known[sample] = sample.examples(evaluator.task)
+    return known[sample]
