@@ -32,8 +32,11 @@ browser:
 	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
 	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
 
-test: lint browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# The linters run beside the tests: the type checker alone would keep one core idle for a minute.
+test: setup browser
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
+	wait $$lint && exit $$tests
 
 # The methods with every setting that a test knows, where `make test` takes a design of them.
 battery: setup

@@ -158,7 +158,7 @@ def test_rows_are_whole_in_order_and_the_same(checkpoint_every: int | None, tmp_
 
 
 @pytest.mark.usefixtures("signals_heard")
-@pytest.mark.parametrize("stop", range(6))
+@pytest.mark.parametrize("stop", [0, 2, 3, 5])
 def test_a_run_that_is_stopped_anywhere_keeps_whole_rows_and_goes_on(stop: int, tmp_path: Path) -> None:
     """The interrupt key is pressed when a row is told: a round that was played and waits must not be lost."""
     plain = ff.train(task(), ff.make("fedavg"), workers=0, **SETTINGS)
