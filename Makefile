@@ -41,7 +41,7 @@ test: setup browser
 # The methods with every setting that a test knows, where `make test` takes a design of them.
 battery: setup
 	FLATFED_BATTERY=1 $(BIN)/python -m pytest -n 2 tests/methods tests/core/test_probe.py tests/core/test_local_by_name.py \
-	  tests/flatness/test_ends.py tests/runs/test_kill.py
+	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models
 
 # The tests that draw examples, with new ones: a failure prints how to have it again.
 fuzz: setup

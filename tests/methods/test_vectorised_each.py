@@ -12,7 +12,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.core.method.algorithm import Algorithm
-from methods.designs import marked
+from methods.designs import few, marked
 from methods.wire import METHODS, SIZES, jittered, numbered_variants, variants
 
 COHORTS = ((0, 1, 2, 3, 4), (1, 3), (4,), (0, 2, 4))
@@ -56,7 +56,7 @@ def numbers(run: ff.Run) -> dict[str, torch.Tensor]:
     return {"w": run.vector} | {name: torch.as_tensor(value).double() for name, value in found.items()}
 
 
-@marked("method, number", WHOLE, SHORT)
+@marked("method, number", WHOLE, few(SHORT, lambda pair: pair[0]))
 @pytest.mark.filterwarnings("ignore:.*momentum")
 def test_lockstep_changes_nothing_but_rounding(method: str, number: int) -> None:
     alone, together = (trained(variants(method)[number], vectorised, torch.float64) for vectorised in (False, True))

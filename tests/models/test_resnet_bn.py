@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from flatfed.models import build
+from methods.designs import WHOLE
 from models.samples import examples, made
 
 SETTINGS: dict[str, Any] = {"rounds": 1, "sampling": 2, "lr": 0.05, "batch_size": 4, "weight_decay": 0.0, "workers": 0}
@@ -76,6 +77,9 @@ def test_a_batch_of_one_image_trains() -> None:
     assert all(torch.equal(v, before[n]) for n, v in model.stages.stage4[1].norm2.state_dict().items())
 
 
+@pytest.mark.skipif(
+    not WHOLE, reason="takes long: make battery; smaller models with BatchNorm are resumed in tests/runs"
+)
 def test_workers_and_resuming_give_the_same_bits(tmp_path: Path) -> None:
     """One round on two workers, and the second in a run that is resumed, against two rounds without either."""
     clients = [client(0, 3), client(1, 4)]
