@@ -101,7 +101,7 @@ class BareProcesses(Children):
 def _serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> None:
     torch.set_num_threads(1)
     if keep_memory:
-        from flatfed.machine.allocator import keep_freed_memory
+        from flatfed.machine import keep_freed_memory
 
         keep_freed_memory()
     loop = Bare(problem)

@@ -18,7 +18,7 @@ import flatfed as ff
 from flatfed.flatness.landscape.directions import random_directions
 from flatfed.flatness.spectra.lanczos import Lanczos, largest_eigenvalues
 from flatfed.flatness.spectra.power import power_iteration
-from flatfed.machine.allocator import keep_freed_memory
+from flatfed.machine import keep_freed_memory
 
 IMAGES, BATCH = 10_000, 512
 

@@ -23,7 +23,7 @@ from problems import CONV, TINY, Problem
 from torch import nn
 
 import flatfed as ff
-from flatfed.core.evaluation.evaluations import Evaluation as TestFigures
+from flatfed.core.evaluation.evaluator import Evaluation as TestFigures
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.federation_state import stores_of, tensors_of
 

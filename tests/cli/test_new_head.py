@@ -14,8 +14,7 @@ import torch
 import flatfed as ff
 from cli.command import flatfed, read_history, read_json, without_time
 from flatfed import models
-from flatfed.experiments.tasks.of_runs import task_of
-from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.experiments.tasks.recipe import TaskRecipe, task_of
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
 

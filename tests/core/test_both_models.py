@@ -13,7 +13,7 @@ import torch
 import flatfed as ff
 from core.bench import normed, pairs, task, train
 from flatfed.core.round.federation import TIMES
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import summarise
 
 FIGURES = ("loss", "accuracy", "class_accuracy")
 ROUNDS, EVERYONE = 6, [0, 1, 2, 3]

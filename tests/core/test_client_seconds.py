@@ -21,7 +21,7 @@ from flatfed.core.round.federation import TIMES
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import summarise
 
 COHORTS = [[0, 1, 2], [1, 3]]
 SPOILT = 3

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from flatfed.algorithms import make
+from flatfed.core.configuration.checking import Alias, Count, Fraction, Index, Momentum, Positive, Range
 from flatfed.core.configuration.config import Config, build, parameters
-from flatfed.core.configuration.ranges import Alias, Count, Fraction, Index, Momentum, Positive, Range
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import Settings, dtype_name
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser

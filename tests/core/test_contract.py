@@ -26,7 +26,7 @@ from core.bench import (
     task,
     train,
 )
-from flatfed.core.configuration.ranges import Fraction
+from flatfed.core.configuration.checking import Fraction
 from flatfed.core.method.algorithm import Ask
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.bench import task, train
 from flatfed.core.configuration.settings import Settings
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import summarise
 
 
 def evaluated(rounds: int, **cadence: int) -> list[int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import flatfed as ff
 from core.bench import COHORTS, LR, STEPS, WHERE, close, descend, flat, net, same_run, task, train
-from flatfed.core.configuration.ranges import Fraction
+from flatfed.core.configuration.checking import Fraction
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from core.bench import net, same_run, task, train
+from flatfed.core.configuration.checking import Fraction
 from flatfed.core.configuration.config import build
-from flatfed.core.configuration.ranges import Fraction
 from flatfed.core.configuration.schedules import Schedule
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import flatfed as ff
-from flatfed.core.method.state import State, scalar, vector, window
-from flatfed.core.method.store import MemoryStore
+from flatfed.core.method.state import MemoryStore, State, scalar, vector, window
 from flatfed.runs.spilling import SpillingStore
 
 MODEL = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)

@@ -18,7 +18,7 @@ from flatfed.data import Pool, load
 from flatfed.data.augment import Chain, Crop, Flip
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.cifar import CifarLabels, read_pickled
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 Bytes = npt.NDArray[np.uint8]
 FOLDERS = {"cifar10": "cifar-10-batches-", "cifar100": "cifar-100-"}

@@ -34,7 +34,7 @@ from flatfed.data.corruptions import (
 )
 from flatfed.data.corruptions.draws import Draws
 from flatfed.data.directory import DataDirectory
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 scipy = pytest.importorskip("scipy.ndimage")
 pytest.importorskip("PIL")

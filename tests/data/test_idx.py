@@ -20,7 +20,7 @@ from flatfed.core.task.examples import TensorExamples
 from flatfed.data import Pool, load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 FOLDERS = {"mnist": "MNIST/raw", "fashion-mnist": "FashionMNIST/raw"}
 

@@ -19,7 +19,7 @@ from flatfed.core.task.examples import TensorExamples
 from flatfed.data.formats.images import CropNormalise, Decoding, ImageFiles, decode
 from flatfed.data.storage.budget import DecodedImages, open_examples, read_all, verify
 from flatfed.data.storage.lazy import LazyImages
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 SMALL = Decoding(size=8, crop=0)
 

@@ -15,7 +15,7 @@ import torch
 from cli.command import SMALL, flatfed, refused
 from data.declared import add_source
 from flatfed.core.configuration.checking import checked
-from flatfed.core.discovery import import_all
+from flatfed.core.configuration.registry import import_all
 from flatfed.core.errors import ConfigError
 from flatfed.data import Normalise, Pool, catalogue, datasets, load
 from flatfed.data.augment import Crop

@@ -21,11 +21,9 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 REPEATED = {
     "branch": "the command, and what it does",
-    "checks": "of files that were got, and of what augmentations are given",
     "cifar": "the file format, and the data sets in it",
     "clients": "measurements of theirs, and of street scenes",
     "compare": "the command, and what it does",
-    "comparison": "what is compared, and what options make of it",
     "directions": "of landscapes, and measurements of the directions of methods",
     "directory": "of data, and of runs",
     "draws": "keyed draws of augmentations, and of corruptions",
@@ -36,7 +34,6 @@ REPEATED = {
     "landscape": "the command, and its files",
     "methods": "as they are written, and compared under corruptions",
     "metrics": "what a task measures, and how a run describes it",
-    "one_run": "as reports see it, and under corruptions",
     "progress": "of a run, and of a download",
     "registry": "of configuration classes, and of data sets",
     "results": "of a measurement, kept on disk, collected for a report, and shown by commands",
@@ -49,7 +46,6 @@ REPEATED = {
     "settings": "their declaration, and the options made of it",
     "show": "the command of runs, and that of data",
     "spelling": "of methods, and of augmentations",
-    "summary": "of a run on disk, and at the start of a command",
     "task": "what is learnt, and what options make of it",
     "texts": "the file format, the examples, and data of one's own",
     "training": "options of it, and what they make",

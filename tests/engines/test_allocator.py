@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from flatfed.machine.allocator import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
+from flatfed.machine import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
 from runs.bench import environment
 
 ON_GLIBC = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
@@ -20,7 +20,7 @@ ON_GLIBC = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
 FAULTS = """
 import json, resource, sys
 import torch
-from flatfed.machine.allocator import keep_freed_memory
+from flatfed.machine import keep_freed_memory
 
 torch.set_num_threads(1)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flatfed as ff
-from flatfed.machine.cores import usable_cores, worker_count
+from flatfed.machine import usable_cores, worker_count
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -40,7 +40,7 @@ def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
 def test_the_affinity_is_respected() -> None:
     script = (
         "import os, pathlib; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
-        "from flatfed.machine.cores import usable_cores, worker_count; "
+        "from flatfed.machine import usable_cores, worker_count; "
         "print(usable_cores(pathlib.Path('/nowhere')), worker_count('auto'))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flatfed.core.configuration.config import parameters
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.spelling.measurements import parse_measurement, parse_measurements, written
+from flatfed.experiments.spelling.methods import parse_measurement, parse_measurements, written
 from flatfed.flatness.measurement import Measurement
 from flatfed.flatness.measurements.curvature import LambdaMax, SpectrumOf
 from flatfed.flatness.measurements.rises import LowPass, SharpnessOf

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.spelling.measurements import parse_measurement
+from flatfed.experiments.spelling.methods import parse_measurement
 from flatfed.flatness.measurement import MeasurementResult
 from flatfed.flatness.spectra.lanczos import largest_eigenvalues
 from flatfed.flatness.spectra.power import power_iteration

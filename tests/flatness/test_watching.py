@@ -12,7 +12,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.core.round.federation import TIMES
-from flatfed.experiments.spelling.measurements import parse_watch
+from flatfed.experiments.spelling.methods import parse_watch
 
 ROUNDS = 6
 WATCH = "lambda_max:2,lpf(samples=3):3,client_divergence:2,discrepancy:3,client_accuracy:6,local_global:6"

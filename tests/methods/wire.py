@@ -29,10 +29,10 @@ from flatfed.core.method.engine import Engine, Held, Job, Reply, together
 from flatfed.core.method.messages import Message, pack, unpack
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import State
+from flatfed.core.model.devices import single_thread
 from flatfed.core.model.layout import Local
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.trainer import Trainer, fresh_client_state
-from flatfed.core.threads import single_thread
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run

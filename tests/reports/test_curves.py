@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from flatfed.reports.curves import draw_curves
-from flatfed.reports.figures.drawing.palette import COLOURS
+from flatfed.reports.figures.drawing.style import COLOURS
 from flatfed.reports.results.results import collect
 from reports.disk import write_run
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import ACCURACIES, Result
+from flatfed.reports.results.result import ACCURACIES, OneRun, Result
 from flatfed.reports.results.results import collect
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 

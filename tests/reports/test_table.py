@@ -14,8 +14,8 @@ from flatfed.flatness.measurements import Measurement
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.columns import columns, measured
-from flatfed.reports.tables.numbers import megabytes, percent
-from flatfed.reports.tables.numbers import number as plain
+from flatfed.reports.tables.grid import megabytes, percent
+from flatfed.reports.tables.grid import number as plain
 from flatfed.reports.tables.table import (
     aggregates,
     as_csv,
@@ -25,7 +25,6 @@ from flatfed.reports.tables.table import (
     markdown,
     notes,
     records,
-    terminal_table,
     terminal_tables,
 )
 from flatfed.runs.results import KeptResults
@@ -154,7 +153,8 @@ def test_aggregates(results: list[Result]) -> None:
 
 def test_the_terminal_table_holds_every_cell(results: list[Result]) -> None:
     text = io.StringIO()
-    Console(file=text, width=160).print(terminal_table(results))
+    for table in terminal_tables(results, 200):
+        Console(file=text, width=200).print(table)
     assert all(cell in text.getvalue() for result in results for cell in cells(result))
     assert all(heading in text.getvalue() for heading in headings(results))
 

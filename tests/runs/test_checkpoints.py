@@ -18,8 +18,7 @@ from torch import Tensor
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.core.method.state import State
-from flatfed.core.method.store import MemoryStore
+from flatfed.core.method.state import MemoryStore, State
 from flatfed.runs.checkpoints import Checkpoints, Loaded
 from runs.bench import referenced_states
 

@@ -15,7 +15,7 @@ import torch
 import flatfed as ff
 from cli.command import flatfed
 from flatfed.data.augment import BatchTransformChain, Cutout
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 from flatfed.experiments.comparing.comparison import load_comparison
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from flatfed.core.task.metrics import SEGMENTATION, Shown
-from flatfed.runs.metrics import metrics_of, primary_of
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import metrics_of, primary_of, summarise
 
 COST = {"bytes_down": 1, "bytes_up": 1, "backprops": 1, "seconds": 1.0}
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from engines.bench import assert_same, bits, exact
-from flatfed.core.method.state import State
-from flatfed.core.method.store import MemoryStore
+from flatfed.core.method.state import MemoryStore, State
 from flatfed.experiments.planning import plan
 from flatfed.runs.spilling import SpillingStore
 from runs.bench import POPULATION, small_run, small_task

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import summarise
 from runs.bench import small_run
 
 

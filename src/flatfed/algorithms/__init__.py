@@ -9,7 +9,7 @@ from typing import Any
 
 from flatfed.algorithms.spelling import parse_algorithm
 from flatfed.core.configuration.config import Config
-from flatfed.core.discovery import import_all
+from flatfed.core.configuration.registry import import_all
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 
 __all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]

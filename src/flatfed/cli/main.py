@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from flatfed import __version__
-from flatfed.cli.options.wording import typed_words, word_for
+from flatfed.cli.options.values import typed_words, word_for
 from flatfed.core.errors import ConfigWarning, EngineError, FlatfedError, nearest
 
 COMMANDS = {

@@ -20,8 +20,7 @@ from flatfed.data.partition import (
     describe,
     partitions,
 )
-from flatfed.data.storage.pool import Pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool
 
 __all__ = [
     "IID",

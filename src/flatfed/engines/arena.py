@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import EngineError
-from flatfed.machine.disk_space import reserve
+from flatfed.machine import reserve
 
 # A multiple of every element's size, as a view of bytes in another type needs it.
 ALIGN = 64

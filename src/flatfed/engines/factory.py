@@ -10,7 +10,7 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.processes import ProcessEngine
-from flatfed.machine.cores import worker_count
+from flatfed.machine import worker_count
 
 
 def start_engine(

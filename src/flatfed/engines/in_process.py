@@ -13,12 +13,12 @@ from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunction, together
 from flatfed.core.method.messages import Message
+from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
-from flatfed.core.threads import single_thread
-from flatfed.machine.allocator import keep_freed_memory
+from flatfed.machine import keep_freed_memory
 
 
 class InProcessEngine:

@@ -21,8 +21,7 @@ from flatfed.engines.arena import Outbox
 from flatfed.engines.in_process import grouped
 from flatfed.engines.work import Computation, TrainWork
 from flatfed.engines.worker import Sent
-from flatfed.engines.worker_handle import default_start_method
-from flatfed.engines.worker_pool import Spread, WorkerPool
+from flatfed.engines.worker_pool import Spread, WorkerPool, default_start_method
 
 
 class ProcessEngine:

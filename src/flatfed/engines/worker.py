@@ -27,7 +27,7 @@ from flatfed.core.method.state import State
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.task.task import Task
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
-from flatfed.machine.allocator import keep_freed_memory
+from flatfed.machine import keep_freed_memory
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0

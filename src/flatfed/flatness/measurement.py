@@ -12,7 +12,7 @@ from torch import Tensor
 from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.evaluations import calibrated
+from flatfed.core.evaluation.evaluator import calibrated
 from flatfed.core.evaluation.statistics import has_batch_norm
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS

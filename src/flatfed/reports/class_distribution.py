@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.reports.figures.drawing.palette import COLOURS
-from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
+from flatfed.reports.figures.drawing.style import COLOURS, new_figure, require_matplotlib, save
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from flatfed.reports.figures.drawing.palette import alone, look
-from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import Result, all_runs
+from flatfed.reports.figures.drawing.style import alone, look, new_figure, require_matplotlib, save
+from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.columns import primary
-from flatfed.reports.tables.numbers import known, known_items
+from flatfed.reports.tables.grid import known, known_items
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
 

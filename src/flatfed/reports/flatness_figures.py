@@ -16,7 +16,7 @@ from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.trends import draw_client_trends
 from flatfed.reports.flatness import Measured
-from flatfed.reports.tables.numbers import known, known_items
+from flatfed.reports.tables.grid import known, known_items
 from flatfed.reports.tables.sheets import columns_of
 
 CLIENTS = "clients_watch"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.reports.curves import draw_curves
-from flatfed.reports.figures.drawing.palette import available
-from flatfed.reports.figures.drawing.style import png_and_svg
+from flatfed.reports.figures.drawing.style import available, png_and_svg
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.setting import recorded_settings, setting_section
 from flatfed.reports.tables.columns import PLAIN

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
-from flatfed.core.method.store import ClientStore
+from flatfed.core.method.state import ClientStore
 from flatfed.runs.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
 
 FORMAT = 1

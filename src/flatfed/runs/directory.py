@@ -15,19 +15,41 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import platform
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.environment import describe
 from flatfed.runs.files import read_json, remove_temporary_files, write_json
 from flatfed.runs.history import History, Row, read_rows
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import summarise
+
+PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
+
+
+def describe() -> dict[str, Any]:
+    """Return versions of Python and the packages that decide a run's bits, and the kind of machine."""
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
 
 FORMAT = 1
 BRANCH = "branch.json"

@@ -22,7 +22,7 @@ NETWORKS = (
     *("textcnn", "wrn"),
 )
 MODULES = {f"flatfed.models.{name}": f"flatfed.models.networks.{name}" for name in NETWORKS} | {
-    "flatfed.data.transforms": "flatfed.data.storage.transforms",
+    "flatfed.data.transforms": "flatfed.data.storage.pool",
     "flatfed.data.segmentation": "flatfed.data.storage.segmentation",
     "flatfed.core.metrics": "flatfed.core.task.metrics",
 }

@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from flatfed.core.errors import CheckpointError
-from flatfed.core.method.state import State
-from flatfed.core.method.store import ClientStore
+from flatfed.core.method.state import ClientStore, State
 from flatfed.core.round.federation import Federation
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flatfed.core.method.state import State
-from flatfed.core.method.store import MemoryStore
-from flatfed.machine.disk_space import reserve
+from flatfed.core.method.state import MemoryStore, State
+from flatfed.machine import reserve
 
 # A file for many clients: the number of mappings that a process may have is limited.
 SEGMENT_BYTES = 64 * 2**20

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import rgb_to_hsv, to_rgb
 
-from flatfed.reports.figures.drawing.palette import COLOURS
+from flatfed.reports.figures.drawing.style import COLOURS
 from flatfed.reports.figures.interactive import write_surface_page
 from reports.figures.inputs import LONG, bowl
 

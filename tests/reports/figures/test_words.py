@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatfed.reports.figures.drawing.words import fold, one_note, plain, short, together
+from flatfed.reports.figures.drawing.style import fold, one_note, plain, short, together
 from reports.figures.inputs import NOTE, bowl
 
 

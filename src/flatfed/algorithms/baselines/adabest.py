@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import NonNegative
+from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.algorithm import Algorithm, ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Momentum, Positive
+from flatfed.core.configuration.checking import Momentum, Positive
 from flatfed.core.method.algorithm import Algorithm, ClientOptimiser
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import Slots, vector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flatfed.algorithms.bases.client_momentum import ClientMomentum
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Fraction
+from flatfed.core.configuration.checking import Fraction
 from flatfed.core.method.algorithm import ClientOptimiser
 
 

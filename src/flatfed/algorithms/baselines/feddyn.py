@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flatfed.algorithms.bases.duals import Duals
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import NonNegative
+from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 
 

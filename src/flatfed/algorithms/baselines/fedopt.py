@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Momentum, NonNegative, Positive
+from flatfed.core.configuration.checking import Momentum, NonNegative, Positive
 from flatfed.core.method.algorithm import Algorithm, ClientOptimiser
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import Slots, vector

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Momentum
+from flatfed.core.configuration.checking import Momentum
 from flatfed.core.method.algorithm import Ask, ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message

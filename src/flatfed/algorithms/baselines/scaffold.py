@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.control_variates import ControlVariates
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Positive
+from flatfed.core.configuration.checking import Positive
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client

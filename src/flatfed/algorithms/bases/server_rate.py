@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from flatfed.core.configuration.ranges import Positive
+from flatfed.core.configuration.checking import Positive
 from flatfed.core.method.algorithm import Algorithm, Ask
 from flatfed.core.method.server import Server
 

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
-from flatfed.core.configuration.ranges import Count, Fraction, NonNegative
+from flatfed.core.configuration.checking import Count, Fraction, NonNegative
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server

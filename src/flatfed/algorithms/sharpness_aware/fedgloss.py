@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import SGD
-from flatfed.core.configuration.ranges import Alias, Index, NonNegative, Positive
+from flatfed.core.configuration.checking import Alias, Index, NonNegative, Positive
 from flatfed.core.configuration.schedules import Ramp
 from flatfed.core.method.algorithm import Ask, ClientOptimiser
 from flatfed.core.method.client import Client

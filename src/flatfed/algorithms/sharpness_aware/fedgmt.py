@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from flatfed.core.configuration.ranges import Fraction, NonNegative, Positive
+from flatfed.core.configuration.checking import Fraction, NonNegative, Positive
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import Scaled, asam_gradient, sam_gradient
-from flatfed.core.configuration.ranges import NonNegative
+from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.client import Client
 
 

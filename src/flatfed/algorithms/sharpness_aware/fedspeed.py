@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.duals import Duals
-from flatfed.core.configuration.ranges import Fraction, NonNegative, Positive
+from flatfed.core.configuration.checking import Fraction, NonNegative, Positive
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from flatfed.algorithms.bases.server_rate import ServerRate
-from flatfed.core.configuration.ranges import Fraction, NonNegative
+from flatfed.core.configuration.checking import Fraction, NonNegative
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from flatfed.algorithms.bases.client_momentum import ClientMomentum
 from flatfed.algorithms.client_optimisers import sam_gradient
-from flatfed.core.configuration.ranges import Fraction, NonNegative
+from flatfed.core.configuration.checking import Fraction, NonNegative
 from flatfed.core.method.client import Client
 
 

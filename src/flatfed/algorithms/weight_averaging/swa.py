@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from flatfed.core.configuration.ranges import Count, Fraction, NonNegative
+from flatfed.core.configuration.checking import Count, Fraction, NonNegative
 from flatfed.core.configuration.schedules import Cycle
 from flatfed.core.method.algorithm import Average
 from flatfed.core.method.state import Slots, State, scalar, vector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.core.configuration.ranges import Count
+from flatfed.core.configuration.checking import Count
 from flatfed.core.method.algorithm import Average
 from flatfed.core.method.state import Slots, State, scalar, window
 

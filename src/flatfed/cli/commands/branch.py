@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.making.directory import free_directory
-from flatfed.cli.making.named import typed_once
+from flatfed.cli.making.task import typed_once
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import data_dir_option, json_option
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.following import Following, follow
+from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

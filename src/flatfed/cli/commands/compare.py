@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.comparison import make_comparison
 from flatfed.cli.making.directory import free_directory
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.reports import refuse_unevaluated, report_options
+from flatfed.cli.making.training import make_comparison
+from flatfed.cli.options.groups import GroupedCommand, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import WholeNumbers
-from flatfed.cli.output.following import interruptible
-from flatfed.cli.output.progress import Progress, StepProgress
+from flatfed.cli.output.progress import Progress, StepProgress, interruptible
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
 
 
 def _train(comparison: Comparison, out: Path) -> list[Path]:
-    from flatfed.cli.output.summary import comparison_text
+    from flatfed.cli.output.results import comparison_text
     from flatfed.experiments.comparing.compare import compare as run_comparison
 
     runs = len(comparison.methods) * len(comparison.seeds)

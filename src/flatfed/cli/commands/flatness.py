@@ -13,12 +13,10 @@ from click.core import ParameterSource
 from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
-from flatfed.cli.options.values import Whole
-from flatfed.cli.options.wording import within_option
+from flatfed.cli.options.values import Whole, within_option
 from flatfed.cli.output.files import written_for
-from flatfed.cli.output.following import interruptible
-from flatfed.cli.output.progress import StepProgress
-from flatfed.cli.output.terminal import print_notes, print_tables, table_width
+from flatfed.cli.output.progress import StepProgress, interruptible
+from flatfed.cli.output.results import print_notes, print_tables, table_width
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -152,7 +150,7 @@ def _refuse_decided(typed: set[str]) -> None:
 
 def _measurements(options: Options) -> list[Measurement]:
     from flatfed.experiments.measuring.protocols import MEASURED
-    from flatfed.experiments.spelling.measurements import parse_measurements
+    from flatfed.experiments.spelling.methods import parse_measurements
 
     if options["protocol"] is not None:
         return parse_measurements(MEASURED)

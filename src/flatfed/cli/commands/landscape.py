@@ -13,8 +13,7 @@ from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
 from flatfed.cli.options.values import Number, Whole, WholeNumbers
-from flatfed.cli.output.following import interruptible
-from flatfed.cli.output.progress import StepProgress
+from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

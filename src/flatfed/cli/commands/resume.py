@@ -9,7 +9,7 @@ import click
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import json_option
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.following import Following, follow
+from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
 
 
@@ -38,7 +38,7 @@ def _resume_comparison(path: Path, data_dir: str | None, workers: int | str | No
 
 
 def _resume_run(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
-    from flatfed.cli.output.summary import resumed_config
+    from flatfed.cli.output.results import resumed_config
     from flatfed.experiments.running.play import continue_play
     from flatfed.experiments.running.resume import prepare
     from flatfed.experiments.running.run import Run

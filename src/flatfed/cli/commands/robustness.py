@@ -13,11 +13,10 @@ import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import json_option, workers_option
-from flatfed.cli.options.wording import within_option
+from flatfed.cli.options.values import within_option
 from flatfed.cli.output.files import refuse_other_pictures, written_for
-from flatfed.cli.output.following import interruptible
-from flatfed.cli.output.progress import StepProgress
-from flatfed.cli.output.terminal import print_tables, table_width, text_width
+from flatfed.cli.output.progress import StepProgress, interruptible
+from flatfed.cli.output.results import print_tables, table_width, text_width
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.comparison import make_comparison
 from flatfed.cli.making.directory import free_directory
+from flatfed.cli.making.training import make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.following import Following, follow
+from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.reports import make_extras, report_options
+from flatfed.cli.options.groups import GroupedCommand, make_extras, option, report_options
 from flatfed.cli.options.runs import json_option
 from flatfed.cli.output.files import refuse_other_pictures, written_for
 from flatfed.core.errors import MANY, ConfigError, nearest

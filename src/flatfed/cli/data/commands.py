@@ -11,7 +11,7 @@ import click
 from flatfed.cli.data.show import show
 from flatfed.cli.data.tables import print_table, warn_of_broken_modules
 from flatfed.cli.options.groups import GroupedCommand
-from flatfed.cli.options.wording import word_for
+from flatfed.cli.options.values import word_for
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def check(name: str, data_dir: str | None, settings: tuple[str, ...], as_json: b
     sets, mean and standard deviation per channel and the checksums of the files. Other files that hold the same
     examples, in another order say, are noted but not refused.
     """
-    from flatfed.cli.making.named import DATA
+    from flatfed.cli.making.task import DATA
     from flatfed.data.acquiring.checks import check as examine
     from flatfed.data.acquiring.findings import WRONG
     from flatfed.experiments.spelling.methods import parse_setting

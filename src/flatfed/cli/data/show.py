@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.named import NamedSettings, gather_settings
-from flatfed.cli.making.task import make_recipe
+from flatfed.cli.making.task import NamedSettings, gather_settings, make_recipe
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole

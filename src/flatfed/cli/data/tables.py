@@ -25,7 +25,7 @@ def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]
 
 def _width() -> int:
     """Return the width of the terminal; what is no terminal is as wide as needed."""
-    from flatfed.cli.output.terminal import WIDE
+    from flatfed.cli.output.results import WIDE
 
     if not sys.stdout.isatty():
         return WIDE

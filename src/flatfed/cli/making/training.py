@@ -1,4 +1,4 @@
-"""How is trained, as the options say: settings, clients per round, monitors, checkpoints."""
+"""What `run` and `compare` train, as their options say; a run is a comparison of one method with one seed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.task import come_together
-from flatfed.cli.options.wording import naming, within_option
+from flatfed.cli.making.task import come_together, gather_settings, make_recipe, refuse_contradictions
+from flatfed.cli.options.groups import make_extras
+from flatfed.cli.options.values import naming, within_option
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import About, Settings
     from flatfed.core.round.sampling import Sampler
+    from flatfed.core.task.task import Task
+    from flatfed.experiments.comparing.comparison import Comparison, Flatness
     from flatfed.flatness.monitor import Monitor
+
 
 PER_ROUND = 5
 """Clients per round where nothing says otherwise."""
@@ -55,7 +59,7 @@ def _sampler(per_round: int | None, probability: float | None, population: int) 
 
 def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
     """Return what is measured while it trains."""
-    from flatfed.experiments.spelling.measurements import parse_watch
+    from flatfed.experiments.spelling.methods import parse_watch
 
     with within_option("--watch"):
         return parse_watch(options["watch"], options["watch_data"], at_most(options["watch_samples"]))
@@ -74,3 +78,44 @@ def make_checkpoints(options: dict[str, Any]) -> dict[str, Any]:
 
     kept = kept_rounds(options["keep_checkpoints"] or ())
     return {"checkpoint_every": options["checkpoint_every"], "keep_checkpoints": kept}
+
+
+def make_comparison(
+    ctx: click.Context, dataset: str, spellings: list[str], seeds: list[int]
+) -> tuple[Comparison, Task]:
+    """Return what the options of a command compare, and the task of the first seed."""
+    from flatfed.cli.output.results import command_line
+    from flatfed.experiments.comparing.comparison import Comparison
+    from flatfed.experiments.spelling.methods import parse_methods
+
+    options = ctx.params
+    refuse_contradictions(ctx, options)
+    named = gather_settings(ctx, options["settings"], spellings)
+    methods = parse_methods(spellings, named.methods, yielding=named.of_file)
+    recipe = make_recipe(dataset, options, named, seeds[0])
+    settings = make_settings(options, seeds[0])
+    # The sampler must know the number of clients, which the data may decide.
+    task = recipe.build()
+    comparison = Comparison(
+        recipe,
+        methods,
+        seeds,
+        settings,
+        make_sampler(ctx, options, task.population),
+        options["workers"],
+        command_line(),
+        make_monitors(options),
+        _flatness(ctx),
+        make_extras(options),
+        **make_checkpoints(options),
+    )
+    return comparison, task
+
+
+def _flatness(ctx: click.Context) -> Flatness | None:
+    """Return what --flatness measures; `run` has no such option."""
+    from flatfed.experiments.comparing.comparison import Flatness
+
+    if not ctx.params.get("flatness"):
+        return None
+    return Flatness(at_most(ctx.params["watch_samples"]))

@@ -10,8 +10,8 @@ import click
 
 from flatfed.cli.options.groups import Decorator, option
 from flatfed.cli.options.values import Number, Whole
+from flatfed.core.configuration.checking import Range
 from flatfed.core.configuration.config import parameters
-from flatfed.core.configuration.ranges import Range
 from flatfed.core.configuration.settings import About, Settings, about_settings, defaults
 
 

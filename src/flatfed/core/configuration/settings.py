@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flatfed.core.configuration.checking import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.configuration.config import Config
-from flatfed.core.configuration.ranges import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from flatfed.core.method.engine import Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.method.state import State
-from flatfed.core.method.store import ClientStore
+from flatfed.core.method.state import ClientStore, State
 
 
 class Server:

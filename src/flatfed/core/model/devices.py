@@ -1,9 +1,12 @@
-"""Where clients compute: a client's model, batches and vectors lie on a device, server and messages in main memory.
+"""Where clients compute: a client's model, batches and vectors lie on a device, server and messages in memory.
 
 Several workers may share a device; with several of a kind, workers take them in turn.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -60,3 +63,14 @@ def seed_device(device: torch.device, seed: int) -> None:
         torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute on one thread and put the thread count back."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

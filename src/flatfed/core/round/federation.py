@@ -17,16 +17,14 @@ import torch
 
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.evaluations import Evaluations
+from flatfed.core.evaluation.evaluator import Evaluations
 from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Replies, Server
-from flatfed.core.method.state import State
-from flatfed.core.method.store import ClientStore, Overlay
+from flatfed.core.method.state import ClientStore, Overlay, State
 from flatfed.core.method.vectors import is_finite, norm
 from flatfed.core.model.layout import COUNTERS
-from flatfed.core.round.exchange import Courier, Tally, TooFewReplies
-from flatfed.core.round.reply_checks import NOT_FINITE
+from flatfed.core.round.exchange import NOT_FINITE, Courier, Tally, TooFewReplies
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
 

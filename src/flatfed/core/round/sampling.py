@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from flatfed.core.configuration.checking import Count, Range
 from flatfed.core.configuration.config import Config
-from flatfed.core.configuration.ranges import Count, Range
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import numpy_generator

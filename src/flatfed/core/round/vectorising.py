@@ -11,11 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
+from flatfed.core.model.devices import single_thread
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import CannotStack, StackedModel, write_gradients
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.task.task import Task
-from flatfed.core.threads import single_thread
 
 FEWEST_CLIENTS = 8
 """Clients per round below which there would be one group only, and all workers but one would be idle."""

@@ -17,8 +17,7 @@ from flatfed.data.acquiring.moments import compare_moments
 from flatfed.data.acquiring.places import probe
 from flatfed.data.catalogue.expected import Expected
 from flatfed.data.catalogue.official import Fault, Official
-from flatfed.data.catalogue.registry import find
-from flatfed.data.catalogue.source import Source
+from flatfed.data.catalogue.registry import Source, find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.storage.pool import Pool
 

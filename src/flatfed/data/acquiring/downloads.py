@@ -11,8 +11,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.data.acquiring.archives import unpack
 from flatfed.data.acquiring.transfer import DownloadError, Quiet, Report, Unreachable, fetch, file_md5
 from flatfed.data.catalogue.official import Download, Fault, Official
-from flatfed.data.catalogue.registry import find
-from flatfed.data.catalogue.source import Source
+from flatfed.data.catalogue.registry import Source, find
 from flatfed.data.catalogue.whole_files import GZIPPED
 from flatfed.data.directory import DataDirectory
 

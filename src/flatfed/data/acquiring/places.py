@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.catalogue.source import Source
+from flatfed.data.catalogue.registry import Source
 from flatfed.data.directory import DataDirectory, MissingData
 from flatfed.data.storage.pool import Pool
 

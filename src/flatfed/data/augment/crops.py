@@ -9,8 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import interpolate, pad
 
-from flatfed.data.augment.checks import interval, no_masks, probability, whole
-from flatfed.data.augment.draws import between, coins, whole_numbers
+from flatfed.data.augment.draws import between, coins, interval, no_masks, probability, whole, whole_numbers
 from flatfed.data.augment.flips import flipped
 
 TRIES = 10

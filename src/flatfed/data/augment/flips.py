@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from flatfed.data.augment.checks import masks, probability
-from flatfed.data.augment.draws import coins
+from flatfed.data.augment.draws import coins, masks, probability
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from flatfed.core.errors import ConfigError
-from flatfed.data.augment.checks import whole
-from flatfed.data.augment.draws import whole_numbers
+from flatfed.data.augment.draws import whole, whole_numbers
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import interpolate
 
-from flatfed.data.augment.checks import interval, masks, whole
-from flatfed.data.augment.draws import between
+from flatfed.data.augment.draws import between, interval, masks, whole
 
 
 @dataclass(frozen=True)

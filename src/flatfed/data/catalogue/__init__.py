@@ -5,8 +5,7 @@ A new data set is one module in `data/sources` with a function under `@source(id
 
 from flatfed.data.catalogue.expected import Expected, Moments
 from flatfed.data.catalogue.official import Download, Official
-from flatfed.data.catalogue.registry import broken_modules, datasets, find, load, source
-from flatfed.data.catalogue.source import Source
+from flatfed.data.catalogue.registry import Source, broken_modules, datasets, find, load, source
 
 __all__ = [
     "Download",

@@ -1,20 +1,120 @@
-"""Entering data sets under their ids, and finding them."""
+"""A data set as its module declares it; data sets are entered and found by id."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from flatfed.core.discovery import import_one, module_names
+from flatfed.core.configuration.checking import checked
+from flatfed.core.configuration.config import PLAIN
+from flatfed.core.configuration.registry import import_one, module_names
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue.expected import Expected
 from flatfed.data.catalogue.official import Official
-from flatfed.data.catalogue.source import Load, Source
-from flatfed.data.directory import DataDirectory
+from flatfed.data.directory import DataDirectory, MissingData, MissingOption
 from flatfed.data.storage.pool import Pool
+
+Load = Callable[..., Pool]
+DIRECTORY = "directory"
+"""The parameter of a loading function that is given the data directory."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """All that is to be known of a data set.
+
+    Args:
+        id: its name on the command line.
+        load: returns its `Pool`.
+        partition: the partition that it has where none is asked for.
+        official: where its files come from, and how they are recognised.
+        expected: what it must be like.
+    """
+
+    id: str
+    load: Load
+    partition: str
+    official: Official | None = None
+    expected: Expected | None = None
+
+    @property
+    def about(self) -> str:
+        """The data set in a line."""
+        return (inspect.getdoc(self.load) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The names and defaults of its options."""
+        defaults = {name: parameter.default for name, parameter in self._parameters.items()}
+        defaults.pop(DIRECTORY, None)
+        return defaults
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether its files lie in the data directory."""
+        return DIRECTORY in self._parameters
+
+    @property
+    def downloadable(self) -> bool:
+        """Whether its official files can be downloaded by a command."""
+        return self.official is not None and bool(self.official.downloads)
+
+    @property
+    def how_to_get(self) -> str:
+        """What to do for its files: let a command download them, or fetch them by hand."""
+        if self.official is None:
+            return "put the files there"
+        if self.downloadable:
+            return f"get it with `flatfed data get {self.id}`, or put the official files there"
+        return f"fetch the official files from {self.official.home} and put them there"
+
+    def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, those that were not given with their defaults, as far as JSON can hold them."""
+        return {name: value for name, value in self.options.items() if isinstance(value, PLAIN)} | dict(given)
+
+    def open(self, directory: DataDirectory, options: Mapping[str, Any]) -> Pool:
+        """Load the data set; an option that it does not have or lacks, or a value that does not fit, is an error."""
+        self._check_names(options)
+        arguments = self._checked(options)
+        if self.on_disk:
+            arguments[DIRECTORY] = directory
+        try:
+            return self.load(**arguments)
+        except MissingData as error:
+            # The data directory does not know where files come from; the data set does.
+            raise MissingData(error.dataset, error.places, self.how_to_get) from None
+
+    @property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.load).parameters
+
+    def _check_names(self, options: Mapping[str, Any]) -> None:
+        """Refuse an option that there is not, and ask for one that has no default."""
+        for name in options:
+            if name not in self.options:
+                names = ", ".join(self.options) or "no options"
+                raise ConfigError(f"{self.id}: {nearest(name, self.options, 'option')} ({self.id} takes {names})")
+        for name, default in self.options.items():
+            if default is inspect.Parameter.empty and name not in options:
+                raise MissingOption(self.id, f"the option {name} has no default", name, "VALUE")
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options as their annotations ask for them."""
+        # Annotations that cannot be read matter only where an option is to be checked.
+        if not options:
+            return {}
+        try:
+            hints = get_type_hints(self.load, include_extras=True)
+            return {name: checked(hints.get(name, object), value, f"data.{name}") for name, value in options.items()}
+        except (NameError, TypeError) as error:
+            where = f"{self.load.__module__}.{self.load.__qualname__}"
+            raise ConfigError(f"{self.id}: options cannot be checked by the annotations of {where}: {error}") from None
+
 
 SOURCES = "flatfed.data.sources"
 """The package whose modules enter data sets; it is named, not imported, because it imports the catalogue."""

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flatfed.core.configuration.checking import Count, Index, NonNegative
 from flatfed.core.configuration.config import Config
-from flatfed.core.configuration.ranges import Count, Index, NonNegative
 from flatfed.core.errors import ConfigError
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -5,9 +5,17 @@ Every module of this package is imported here, so that a new file registers itse
 
 from __future__ import annotations
 
-from flatfed.core.discovery import import_all
-from flatfed.data.partition.base import CLIENTS, Ints, Partitioner, check_partition
-from flatfed.data.partition.describe import class_counts, describe, partitions, summary
+from flatfed.core.configuration.registry import import_all
+from flatfed.data.partition.base import (
+    CLIENTS,
+    Ints,
+    Partitioner,
+    check_partition,
+    class_counts,
+    describe,
+    partitions,
+    summary,
+)
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass
 from flatfed.data.partition.few_classes import ByLabelShards, Pathological
 from flatfed.data.partition.from_file import FromFile

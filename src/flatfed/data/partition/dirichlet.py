@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Range
+from flatfed.core.configuration.checking import Range
 from flatfed.data.partition.base import Ints, Partitioner
 from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
 from flatfed.data.partition.mixtures import Floats, Mixtures, apportion, fill_by_draws, fill_by_quota, random_turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Count
+from flatfed.core.configuration.checking import Count
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Ints, Partitioner
 from flatfed.data.partition.class_shares import deal_classes, share

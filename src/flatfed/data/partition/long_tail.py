@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Range
+from flatfed.core.configuration.checking import Range
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Ints, Partitioner
 from flatfed.data.partition.dirichlet import Dirichlet, DirichletPerClass, Spread

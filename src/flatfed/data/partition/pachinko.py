@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.ranges import Range
+from flatfed.core.configuration.checking import Range
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Groups, Ints, Partitioner, deal_samples
 from flatfed.data.partition.mixtures import Mixtures, fill_by_draws

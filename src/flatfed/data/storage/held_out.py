@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.ranges import Range
+from flatfed.core.configuration.checking import Range
 from flatfed.core.randomness import key
 
 Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]

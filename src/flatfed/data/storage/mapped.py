@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.machine.disk_space import reserve
+from flatfed.machine import reserve
 
 LARGE = 256 * 2**20
 """Bytes from which on examples lie in a mapped file."""

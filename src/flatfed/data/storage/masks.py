@@ -12,9 +12,8 @@ from flatfed.core.task.examples import Examples
 from flatfed.data.augment import BatchTransformChain, HorizontalFlipPair, ScaleCrop
 from flatfed.data.formats.segmentation import IGNORE, Pairs, Size
 from flatfed.data.storage.budget import open_examples
-from flatfed.data.storage.pool import Pool
+from flatfed.data.storage.pool import Normalise, Pool
 from flatfed.data.storage.segmentation import Segmentation, SegmentationLoss
-from flatfed.data.storage.transforms import Normalise
 
 PIXELS = 2**22
 """Pixels in a batch of an evaluation, about: they fit into memory together with a network's features."""

@@ -1,4 +1,4 @@
-"""A data set before it is divided among clients: its examples, their labels, and what a model must know of them."""
+"""A data set before it is divided among clients: examples, labels, and how stored bytes become a batch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import Examples, TensorExamples
 from flatfed.core.task.metrics import Classification, Metrics
 from flatfed.core.task.task import Augment, BatchTransform, Loss
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """`(x / scale - mean) / std` per channel, as float32; `scale` is the value of a white pixel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    scale: float = 255.0
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return a uint8 batch (N x channels x height x width) normalised."""
+        # Scaled constants spare a pass over the batch.
+        mean = torch.tensor(self.mean, device=inputs.device).view(-1, 1, 1) * self.scale
+        std = torch.tensor(self.std, device=inputs.device).view(-1, 1, 1) * self.scale
+        return inputs.to(torch.float32).sub_(mean).div_(std)
 
 
 @dataclass(frozen=True, eq=False)

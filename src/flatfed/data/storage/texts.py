@@ -15,8 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flatfed.core.configuration.checking import checked
-from flatfed.core.configuration.ranges import Count, Range
+from flatfed.core.configuration.checking import Count, Range, checked
 from flatfed.core.randomness import key
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data.storage.pool import Pool

@@ -16,7 +16,7 @@ from flatfed.experiments.comparing.comparison import Flatness
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights, laboratory
 from flatfed.experiments.measuring.progress import Failures, OnCount, OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, labels, open_all
-from flatfed.experiments.spelling.measurements import names_of
+from flatfed.experiments.spelling.methods import names_of
 from flatfed.flatness.measurement import Measurement, MeasurementResult
 from flatfed.reports.flatness import MajorityClass, Measured
 from flatfed.runs.directory import RunDirectory

@@ -30,7 +30,7 @@ from flatfed.experiments.running.loading import open_run, restored
 from flatfed.experiments.running.model_metrics import SMALL
 from flatfed.experiments.running.past import past_of
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.spelling.measurements import names_of, parse_measurements
+from flatfed.experiments.spelling.methods import names_of, parse_measurements
 from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject, surface_at
 from flatfed.flatness.sample import Sample
 from flatfed.flatness.surface import Surface

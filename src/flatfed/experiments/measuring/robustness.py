@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.core.evaluation.evaluations import Evaluation
+from flatfed.core.evaluation.evaluator import Evaluation
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.examples import Examples
 from flatfed.core.task.task import Task

@@ -17,7 +17,7 @@ from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import branch_play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.of_runs import TENSORS, remember, task_of
+from flatfed.experiments.tasks.recipe import TENSORS, remember, task_of
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.directory import BRANCH, RunDirectory
 from flatfed.runs.files import write_json

@@ -12,7 +12,7 @@ from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.of_runs import task_of
+from flatfed.experiments.tasks.recipe import task_of
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.federation_state import restore
 

@@ -10,15 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.evaluation.evaluations import Evaluation, Evaluations
-from flatfed.core.evaluation.evaluator import Evaluator, NoStatistics
+from flatfed.core.evaluation.evaluator import Evaluation, Evaluations, Evaluator, NoStatistics
 from flatfed.core.evaluation.statistics import has_batch_norm
 from flatfed.core.method.engine import Engine
+from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.metrics import metric_values
 from flatfed.core.task.task import Task
-from flatfed.core.threads import single_thread
 from flatfed.engines.factory import start_engine
 
 SMALL = 5_000

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import EngineError, Interrupted
+from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
-from flatfed.core.threads import single_thread
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.of_runs import remember, write_task
+from flatfed.experiments.tasks.recipe import remember, write_task
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.federation_state import restore, stores_of, tensors_of

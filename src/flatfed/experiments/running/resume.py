@@ -11,7 +11,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.of_runs import remember, task_of
+from flatfed.experiments.tasks.recipe import remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 

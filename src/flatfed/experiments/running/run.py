@@ -13,8 +13,7 @@ from flatfed.core.round.federation import Federation
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
-from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of
-from flatfed.runs.summary import summarise
+from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of, summarise
 
 
 class Run:

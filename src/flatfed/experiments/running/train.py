@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from flatfed.algorithms.spelling import parse_method
+from flatfed.core.configuration.checking import range_of
 from flatfed.core.configuration.config import build, parameters
-from flatfed.core.configuration.ranges import range_of
 from flatfed.core.configuration.settings import Settings, about_settings, defaults, dtype_name, required_settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm, Average
@@ -19,8 +19,8 @@ from flatfed.core.task.task import Task
 from flatfed.experiments.planning.plan import Plan, kept_rounds
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.spelling.measurements import WATCHED, parse_watch
-from flatfed.machine.cores import worker_count
+from flatfed.experiments.spelling.methods import WATCHED, parse_watch
+from flatfed.machine import worker_count
 from flatfed.runs.history import Row
 
 WIDTH = 120

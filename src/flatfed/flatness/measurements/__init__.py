@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatfed.core.discovery import import_all
+from flatfed.core.configuration.registry import import_all
 from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 
 __all__ = ["Measurement", "MeasurementResult", "Subject"]

@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from flatfed.core.configuration.ranges import Count, Index, Positive
+from flatfed.core.configuration.checking import Count, Index, Positive
 from flatfed.core.randomness import numpy_generator
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import ClientModel, Probe, last_round, probe

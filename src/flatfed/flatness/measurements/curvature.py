@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flatfed.core.configuration.ranges import Count, Index, Positive
+from flatfed.core.configuration.checking import Count, Index, Positive
 from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 from flatfed.flatness.spectra.lanczos import Eigenvalues
 from flatfed.flatness.spectra.spectrum import Mode, density, eigenvalues, trace

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flatfed.algorithms.sharpness_aware.fedgloss import FedGloSS, NaiveFedGloSS
-from flatfed.core.configuration.ranges import Count, Index, Positive, Range
+from flatfed.core.configuration.checking import Count, Index, Positive, Range
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.vectors import norm, unit

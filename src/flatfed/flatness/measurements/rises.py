@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatfed.core.configuration.ranges import Count, Index, NonNegative, Positive
+from flatfed.core.configuration.checking import Count, Index, NonNegative, Positive
 from flatfed.core.method.vectors import norm
 from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 from flatfed.flatness.sharpness import lpf, sharpness

@@ -11,9 +11,18 @@ import numpy as np
 
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.drawable import Floats, Grid
-from flatfed.reports.figures.drawing.panels import add_panels, add_titles, columns_for, left_ones, lowest_ones, rows_for
 from flatfed.reports.figures.drawing.placing import CLEAR, Box, Tag, place_tags
-from flatfed.reports.figures.drawing.scales import finite, is_wide, round_levels
+from flatfed.reports.figures.drawing.scales import (
+    add_panels,
+    add_titles,
+    columns_for,
+    finite,
+    is_wide,
+    left_ones,
+    lowest_ones,
+    round_levels,
+    rows_for,
+)
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     INK,
@@ -21,10 +30,12 @@ from flatfed.reports.figures.drawing.style import (
     SMALL,
     finish,
     in_style,
+    named,
     new_figure,
+    one_note,
+    plain,
     require_some,
 )
-from flatfed.reports.figures.drawing.words import named, one_note, plain
 
 MAP = "cividis"
 HEIGHTS = {1: 2.7, 2: 2.9, 3: 2.2}

@@ -7,8 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flatfed.reports.figures.drawing.palette import COLOURS, colour, look
-from flatfed.reports.figures.drawing.style import COLUMN, INK, PAGE, finish, in_style, new_figure, require_some
+from flatfed.reports.figures.drawing.style import (
+    COLOURS,
+    COLUMN,
+    INK,
+    PAGE,
+    colour,
+    finish,
+    in_style,
+    look,
+    new_figure,
+    require_some,
+)
 
 Bars = list[dict[str, list[float]]]
 """Sections of names, each with a value for every seed; none where there is no value."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats, Spectrum
-from flatfed.reports.figures.drawing.palette import colour, look
-from flatfed.reports.figures.drawing.words import plain
+from flatfed.reports.figures.drawing.style import colour, look, plain
 
 SHARE = 0.005
 SMOOTHED = f"density: Gaussians, their standard deviation {SHARE:.1%} of each range"

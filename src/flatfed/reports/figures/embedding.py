@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.flatness.drawable import Embedding, Floats
-from flatfed.reports.figures.drawing.palette import COLOURS
-from flatfed.reports.figures.drawing.panels import add_panels, add_titles, columns_for, rows_for
+from flatfed.reports.figures.drawing.scales import add_panels, add_titles, columns_for, rows_for
 from flatfed.reports.figures.drawing.style import (
+    COLOURS,
     COLUMN,
     GREY,
     INK,
@@ -21,9 +21,9 @@ from flatfed.reports.figures.drawing.style import (
     finish,
     in_style,
     new_figure,
+    one_note,
     require_some,
 )
-from flatfed.reports.figures.drawing.words import one_note
 
 CLASS_COLOURS = (*COLOURS, "#882255", "#A6A6A6")
 MAP = "viridis"

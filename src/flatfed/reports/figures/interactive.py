@@ -13,11 +13,9 @@ import numpy as np
 
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.drawable import Grid
-from flatfed.reports.figures.drawing.palette import colour
 from flatfed.reports.figures.drawing.pieces import centre_loss, mesh_lines
 from flatfed.reports.figures.drawing.scales import finite, is_wide, with_gaps
-from flatfed.reports.figures.drawing.style import GREY, INK, require_some
-from flatfed.reports.figures.drawing.words import named, one_note, short
+from flatfed.reports.figures.drawing.style import GREY, INK, colour, named, one_note, require_some, short
 
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""

@@ -10,13 +10,32 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats, Line
-from flatfed.reports.figures.drawing.palette import colour as colour_of
-from flatfed.reports.figures.drawing.palette import look
-from flatfed.reports.figures.drawing.panels import add_panels, left_ones, lowest_ones, rows_for
 from flatfed.reports.figures.drawing.placing import Tag, place_tags
-from flatfed.reports.figures.drawing.scales import finite, fit_scale, is_wide, with_gaps
-from flatfed.reports.figures.drawing.style import COLUMN, MEDIUM, PAGE, finish, in_style, new_figure, require_some
-from flatfed.reports.figures.drawing.words import fold, named, one_note, short
+from flatfed.reports.figures.drawing.scales import (
+    add_panels,
+    finite,
+    fit_scale,
+    is_wide,
+    left_ones,
+    lowest_ones,
+    rows_for,
+    with_gaps,
+)
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    MEDIUM,
+    PAGE,
+    finish,
+    fold,
+    in_style,
+    look,
+    named,
+    new_figure,
+    one_note,
+    require_some,
+    short,
+)
+from flatfed.reports.figures.drawing.style import colour as colour_of
 
 HEIGHT = 2.3
 VISIBLE = 0.03

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.figures.drawing.palette import colour
 from flatfed.reports.figures.drawing.placing import Box, Tag, padded, place_tags
 from flatfed.reports.figures.drawing.scales import finite, fit_scale, is_wide
-from flatfed.reports.figures.drawing.style import COLUMN, GREY, MEDIUM, SMALL, finish, in_style, new_figure
-from flatfed.reports.figures.drawing.words import fold, named
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    GREY,
+    MEDIUM,
+    SMALL,
+    colour,
+    finish,
+    fold,
+    in_style,
+    named,
+    new_figure,
+)
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 NAMED = 12

@@ -11,20 +11,21 @@ import numpy as np
 
 from flatfed.flatness.drawable import Floats, Spectrum
 from flatfed.reports.figures.densities import SMOOTHED, draw_densities
-from flatfed.reports.figures.drawing.palette import colour
-from flatfed.reports.figures.drawing.panels import left_ones, lowest_ones, rows_for
-from flatfed.reports.figures.drawing.scales import finite, is_wide, make_log
+from flatfed.reports.figures.drawing.scales import finite, is_wide, left_ones, lowest_ones, make_log, rows_for
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     INK,
     MEDIUM,
     PAGE,
+    colour,
     finish,
+    fold,
     in_style,
+    named,
     new_figure,
+    one_note,
     require_some,
 )
-from flatfed.reports.figures.drawing.words import fold, named, one_note
 
 MOST = 50
 """Eigenvalues of each, at most."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats, Grid
-from flatfed.reports.figures.drawing.palette import colour
 from flatfed.reports.figures.drawing.pieces import ROUND, UP, centre_loss, pieces_of
 from flatfed.reports.figures.drawing.scales import LOG_FROM, finite, is_wide, span
 from flatfed.reports.figures.drawing.style import (
@@ -19,12 +18,18 @@ from flatfed.reports.figures.drawing.style import (
     MEDIUM,
     PAGE,
     PALE,
+    colour,
     finish,
+    fold,
     in_style,
+    named,
     new_figure,
+    one_note,
+    plain,
     require_some,
+    short,
+    together,
 )
-from flatfed.reports.figures.drawing.words import fold, named, one_note, plain, short, together
 
 
 @in_style

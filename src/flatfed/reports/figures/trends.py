@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.figures.drawing.palette import COLOURS, alone
 from flatfed.reports.figures.drawing.scales import finite, fit_scale, is_wide, with_gaps
-from flatfed.reports.figures.drawing.style import COLUMN, GREY, finish, in_style, new_figure
-from flatfed.reports.figures.drawing.words import named
+from flatfed.reports.figures.drawing.style import COLOURS, COLUMN, GREY, alone, finish, in_style, named, new_figure
 
 BAND = "middle half of the clients"
 

@@ -22,7 +22,7 @@ from flatfed.core.round.sampling import Sampler
 from flatfed.data.catalogue import find
 from flatfed.data.partition import Partitioner
 from flatfed.models.catalogue import with_defaults
-from flatfed.reports.tables.numbers import known_items
+from flatfed.reports.tables.grid import known_items
 from flatfed.runs.described.modules import without_addresses
 
 Values = dict[str, Any]

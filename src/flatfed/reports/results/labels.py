@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.reports.results.identity import INTERNAL, SIZE, UNKNOWN, agree
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import Result
+from flatfed.reports.results.result import OneRun, Result
 
 INLINE = 40
 """At most this number of characters of differing options stand in a label; more are listed below a table."""

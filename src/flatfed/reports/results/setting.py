@@ -9,9 +9,8 @@ from typing import Any
 from flatfed.algorithms import Algorithm, Average
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import Result, all_runs
-from flatfed.reports.tables.numbers import known_items, megabytes
+from flatfed.reports.results.result import OneRun, Result, all_runs
+from flatfed.reports.tables.grid import known_items, megabytes
 
 Config = Mapping[str, Any]
 Lines = list[tuple[str, str]]

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatfed.data.corruptions import STANDARD, corruptions
-from flatfed.reports.figures.drawing.palette import COLOURS, available
-from flatfed.reports.figures.drawing.style import new_figure, require_matplotlib, save
-from flatfed.reports.tables.numbers import NOTHING, known_items
+from flatfed.reports.figures.drawing.style import COLOURS, available, new_figure, require_matplotlib, save
+from flatfed.reports.tables.grid import NOTHING, known_items
 from flatfed.reports.tables.sheets import csv_text, empty_table
 from flatfed.runs.files import replace_file, write_json
 

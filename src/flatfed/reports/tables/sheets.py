@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flatfed.reports.tables.grid import fits, markdown_table, one_line, rule
-from flatfed.reports.tables.numbers import NOTHING
+from flatfed.reports.tables.grid import NOTHING, fits, markdown_table, one_line, rule
 
 if TYPE_CHECKING:
     from rich.table import Table

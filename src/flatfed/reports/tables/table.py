@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flatfed.reports.results.labels import short
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import ACCURACIES, Result, all_runs
+from flatfed.reports.results.result import ACCURACIES, OneRun, Result, all_runs
 from flatfed.reports.tables import target_tables
 from flatfed.reports.tables.columns import (
     PLAIN,
+    Baseline,
     columns,
     has_client_seconds,
     measured,
@@ -20,9 +20,7 @@ from flatfed.reports.tables.columns import (
     value_at,
 )
 from flatfed.reports.tables.extras import Extras
-from flatfed.reports.tables.grid import Column, fitted, heads_of, markdown_lines, table, texts_of
-from flatfed.reports.tables.improvement import Baseline
-from flatfed.reports.tables.numbers import Spread, known
+from flatfed.reports.tables.grid import Column, Spread, fitted, heads_of, known, markdown_lines, texts_of
 from flatfed.reports.tables.sheets import columns_of, csv_text
 from flatfed.reports.tables.targets import Reaching
 
@@ -108,14 +106,11 @@ def _extras_caption(extras: Extras) -> str:
     return text
 
 
-def terminal_table(results: Sequence[Result], extras: Extras = PLAIN) -> Table:
-    """Return the whole table for a wide terminal."""
-    return table(results, columns(results, extras), caption(results, extras))
-
-
 def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[Table]:
     """Return the tables for a terminal: in one where it fits, else metrics and cost below each other; then targets."""
     main = fitted(results, columns(results, extras), caption(results, extras), width)
+    if not extras.targets:
+        return main
     return main + target_tables.terminal_tables(results, extras, width)
 
 
@@ -166,7 +161,9 @@ def markdown(results: Sequence[Result], extras: Extras = PLAIN) -> str:
     lines = notes(results, extras)
     if lines:
         text += "".join(f"\n- {line}" for line in lines) + "\n"
-    return text + target_tables.markdown(results, extras)
+    if extras.targets:
+        text += target_tables.markdown(results, extras)
+    return text
 
 
 def records(results: Sequence[Result], extras: Extras = PLAIN) -> list[Record]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flatfed.reports.results.result import Result
 from flatfed.reports.tables.columns import method_of
 from flatfed.reports.tables.extras import Extras
-from flatfed.reports.tables.grid import ALWAYS, LAST, Column, fitted, markdown_lines
-from flatfed.reports.tables.numbers import NOTHING, Spread, megabytes
+from flatfed.reports.tables.grid import ALWAYS, LAST, NOTHING, Column, Spread, fitted, markdown_lines, megabytes
 from flatfed.reports.tables.targets import COST_NAMES, Reaching
 
 if TYPE_CHECKING:

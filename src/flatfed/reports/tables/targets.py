@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from flatfed.reports.results.one_run import OneRun
-from flatfed.reports.results.result import Result, all_runs
+from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.columns import last_mean, primary
 from flatfed.reports.tables.extras import VALUES, WORDS, Extras, Target, find_result
-from flatfed.reports.tables.numbers import Spread, known, known_items, mean_of, of_metric, spread_of
+from flatfed.reports.tables.grid import Spread, known, known_items, mean_of, of_metric, spread_of
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory, MissingOption

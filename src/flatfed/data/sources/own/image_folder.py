@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory

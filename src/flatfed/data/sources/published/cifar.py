@@ -15,8 +15,7 @@ from flatfed.data.catalogue.official import in_folder
 from flatfed.data.catalogue.whole_files import last_bytes
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.cifar import PIXELS, CifarLabels, read_binary, read_pickled
-from flatfed.data.storage.pool import Pool, image_pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool, image_pool
 
 CIFAR10 = {
     "fedsam": Normalise(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),

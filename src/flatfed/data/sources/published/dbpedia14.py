@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import Expected, Official, source
 from flatfed.data.directory import DataDirectory

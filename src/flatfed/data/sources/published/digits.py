@@ -11,8 +11,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key
 from flatfed.data.augment import Crop
 from flatfed.data.catalogue import source
-from flatfed.data.storage.pool import Pool, image_pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool, image_pool
 
 CLASS_NAMES = tuple(f"digit {digit}" for digit in range(10))
 CLASSES = len(CLASS_NAMES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue import Expected, Official, source
 from flatfed.data.directory import DataDirectory

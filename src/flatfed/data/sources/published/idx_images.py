@@ -16,8 +16,7 @@ from flatfed.data.catalogue.official import in_folder
 from flatfed.data.catalogue.whole_files import whole_idx
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.idx import read_idx
-from flatfed.data.storage.pool import Pool, image_pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool, image_pool
 
 SIDE = 28
 TRAIN, TEST = "train", "t10k"

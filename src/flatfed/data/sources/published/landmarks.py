@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flatfed.core.configuration.ranges import Count, Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.data.catalogue import Expected, Official, source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import ClientTable, class_number, in_order, numbered, read_table

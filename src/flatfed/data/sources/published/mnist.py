@@ -5,8 +5,7 @@ from __future__ import annotations
 from flatfed.data.catalogue import Expected, Moments, source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.sources.published.idx_images import IdxFile, idx_pool, official_idx
-from flatfed.data.storage.pool import Pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool
 
 MNIST_FOLDER, FASHION_FOLDER = "MNIST/raw", "FashionMNIST/raw"
 MNIST = Normalise(mean=(0.1307,), std=(0.3081,))

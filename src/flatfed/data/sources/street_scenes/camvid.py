@@ -10,14 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flatfed.core.configuration.ranges import Count, Positive
+from flatfed.core.configuration.checking import Count, Positive
 from flatfed.data.catalogue import Expected, Official, source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.images import Gigabytes
 from flatfed.data.formats.segmentation import IGNORE, MaskLabels, Pairs, SizeText, parse_size, read_pair_list
 from flatfed.data.storage.masks import mask_pool
-from flatfed.data.storage.pool import Pool
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise, Pool
 
 NAME = "camvid"
 FOLDER = "CamVid"

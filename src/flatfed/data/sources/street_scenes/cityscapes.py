@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatfed.core.configuration.ranges import Positive
+from flatfed.core.configuration.checking import Positive
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import Expected, Official, source
 from flatfed.data.directory import DataDirectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flatfed.data.formats.segmentation import ClientList, MaskLabels, Pairs
-from flatfed.data.storage.transforms import Normalise
+from flatfed.data.storage.pool import Normalise
 
 NORMALISE = Normalise((0.5,) * 3, (0.5,) * 3)
 """As FedDrive has it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from flatfed.flatness.drawable import Floats, Grid
-from flatfed.reports.figures.drawing.palette import colour as colour_of
 from flatfed.reports.figures.drawing.scales import with_gaps
+from flatfed.reports.figures.drawing.style import colour as colour_of
 
 FINE = 48
 """Faces along each side of a surface, about: coarser grids are divided, so that surfaces that cross hide each other."""

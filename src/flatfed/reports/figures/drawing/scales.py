@@ -1,4 +1,4 @@
-"""What the scales of figures need to know of the numbers."""
+"""Scales of axes, and panels in rows and columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.figures.drawing.words import plain
+from flatfed.reports.figures.drawing.style import MEDIUM, fold, plain
 
 LOG_FROM = 100.0
 """From this ratio of the largest to the smallest on, a scale is logarithmic."""
@@ -120,3 +120,40 @@ def _levels_within(values: Floats, steps: Sequence[float], decades: Iterable[int
     first = max(int(np.searchsorted(levels, values.min(), side="right")) - 1, 0)
     last = int(np.searchsorted(levels, values.max()))
     return levels[first : last + 1]
+
+
+def columns_for(count: int) -> int:
+    """Return how many square panels stand in a row: up to three, and four in two rows."""
+    if count == 4:
+        return 2
+    return min(count, 3)
+
+
+def rows_for(count: int, columns: int) -> int:
+    """Return how many rows hold these panels; the last need not be full."""
+    return -(-count // columns)
+
+
+def add_panels(figure: Any, count: int, columns: int, shared: bool = False) -> list[Any]:
+    """Add panels, row by row; what is left over in the last row stays blank. With `shared` they have one scale."""
+    rows = rows_for(count, columns)
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel())
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    return panels[:count]
+
+
+def add_titles(panels: Sequence[Any], titles: Sequence[str], width: float) -> None:
+    """Put a title above each panel, broken into lines of at most `width` inches."""
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(fold(title, width, MEDIUM))
+
+
+def left_ones(panels: Sequence[Any], columns: int) -> Sequence[Any]:
+    """Return the first panel of each row."""
+    return panels[::columns]
+
+
+def lowest_ones(panels: Sequence[Any], columns: int) -> Sequence[Any]:
+    """Return the panels with none below them: the last row and, where it is not full, the end of the row above."""
+    return panels[-columns:]

@@ -1,9 +1,16 @@
-"""How many cores this process may really use: its affinity and its cgroup's quota, not the machine's size."""
+"""The machine: cores that may really be used, freed memory that is kept, room on disk taken before it is needed.
+
+A step of a convolutional network frees and takes tens of megabytes. The C library's default returns such blocks to the
+system at once, and every step then pays for thousands of page faults: about a fifth of the time of the papers' CNN.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import os
+import sys
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
@@ -54,3 +61,31 @@ def worker_count(workers: int | str) -> int:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise ConfigError(f"workers must be 'auto' or a whole number of at least 0, not {workers!r}")
     return workers
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BLOCKS = (2**30, 2**25)
+# The largest that `mallopt` takes: its values are C ints.
+KEPT_TOP = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc to keep freed blocks in this process; say whether it was told. Other C libraries are left alone."""
+    if sys.platform != "linux":
+        return False
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018  (only glibc has it)
+        # Older ones take no more than 32 MB; the second setting alone would do harm.
+        taken = any(library.mallopt(M_MMAP_THRESHOLD, block) for block in KEPT_BLOCKS)
+        return taken and bool(library.mallopt(M_TRIM_THRESHOLD, KEPT_TOP))
+    return False
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Give a file its size and, where the system can, its room: a full disk is an error now, not a crash later."""
+    if hasattr(os, "posix_fallocate"):
+        # A file with a size alone takes room as it is written: through a mapping, a full disk then kills the process.
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)
