@@ -28,6 +28,7 @@ class About:
 
     Args:
         text: a sentence or two; `{none}` stands for the way in which None is written.
+        unit: what the number counts.
         group: under which heading the command line's help shows it; empty for no option.
         usual: the default of the option, where Python has none.
         none: the word for None on the command line, where it has one.
@@ -35,6 +36,7 @@ class About:
     """
 
     text: str
+    unit: str = ""
     group: str = "training"
     usual: Any = None
     none: str | None = None
@@ -56,37 +58,43 @@ class Settings(Config):
         "batched": "vectorised",
     }
 
-    rounds: Count = setting("Communication rounds.", group="common", usual=100)
+    rounds: Count = setting("Communication rounds.", unit="rounds", group="common", usual=100)
     lr: NonNegative = setting(
         "Client learning rate, or a schedule such as cosine(0.1,0.001,500).", group="common", usual=0.1
     )
     batch_size: Count | None = setting(
         "Examples per step. {none}: all of a client's, in one step per local epoch, without a shuffle.",
         64,
+        unit="examples",
         group="common",
         none="full",
     )
-    local_epochs: Count = setting("Passes over a client's examples per round.", 1)
+    local_epochs: Count = setting("Passes over a client's examples per round.", 1, unit="epochs")
     weight_decay: NonNegative = setting("L2 decay, added to the direction at the unperturbed weights.", 4e-4)
     momentum: Momentum = setting("Client momentum; its buffer starts at zero in every round.", 0.0)
     lr_decay: Decaying = setting("Factor on the learning rate after every round.", 1.0)
     clip: Positive | None = setting(
-        "Bound on the norm of a local direction, before weight decay.", None, otherwise="none"
+        "Bound on the norm of a local direction, before weight decay.", None, otherwise="no bound"
     )
     weighting: Literal["samples", "uniform"] = setting(
         "Weights of clients in the mean: by their numbers of examples, or equal.", "samples"
     )
     seed: int = setting("Key of every draw.", 0, group="")
     dtype: Literal["float32", "float64"] = setting("Number type.", "float32")
-    evaluate_every: Count = setting("Evaluate after every N rounds, and after the final one.", 10, group="evaluation")
+    evaluate_every: Count = setting(
+        "Evaluate after every N rounds, and after the final one.", 10, unit="rounds", group="evaluation"
+    )
     evaluate_last: Index | None = setting(
         "Evaluate also after each of the last N rounds, and average accuracy over them.",
         None,
+        unit="rounds",
         group="evaluation",
         otherwise="evaluate the last 100, average over the last tenth of the rounds, at most 100",
     )
-    min_replies: Count = setting("Good replies that a round needs; with fewer it is tried again.", 1)
-    retries: Index = setting("How often a round is tried again, with other clients, before the run stops.", 2)
+    min_replies: Count = setting("Good replies that a round needs; with fewer it is tried again.", 1, unit="replies")
+    retries: Index = setting(
+        "How often a round is tried again, with other clients, before the run stops.", 2, unit="attempts"
+    )
     max_update_norm: Positive | None = setting(
         "Reject a client's update that lies further than this from the model sent.", None, otherwise="none"
     )

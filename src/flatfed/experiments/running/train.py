@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from flatfed.algorithms.spelling import parse_method
-from flatfed.core.configuration.checking import range_of
+from flatfed.core.configuration.checking import Range, range_of
 from flatfed.core.configuration.config import build, parameters
 from flatfed.core.configuration.settings import Settings, about_settings, defaults, dtype_name, required_settings
 from flatfed.core.errors import ConfigError
@@ -46,6 +46,12 @@ def with_settings(function: Callable[..., Run]) -> Callable[..., Run]:
     return function
 
 
+def _allowed(unit: str, allowed: Range) -> str:
+    if unit:
+        return f"In {unit}, {allowed}"
+    return str(allowed).capitalize()
+
+
 def _documented() -> str:
     """Return a line or two about each setting."""
     lines: list[str] = []
@@ -53,7 +59,7 @@ def _documented() -> str:
         text = about.text.replace("{none}", "None")
         allowed = range_of(parameters(Settings)[name])
         if allowed is not None:
-            text += f" {str(allowed).capitalize()}."
+            text += f" {_allowed(about.unit, allowed)}."
         if about.otherwise:
             text += f" None: {about.otherwise}."
         lines += textwrap.wrap(f"{name}: {text}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
