@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from cli.command import COMPARED, SEEDS, SMALL, fingerprint, flatfed, read_history, read_json
 from flatfed.core.method.algorithm import Algorithm
+from records import rewrite
 
 TINY = ("--rounds", "1", "--clients", "5", "--per-round", "1", "--workers", "0", "--model", "logreg")
 
@@ -70,7 +70,7 @@ def test_a_comparison_from_before_a_parameter_was_there_is_the_same(tmp_path: Pa
     for entry in written["methods"]:
         del entry["algorithm"]["server_lr"]
         entry["algorithm"].update({"dual": "paper"} if "dual" in entry["algorithm"] else {})
-    file.write_text(json.dumps(written))
+    rewrite(file, written)
     again = flatfed(*command)
     assert again.code == 0, again.err
     other = flatfed(*command, "--set", "fedgloss:dual=printed")

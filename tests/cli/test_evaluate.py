@@ -13,6 +13,7 @@ import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
 from flatfed.experiments.running import model_metrics as measuring
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from records import rewrite
 
 FIGURES = ("test_loss", "test_accuracy", "test_class_accuracy")
 NORMED = ("--rounds", "2", "--clients", "20", "--per-round", "3", "--workers", "0", "--model", "cnn-small-bn")
@@ -184,9 +185,9 @@ def test_a_run_without_checkpoints(run: Path) -> None:
 
 
 def test_data_that_give_another_partition_are_refused(run: Path) -> None:
-    text = (run / "config.json").read_text()
-    found = read_json(run / "config.json")["task"]["partition_sha256"]
-    (run / "config.json").write_text(text.replace(found, "0" * 64))
+    config = read_json(run / "config.json")
+    config["task"]["partition_sha256"] = "0" * 64
+    rewrite(run / "config.json", config)
     refused(flatfed("evaluate", run), str(run), "another partition")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 import xml.etree.ElementTree as ET
@@ -23,6 +22,7 @@ from flatfed.flatness.measurements import Measurement
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults
+from records import rewrite
 
 pytest.importorskip("matplotlib")
 
@@ -409,7 +409,7 @@ def test_a_measurement_that_suits_some_of_the_runs(run: Path) -> None:
 def test_a_run_that_did_not_finish_says_which_round_was_measured(run: Path) -> None:
     """As `flatfed robustness` does: its last checkpoint may be the initial model."""
     status = read_json(run / "status.json")
-    (run / "status.json").write_text(json.dumps(status | {"status": "diverged", "reason": "round 4: not finite"}))
+    rewrite(run / "status.json", status | {"status": "diverged", "reason": "round 4: not finite"})
     outcome = flatfed("flatness", run, *QUICK)
     assert outcome.code == 0
     assert "diverged" in outcome.err and "round 3" in outcome.err

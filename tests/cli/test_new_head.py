@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from flatfed import models
 from flatfed.experiments.tasks.recipe import TaskRecipe, task_of
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
+from records import rewrite
 
 TINY = (
     "--rounds",
@@ -138,7 +138,7 @@ def test_old_records_know_nothing_of_it() -> None:
     trained()
     data = read_json(Path("out/config.json"))
     del data["task"]["new_head"]
-    Path("out/config.json").write_text(json.dumps(data))
+    rewrite(Path("out/config.json"), data)
     shutil.copytree("out", "elsewhere")
     assert flatfed("resume", "elsewhere", "--rounds", "2").code == 0
     assert TaskRecipe.from_dict(data["task"]).new_head is False
@@ -150,7 +150,7 @@ def test_an_old_comparison_goes_on() -> None:
     file = Path("two/comparison.json")
     data = read_json(file)
     del data["task"]["new_head"]
-    file.write_text(json.dumps(data))
+    rewrite(file, data)
     shutil.rmtree("two/fedsam")
     outcome = flatfed("resume", "two")
     assert outcome.code == 0, outcome.err

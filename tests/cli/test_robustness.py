@@ -21,6 +21,7 @@ from flatfed.experiments.measuring.robustness import robustness
 from flatfed.experiments.running.loading import load_run
 from flatfed.experiments.tasks.recipe import _pool
 from flatfed.reports.robustness.one_run import CorruptionCell, Robustness, draw, headline
+from records import rewrite
 
 pytest.importorskip("scipy")
 pytest.importorskip("PIL")
@@ -229,7 +230,7 @@ def test_a_run_without_images_or_without_a_test_set(tmp_path: Path) -> None:
 
 def test_a_run_that_did_not_finish_says_which_round_was_measured(run: Path) -> None:
     status = read_json(run / "status.json")
-    (run / "status.json").write_text(json.dumps(status | {"status": "diverged", "reason": "round 4: not finite"}))
+    rewrite(run / "status.json", status | {"status": "diverged", "reason": "round 4: not finite"})
     assert "this run is diverged; measured is its last checkpoint, round 3 of 3" in flatfed("robustness", run, *FEW).err
 
 

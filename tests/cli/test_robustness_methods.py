@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import statistics
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import nn
 import flatfed as ff
 from cli.command import COMPARED, SEEDS, Outcome, fingerprint, flatfed, on_terminal, read_json, refused
 from flatfed.experiments.measuring import robustness as measuring
+from records import rewrite
 
 pytest.importorskip("scipy")
 pytest.importorskip("PIL")
@@ -111,7 +111,7 @@ def test_runs_of_one_seed_have_no_deviation_and_settings_tell_methods_apart(run:
     config = read_json(run / "config.json")
     shutil.copytree(run, "other")
     config["settings"]["lr"] = 0.5
-    Path("other/config.json").write_text(json.dumps(config))
+    rewrite(Path("other/config.json"), config)
     outcome = flatfed("robustness", run, "other", *FEW)
     assert "fedsam lr=0.5" in outcome.out and "±" not in outcome.out
 
@@ -196,7 +196,7 @@ def test_a_name_that_is_no_run_is_refused_before_anything_is_measured(measured: 
 def test_runs_that_did_not_finish_are_told_of(measured: Path) -> None:
     run = measured / "fedavg" / "seed-0"
     status = read_json(run / "status.json")
-    (run / "status.json").write_text(json.dumps(status | {"status": "diverged", "reason": "round 4: not finite"}))
+    rewrite(run / "status.json", status | {"status": "diverged", "reason": "round 4: not finite"})
     outcome = flatfed("robustness", measured, *FEW)
     assert (
         f"{run}: this run is diverged; measured is its last checkpoint, round 3 of 3; it is not in the mean"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from cli.command import SMALL, Outcome, flatfed, on_terminal, read_history, read_json
+from records import rewrite, unmark
 
 NAMES = ("data", "clients", "partition", "network", "training", "method", "per round", "writes to")
 
@@ -81,7 +81,7 @@ def test_a_run_from_before_it_was_recorded_is_told_as_well(run: Path) -> None:
     config = read_json(run / "config.json")
     del config["setting"]
     config["task"] |= {"model_options": {}}
-    (run / "config.json").write_text(json.dumps(config))
+    rewrite(run / "config.json", config)
     before = summary(flatfed("show", run))
     assert before == []
     lines = summary(flatfed("resume", run, "--rounds", "4"))
@@ -147,6 +147,7 @@ def test_one_seed_twice_is_counted_once_on_the_command_line(run: Path) -> None:
     assert outcome.json["methods"][0]["seeds"] == [0]
     assert outcome.err == f"again repeats {run} (seed 0); it is counted once\n"
     history = Path("again/history.jsonl")
+    unmark(Path("again"))
     history.write_text(history.read_text().replace('"train_loss": ', '"train_loss": 1'))
     outcome = flatfed("show", run, "again")
     assert outcome.code == 2 and outcome.out == ""

@@ -19,6 +19,7 @@ import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, read_history, read_json, refused, without_time
 from flatfed import models
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from records import rewrite
 
 TINY = (
     "--rounds",
@@ -416,7 +417,7 @@ def test_the_record_holds_a_fingerprint_of_the_partition() -> None:
 def edit(run: Path, **changes: Any) -> None:
     config = read_json(run / "config.json")
     config["task"] = {n: v for n, v in (config["task"] | changes).items() if v != "nothing"}
-    (run / "config.json").write_text(json.dumps(config))
+    rewrite(run / "config.json", config)
 
 
 @pytest.mark.parametrize(
@@ -493,7 +494,7 @@ def test_a_comparison_and_a_run_of_before_go_on() -> None:
         data.pop("keep_checkpoints", None)
         for name in ("checkpoint_every", "keep_checkpoints"):
             data.get("about", {}).pop(name, None)
-        file.write_text(json.dumps(data))
+        rewrite(file, data)
     assert flatfed(*given).code == 0
     assert flatfed("resume", "out").code == 0
     assert flatfed("resume", "out/fedavg/seed-0", "--rounds", 2).code == 0

@@ -17,6 +17,7 @@ from torch.utils.data import TensorDataset
 import flatfed as ff
 from core.bench import CLASSES, SIZES, net, normed, pairs, same_run, task, train
 from flatfed.core.round.federation import TIMES
+from records import rewrite
 from runs.bench import in_new_process
 
 ALL = list(range(len(SIZES)))
@@ -307,5 +308,5 @@ def test_a_directory_without_them_is_a_task_without_them(tmp_path: Path) -> None
     for name in ("tests", "batch_transform", "test_batch"):
         del config["task"][name]
     elsewhere = shutil.copytree(tmp_path / "run", tmp_path / "elsewhere")
-    (elsewhere / "config.json").write_text(json.dumps(config))
+    rewrite(elsewhere / "config.json", config)
     assert ff.load_run(elsewhere).metrics() == train(task()).metrics()

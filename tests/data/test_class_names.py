@@ -17,7 +17,7 @@ from flatfed.data.sources.published.cifar import CIFAR10_NAMES, COARSE_NAMES, FI
 from flatfed.data.sources.published.dbpedia14 import CLASS_NAMES as TOPICS
 from flatfed.data.sources.published.mnist import CLOTHES, DIGITS
 from flatfed.experiments.tasks.recipe import TaskRecipe
-from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
+from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_task_without_names_numbers_its_classes(tmp_path: Path) -> None:
     for names, told in (((), "class 1"), (("no", "yes"), "yes")):
         task = ff.Task(nn.Linear(2, 2), [data], class_names=names)
         recipe, tensors = describe_task(task)
-        save_tensors(tmp_path / "task", tensors)
+        (tmp_path / "task").write_bytes(tensor_bytes(tensors))
         assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task").class_name(1) == told
         del recipe["class_names"]  # as it was written before there were names
         assert rebuild_task(recipe, tmp_path / "task").class_name(1) == "class 1"

@@ -89,7 +89,7 @@ def test_a_client_that_always_kills_its_worker_stops_the_run(workers: int, tmp_p
     status = RunDirectory.open(tmp_path / "run").status()
     assert status["status"] == "failed"
     assert f"client {VICTIM} " in status["reason"]
-    rows = [row["round"] for row in RunDirectory.open(tmp_path / "run").history().rows]
+    rows = [row["round"] for row in RunDirectory.open(tmp_path / "run").rows]
     assert rows == list(range(FIRST_ASKED))
 
 

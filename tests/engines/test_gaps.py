@@ -170,7 +170,7 @@ def test_a_run_that_is_stopped_anywhere_keeps_whole_rows_and_goes_on(stop: int, 
     with pytest.raises(KeyboardInterrupt):
         ff.train(task(), ff.make("fedavg"), workers=2, out=tmp_path / "run", on_round=press, **SETTINGS)
     directory = RunDirectory.open(tmp_path / "run")
-    kept = directory.history().rows
+    kept = directory.rows
     assert all("test_loss" in row for row in kept)
     assert directory.checkpoints.rounds()[0] == len(kept) > stop
     assert rows(ff.resume(tmp_path / "run")) == rows(plain)

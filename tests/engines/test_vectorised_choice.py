@@ -20,6 +20,7 @@ from flatfed.core.round import vectorising as batching
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
 from flatfed.experiments.planning.plan import Plan
+from records import rewrite
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def test_a_run_from_before_there_was_a_choice_goes_on_client_by_client(tmp_path:
     file = tmp_path / "run" / "config.json"
     config = json.loads(file.read_text())
     assert config["settings"].pop("vectorised") is False
-    file.write_text(json.dumps(config))
+    rewrite(file, config)
     elsewhere = shutil.copytree(tmp_path / "run", tmp_path / "elsewhere")
     resumed = ff.resume(elsewhere, 4)
     assert groups == [], "it went in lockstep"

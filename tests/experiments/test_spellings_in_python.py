@@ -11,6 +11,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.algorithms.spelling import parse_method
+from records import rewrite
 
 SETTINGS = {"rounds": 4, "sampling": 2, "lr": 0.1, "batch_size": 4, "workers": 0}
 
@@ -98,5 +99,5 @@ def test_a_run_from_before_these_parameters_were_there_goes_on(method: str, tmp_
         del config["algorithm"]["client_opt"][name]
     if "dual" in config["algorithm"]:
         config["algorithm"]["dual"] = "paper"
-    file.write_text(json.dumps(config))
+    rewrite(file, config)
     assert torch.equal(ff.resume(tmp_path / "run", rounds=4, task=task()).vector, whole.vector)

@@ -9,6 +9,7 @@ from flatfed.algorithms.spelling import parse_method, spelling_of
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.round.sampling import Uniform
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import History
 
 BYTES, BACKPROPS, SECONDS = 1_000_000, 40, 0.5
 MODEL_BYTES = BYTES // 4
@@ -40,7 +41,7 @@ def write_run(
     }
     directory = RunDirectory.create(path, config)
     directory.publish()
-    history = directory.history()
+    history = History(directory.history_path)
     for round, accuracy in enumerate(accuracies):
         history.append(row(round, accuracy))
     history.close()

@@ -15,6 +15,7 @@ import pytest
 from flatfed.reports.curves import draw_curves
 from flatfed.reports.figures.drawing.style import COLOURS
 from flatfed.reports.results.results import collect
+from records import rewrite
 from reports.disk import write_run
 
 METHODS = ["fedavg", "fedsam", "feddyn+sam", "fedasam+swa"]
@@ -157,7 +158,7 @@ def centralised(path: Path, seed: int = 0, accuracies: tuple[float, ...] = (0.5,
     write_run(path, seed=seed, accuracies=accuracies)
     config = json.loads((path / "config.json").read_text())
     config |= {"method": "centralised", "algorithm": {"id": "centralised"}}
-    (path / "config.json").write_text(json.dumps(config))
+    rewrite(path / "config.json", config)
     return path
 
 

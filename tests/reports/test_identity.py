@@ -15,6 +15,7 @@ from flatfed.reports.results.identity import UNKNOWN, agree, identity
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import aggregates, notes
+from records import rewrite
 from reports.disk import write_run
 from runs.bench import Tied, halved, in_new_process, small_run, small_task
 
@@ -24,7 +25,7 @@ Config = dict[str, Any]
 def edited(path: Path, change: Callable[[Config], None]) -> Path:
     config = json.loads((path / "config.json").read_text())
     change(config)
-    (path / "config.json").write_text(json.dumps(config))
+    rewrite(path / "config.json", config)
     return path
 
 
@@ -185,7 +186,7 @@ def addresses(path: Path, out: Path, start: int) -> Path:
 
     address(config["task"]["model"])
     out.mkdir()
-    (out / "config.json").write_text(json.dumps(config))
+    rewrite(out / "config.json", config)
     for name in ("history.jsonl", "status.json"):
         (out / name).write_bytes((path / name).read_bytes())
     return out

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flatfed.core.errors import ConfigError
 from flatfed.reports.results.result import ACCURACIES, OneRun, Result
 from flatfed.reports.results.results import collect
+from records import rewrite
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 accuracies = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
@@ -60,7 +61,7 @@ def on(path: Path, dataset: str) -> Path:
     """Let a run be one on another data set."""
     config = json.loads((path / "config.json").read_text())
     config["task"]["dataset"] = dataset
-    (path / "config.json").write_text(json.dumps(config))
+    rewrite(path / "config.json", config)
     return path
 
 
@@ -96,15 +97,15 @@ def test_options_of_one_name_in_two_places_do_not_mix_runs_up(tmp_path: Path) ->
     paths = [write_run(tmp_path / str(n), "fedgloss+sam", parameters=p) for n, p in enumerate(given)]
     config = json.loads((paths[1] / "config.json").read_text())
     config["algorithm"]["rho"] = 0.5  # another option whose name ends alike
-    (paths[1] / "config.json").write_text(json.dumps(config))
+    rewrite(paths[1] / "config.json", config)
     found = collect(paths)
     assert len({result.method for result in found}) == 3
 
 
 def test_workers_and_versions_do_not_divide_a_method(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b", seed=1)
-    config = (second / "config.json").read_text()
-    (second / "config.json").write_text(config.replace('"workers": 0', '"workers": 7'))
+    config = json.loads((second / "config.json").read_text())
+    rewrite(second / "config.json", config | {"workers": 7})
     assert len(collect([first, second])) == 1
 
 

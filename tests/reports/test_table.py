@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from flatfed.reports.tables.table import (
     terminal_tables,
 )
 from flatfed.runs.results import KeptResults
+from records import rewrite
 from reports.disk import write_run
 
 
@@ -171,10 +173,9 @@ def test_no_number_is_cut_whatever_the_labels(width: int, tmp_path: Path) -> Non
         for s in (0, 1)
     ]
     for number, path in enumerate(paths):
-        config = (
-            (path / "config.json").read_text().replace('"digits"', ('"digits"', '"landmarks-user-160k"')[number % 2])
-        )
-        (path / "config.json").write_text(config)
+        text = (path / "config.json").read_text()
+        config = json.loads(text.replace('"digits"', ('"digits"', '"landmarks-user-160k"')[number % 2]))
+        rewrite(path / "config.json", config)
     found = collect(paths)
     text = io.StringIO()
     for table in terminal_tables(found, width):

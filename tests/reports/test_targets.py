@@ -18,6 +18,7 @@ from flatfed.reports.tables import target_tables, targets
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import as_csv, as_json, markdown, records, terminal_tables
 from flatfed.reports.tables.targets import Reaching
+from records import rewrite
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 SLOW, FAST = (0.1, 0.2, None, 0.4, 0.5), (0.1, 0.5, 0.6, 0.7, 0.6)
@@ -146,7 +147,7 @@ def test_without_the_models_size_there_are_no_transmissions(tmp_path: Path) -> N
     path = write_run(tmp_path / "a")
     config = json.loads((path / "config.json").read_text())
     del config["model_bytes"]
-    (path / "config.json").write_text(json.dumps(config))
+    rewrite(path / "config.json", config)
     found = collect([path])
     cost = reaching(found, "0.5").cost(found[0].runs[0])
     assert cost is not None and cost.transmissions is None and cost.bytes == 6 * BYTES

@@ -14,6 +14,7 @@ import flatfed as ff
 from cli.command import fingerprint
 from engines.bench import assert_same, bits
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.files import read_json
 from runs.bench import POPULATION, digest, in_new_process, litter, small_run, small_task
 
 ROUNDS, KEPT = 12, (3, 6, 9)
@@ -60,7 +61,7 @@ def test_a_branch_is_the_whole_run_to_the_bit(mode: str, workers: int, tmp_path:
     assert config(tmp_path / "branch") == config(tmp_path / "whole")
     assert fingerprint(run) == before
     assert litter(tmp_path / "branch") == []
-    origin = json.loads((tmp_path / "branch" / "branch.json").read_text())
+    origin = read_json(tmp_path / "branch" / "branch.json")
     assert origin == {"run": RunDirectory.open(run).config["run"], "path": str(run), "round": 6}
 
 

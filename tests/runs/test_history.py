@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flatfed as ff
-from flatfed.runs.history import History, read_rows
+from flatfed.runs.history import IN_MEMORY, History, read_history, read_rows
 from runs.bench import ROUNDS, small_run
 
 COST = {"bytes_down": 100, "bytes_up": 50, "backprops": 8, "seconds": 0.25}
@@ -90,34 +90,35 @@ def test_a_damaged_line_elsewhere_is_refused_with_its_place(line: bytes, tmp_pat
         read_rows(path)
 
 
-def test_cut_drops_the_rows_from_a_round_on(tmp_path: Path) -> None:
+def test_begin_puts_other_rows_in_place(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history = filled(path)
-    history.cut(2)
+    history.begin(ROWS[:2])
     assert history.rows == read_rows(path) == ROWS[:2]
     history.append(ROWS[2])
     assert history.rows == read_rows(path) == ROWS[:3]
-    history.cut(0)
+    history.begin([])
     assert history.rows == read_rows(path) == []
     history.close()
 
 
-def test_cut_beyond_the_end_changes_no_byte(tmp_path: Path) -> None:
+def test_the_same_rows_make_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history = filled(path)
-    before = path.read_bytes()
-    history.cut(99)
+    before, mark = path.read_bytes(), history.mark
+    history.begin(ROWS)
     assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path], "cut left a temporary file"
+    assert history.mark == mark == read_history(path).mark
+    assert list(tmp_path.iterdir()) == [path], "a temporary file was left"
 
 
-def test_cut_repairs_a_torn_file_so_that_it_can_be_continued(tmp_path: Path) -> None:
+def test_a_torn_file_can_be_continued(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     filled(path).close()
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 5)
-    history = History(path, read_rows(path))
-    history.cut(3)
+    history = History(path)
+    history.begin(read_rows(path))
     history.append(ROWS[3])
     history.close()
     assert read_rows(path) == ROWS
@@ -128,9 +129,47 @@ def test_a_history_without_a_path_stays_in_memory() -> None:
     for row in ROWS:
         history.append(row)
     history.sync()
-    history.cut(1)
+    history.begin(history.rows[:1])
     history.close()
     assert history.rows == ROWS[:1]
+
+
+def test_every_changed_bit_of_a_row_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    history.close()
+    whole = path.read_bytes()
+    for place in range(len(whole) - 1):  # the line break at the end says nothing
+        for bit in (0, 1, 4, 6):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            assert not read_history(path).holds(history.mark), (place, bit)
+
+
+def test_lines_that_are_missing_or_in_another_order_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    history.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    for order in ([1, 2, 3], [0, 2, 3], [0, 1, 2], [1, 0, 2, 3], [0, 0, 1, 2, 3], []):
+        path.write_bytes(b"".join(lines[n] for n in order))
+        assert not read_history(path).holds(history.mark), order
+    path.write_bytes(b"".join(lines))
+    assert read_history(path).holds(history.mark)
+    for count in range(4):
+        earlier = History(None)
+        earlier.begin(ROWS[:count])
+        assert read_history(path).holds(earlier.mark), "a checkpoint of an earlier round"
+
+
+def test_a_long_history_does_not_stay_in_memory(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    for number in range(IN_MEMORY + 5):
+        history.append(ROWS[0] | {"round": number})
+    assert history._rows is None
+    assert [row["round"] for row in history.rows] == list(range(IN_MEMORY + 5))
+    assert history.last is not None
+    assert history.last["round"] == IN_MEMORY + 4
+    history.close()
 
 
 def test_numbers_come_back_to_the_same_bits(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from engines.bench import exact
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.described.import_paths import CannotDescribe, rebuild_callable
 from flatfed.runs.described.modules import without_addresses
-from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
+from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from runs.bench import (
     POPULATION,
     Buffered,
@@ -132,7 +132,7 @@ def test_a_task_comes_back_to_the_same_bits_in_another_process(name: str, elsewh
 def test_the_rebuilt_model_and_data_are_the_same(name: str, tmp_path: Path) -> None:
     task = TASKS[name]()
     recipe, tensors = describe_task(task)
-    save_tensors(tmp_path / "task.safetensors", tensors)
+    (tmp_path / "task.safetensors").write_bytes(tensor_bytes(tensors))
     again = rebuild_task(json.loads(json.dumps(recipe)), tmp_path / "task.safetensors")
     assert again.model is not task.model
     assert exact(dict(again.model.state_dict())) == exact(dict(task.model.state_dict()))
@@ -177,7 +177,7 @@ def test_an_older_description_with_addresses_is_read(name: str, tmp_path: Path) 
     recipe, tensors = describe_task(task)
     places = dict(task.model.named_parameters(remove_duplicate=False))
     tensors |= {f"model.{place}": parameter.detach().clone() for place, parameter in places.items()}
-    save_tensors(tmp_path / "task.safetensors", tensors)
+    (tmp_path / "task.safetensors").write_bytes(tensor_bytes(tensors))
     old = recipe | {"model": with_addresses(recipe["model"], {})}
     again = rebuild_task(old, tmp_path / "task.safetensors")
     assert exact(dict(again.model.state_dict())) == exact(dict(task.model.state_dict()))

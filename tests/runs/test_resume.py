@@ -13,6 +13,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.runs.directory import RunDirectory
+from records import rewrite
 from runs.bench import ROUNDS, digest, in_new_process, small_run, small_task
 
 
@@ -216,7 +217,7 @@ def test_a_broken_configuration_is_refused(text: str, reason: str, run_path: Pat
 def test_a_configuration_that_lacks_something_says_what(name: str, run_path: Path) -> None:
     config = json.loads((run_path / "config.json").read_text())
     del config[name]
-    (run_path / "config.json").write_text(json.dumps(config))
+    rewrite(run_path / "config.json", config)
     with pytest.raises(ff.FlatfedError, match=name):
         ff.resume(run_path)
 

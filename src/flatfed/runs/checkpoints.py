@@ -8,11 +8,10 @@ shared by the checkpoints that refer to it. The last two checkpoints are kept, a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,37 @@ from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import ClientStore
 from flatfed.runs.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
+from flatfed.runs.sealing import digest
 
 FORMAT = 1
 # One more than is needed to go on, should the newest turn out to be damaged.
 KEPT = 2
 
+Marks = Mapping[str, Any]
+"""What other files of a run were like when a checkpoint was saved, by name."""
+NO_MARKS: Marks = {}
+Check = Callable[[int, Marks], None]
+
+
+class ChangedError(CheckpointError):
+    """Another file of the run is not what it was when the checkpoint was saved."""
+
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a checkpoint holds: the next round to play, server tensors by name, and client states by store."""
+    """What a checkpoint holds.
+
+    Args:
+        round: the next round to play.
+        tensors: those of the server, by name.
+        states: of the clients, by store.
+        marks: what the other files of the run were when it was saved; none in those of earlier versions.
+    """
 
     round: int
     tensors: dict[str, Tensor]
     states: dict[str, SavedStates]
+    marks: Marks
 
 
 class SavedStates:
@@ -56,16 +73,18 @@ class Checkpoints:
         self._root, self._run, self._kept = directory, run, frozenset(kept)
         self._manifests: dict[str, dict[str, str]] = {}
 
-    def save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
+    def save(
+        self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks = NO_MARKS
+    ) -> None:
         """Write the state before `round` is played; where that fails, the earlier checkpoints stay as they are."""
         try:
-            self._save(round, tensors, stores)
+            self._save(round, tensors, stores, marks)
         except OSError as error:
             raise CheckpointError(
                 f"{self._root}: the checkpoint of round {round} cannot be written: {error}"
             ) from error
 
-    def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore]) -> None:
+    def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         # The states first: a manifest must never refer to a file that is not there.
         for name, store in stores.items():
@@ -85,8 +104,9 @@ class Checkpoints:
             "format": FORMAT,
             "run": self._run,
             "round": round,
-            "server": _digest(data),
+            "server": digest(data),
             "states": {name: self._manifests.get(name, {}) for name in stores},
+            "marks": dict(marks),
         }
         write_synced(
             temporary / "checkpoint.json", json.dumps({"manifest": manifest, "sha256": _seal(manifest)}).encode()
@@ -105,27 +125,50 @@ class Checkpoints:
         numbers = [path.name.removeprefix("round-") for path in self._root.glob("round-*")]
         return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
 
-    def load_newest(self, say: Any = lambda text: None) -> Loaded:
-        """Return the newest good checkpoint; one that is damaged or foreign is passed over with its reason."""
-        reasons = []
+    def load_newest(self, say: Any = lambda text: None, check: Check = lambda round, marks: None) -> Loaded:
+        """Return the newest good checkpoint; one that is damaged or foreign is passed over with its reason.
+
+        `check` is called with a checkpoint's marks and may refuse it.
+        """
+        passed_over: dict[int, CheckpointError] = {}
         for round in self.rounds():
             try:
-                return self.load(round)
+                loaded = self.load(round, check)
             except CheckpointError as error:
-                reasons.append(str(error))
-                say(f"checkpoint of round {round} cannot be used: {error}")
-        detail = "; ".join(reasons) or "there is none"
-        raise CheckpointError(f"{self._root} holds no usable checkpoint ({detail})")
+                passed_over[round] = error
+                continue
+            for number, reason in passed_over.items():
+                say(f"checkpoint of round {number} cannot be used: {reason}")
+            return loaded
+        raise self._none_usable(list(passed_over.values()))
 
-    def load(self, round: int) -> Loaded:
+    def _none_usable(self, errors: list[CheckpointError]) -> CheckpointError:
+        for error in errors:
+            # Not the checkpoints are at fault but another file, and it can be put back.
+            if isinstance(error, ChangedError):
+                return error
+        detail = "; ".join(map(str, errors)) or "there is none"
+        return CheckpointError(f"{self._root} holds no usable checkpoint ({detail})")
+
+    def newest_marks(self) -> Marks:
+        """Return what the newest good checkpoint notes of other files; nothing where there is none."""
+        for round in self.rounds():
+            with contextlib.suppress(CheckpointError):
+                marks: Marks = self._manifest(round).get("marks", NO_MARKS)
+                return marks
+        return NO_MARKS
+
+    def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
         """Read one checkpoint, checking every file against its digest."""
         manifest = self._manifest(round)
+        marks = manifest.get("marks", NO_MARKS)
+        check(round, marks)
         tensors = _read(self._path(round) / "server.safetensors", manifest["server"])
         entries: dict[str, dict[str, str]] = manifest["states"]
         states = {name: self._load_states(files) for name, files in entries.items()}
         # Saving goes on from here: a client whose state does not change keeps the file that it has.
         self._manifests = entries
-        return Loaded(round, tensors, states)
+        return Loaded(round, tensors, states, marks)
 
     def _manifest(self, round: int) -> dict[str, Any]:
         """Return a checkpoint's manifest, or say why it is damaged, foreign or of another format."""
@@ -151,7 +194,7 @@ class Checkpoints:
             # With the round: earlier checkpoints still refer to the state of theirs.
             file = f"{name}-{client:06d}-{round:06d}.safetensors"
             replace_file(self._states / file, data)
-            manifest[str(client)] = f"{file}:{_digest(data)}"
+            manifest[str(client)] = f"{file}:{digest(data)}"
 
     def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
         files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
@@ -208,12 +251,12 @@ def _discard(path: Path) -> None:
         shutil.rmtree(trash, ignore_errors=True)
 
 
-def _read(path: Path, digest: Any) -> dict[str, Tensor]:
+def _read(path: Path, expected: Any) -> dict[str, Tensor]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if _digest(data) != digest:
+    if digest(data) != expected:
         raise CheckpointError(f"{path} is damaged: its SHA-256 does not match the manifest")
     try:
         return unpack(data)
@@ -222,8 +265,4 @@ def _read(path: Path, digest: Any) -> dict[str, Tensor]:
 
 
 def _seal(manifest: dict[str, Any]) -> str:
-    return _digest(json.dumps(manifest).encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return digest(json.dumps(manifest).encode())

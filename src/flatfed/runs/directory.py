@@ -20,16 +20,18 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
-from flatfed.runs.checkpoints import Checkpoints
+from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.files import read_json, remove_temporary_files, write_json
-from flatfed.runs.history import History, Row, read_rows
+from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.metrics import summarise
+from flatfed.runs.sealing import seal_of
 
 PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
 
@@ -51,7 +53,10 @@ def _version(name: str) -> str | None:
         return None
 
 
-FORMAT = 1
+FORMAT = 2
+SEALED = 2
+"""The format from which on files carry seals."""
+REPLACES = "replaces"
 BRANCH = "branch.json"
 UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", "history.jsonl", BRANCH)
 REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
@@ -60,10 +65,18 @@ REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "wor
 class RunDirectory:
     """Paths and records of one run on disk."""
 
-    def __init__(self, path: Path, config: dict[str, Any], recorded: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: dict[str, Any],
+        on_disk: OnDisk | None = None,
+        *,
+        accepts_changed_data: bool = False,
+    ) -> None:
         self.path, self.config = path, config
-        self._recorded = recorded
-        """The configuration as the file has it; None while there is none."""
+        self.accepts_changed_data = accepts_changed_data
+        """Whether the user means the data to be others than those that the run was made with."""
+        self._on_disk = on_disk
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
@@ -83,24 +96,31 @@ class RunDirectory:
 
     def publish(self) -> None:
         """Write the configuration, which makes the directory a run: from now on it can be resumed."""
+        if self._on_disk is not None:
+            # Checkpoints that were saved before now name the configuration that is replaced.
+            self.config = self.config | {"format": FORMAT, REPLACES: [*self._on_disk.replaced, self._on_disk.seal]}
         write_json(self.path / "config.json", self.config)
-        self._recorded = self.config
+        self._on_disk = OnDisk.of(self.config)
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
+    def open(cls, path: Path, *, accept_changed_data: bool = False) -> RunDirectory:
         """Open an existing run directory."""
         require_run(path)
-        config = config_of_today(read_json(path / "config.json"))
+        written = read_json(path / "config.json", SEALED)
+        config = config_of_today(written)
         _check_config(path / "config.json", config)
-        return cls(path, config, recorded=config)
+        return cls(path, config, OnDisk.of(written, config), accepts_changed_data=accept_changed_data)
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
-        return RunDirectory(self.path, self.config | changes, self._recorded)
+        return RunDirectory(
+            self.path, self.config | changes, self._on_disk, accepts_changed_data=self.accepts_changed_data
+        )
 
     def record_changes(self) -> None:
-        """Write the configuration, where it is another than the file has."""
-        if self.config != self._recorded:
+        """Write the configuration, where it is another than the file has, or the file has no seal yet."""
+        assert self._on_disk is not None
+        if self.config != self._on_disk.config or self.config["format"] < SEALED:
             self.publish()
 
     def rewrite(self, config: dict[str, Any]) -> None:
@@ -119,39 +139,103 @@ class RunDirectory:
         return Checkpoints(self.path / "checkpoints", self.config["run"], self.config.get("keep_checkpoints", ()))
 
     @functools.cached_property
+    def recorded(self) -> Recorded:
+        """The history as it was when this object first looked; a damaged line ends it."""
+        return read_history(self.history_path)
+
+    @property
+    def history_path(self) -> Path:
+        """The file of the history."""
+        return self.path / "history.jsonl"
+
+    @functools.cached_property
     def rows(self) -> list[Row]:
-        """The rows of the history as they were when this object first looked."""
-        return read_rows(self.path / "history.jsonl")
+        """The rows of the history as they were when this object first looked; a damaged line is an error."""
+        return require_good(self.history_path, self.recorded).rows
 
     def keep_rows(self, rows: list[Row]) -> None:
         """Take note of rows that were added, so that reports of the same process need not read them again."""
         self.__dict__["rows"] = rows
 
-    def history(self) -> History:
-        """The run's history, ready to be continued."""
-        return History(self.path / "history.jsonl", self.rows)
+    @property
+    def marks(self) -> dict[str, Any]:
+        """What a checkpoint notes of the configuration; the first one is saved before that is written."""
+        if self._on_disk is None:
+            return {"config": seal_of(self.config)}
+        return {"config": self._on_disk.seal}
 
-    def set_status(self, status: str, reason: str = "", metrics: dict[str, Any] | None = None) -> None:
-        """Record how the run stands and, at its end, its metrics."""
-        write_json(self.path / "status.json", {**(metrics or {}), "status": status, "reason": reason})
+    def check_config(self, round: int, marks: Marks) -> None:
+        """Refuse a checkpoint that was saved under another configuration than the run's."""
+        if self._on_disk is None or "config" not in marks:
+            return
+        if marks["config"] not in (*self._on_disk.replaced, self._on_disk.seal):
+            raise ChangedError(
+                f"{self.path / 'config.json'} is not the configuration that the checkpoint of round {round} was saved "
+                "under; put it back as it was, or begin a new run to train with other settings"
+            )
+
+    def check_history(self, round: int, marks: Marks) -> None:
+        """Refuse a checkpoint whose rows are no longer there, or no longer what they were."""
+        mark = marks.get("history")
+        if mark is not None and not self.recorded.holds(mark):
+            found = self.recorded.damage or f"{self.history_path} lacks rows, or they were changed"
+            raise ChangedError(
+                f"{found}: the checkpoint of round {round} was saved with {mark['rows']} other rows; put the file back "
+                f"as it was, or go on with what can be read of it: {PARAMETER}",
+                parameter="accept_changed_history",
+            )
+
+    def set_status(
+        self,
+        status: str,
+        reason: str = "",
+        metrics: dict[str, Any] | None = None,
+        history: dict[str, Any] | None = None,
+    ) -> None:
+        """Record how the run stands and, at its end, its metrics and the mark of its history."""
+        record = {**(metrics or {}), "status": status, "reason": reason}
+        if history is not None:
+            record["history"] = history
+        write_json(self.path / "status.json", record)
 
     def status(self) -> dict[str, str]:
         """Return how the run stands; one that says `running` but has no process is `interrupted`."""
-        path = self.path / "status.json"
-        recorded = read_json(path) if path.exists() else {"status": "running"}
-        if "status" not in recorded:
-            raise CheckpointError(f"{path} lacks the status")
-        if recorded["status"] == "running" and not self._being_written():
+        return self._standing(self._status_record())
+
+    def _standing(self, record: dict[str, Any]) -> dict[str, str]:
+        if "status" not in record:
+            raise CheckpointError(f"{self.path / 'status.json'} lacks the status")
+        if record["status"] == "running" and not self._being_written():
             return {"status": "interrupted", "reason": "its process was ended from outside"}
-        return {"status": str(recorded["status"]), "reason": str(recorded.get("reason", ""))}
+        return {"status": str(record["status"]), "reason": str(record.get("reason", ""))}
+
+    def _status_record(self) -> dict[str, Any]:
+        path = self.path / "status.json"
+        if not path.exists():
+            return {"status": "running"}
+        return read_json(path)
 
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
         settings = self.config["settings"]
+        record = self._status_record()
+        self._check_rows(record)
+        standing = self._standing(record)
         try:
-            return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | self.status()
+            return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
+
+    def _check_rows(self, record: dict[str, Any]) -> None:
+        """Refuse a history that is not the one that the run ended with, or that its newest checkpoint builds on."""
+        if "rows" in self.__dict__ or self.recorded.damage:
+            return  # this process trained it and has its rows; or whoever reads them says what is wrong
+        mark = record.get("history") or self.checkpoints.newest_marks().get("history")
+        if mark is not None and not self.recorded.holds(mark):
+            raise CheckpointError(
+                f"{self.history_path} is not what was written: rows were changed or lost among the first "
+                f"{mark['rows']}; put the file back as it was"
+            )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -185,14 +269,34 @@ class RunDirectory:
             return True
 
 
+@dataclass(frozen=True)
+class OnDisk:
+    """The configuration as its file has it.
+
+    Args:
+        config: what it says, in today's words.
+        seal: the seal of what is written.
+        replaced: the seals of the configurations that this one took the place of: with more rounds, or moved data.
+    """
+
+    config: dict[str, Any]
+    seal: str
+    replaced: tuple[str, ...]
+
+    @classmethod
+    def of(cls, written: dict[str, Any], config: dict[str, Any] | None = None) -> OnDisk:
+        """Return it for what is written; `config` is that in today's words, where it was in others."""
+        return cls(config or written, seal_of(written), tuple(written.get(REPLACES, ())))
+
+
 _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""
 
 
 def _check_config(file: Path, config: dict[str, Any]) -> None:
     """Refuse a record of another format, or one that lacks what every run has."""
-    if config.get("format") != FORMAT:
-        raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads {FORMAT}")
+    if config.get("format") not in (1, FORMAT):
+        raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads 1 and {FORMAT}")
     missing = [name for name in REQUIRED if name not in config]
     if missing:
         raise CheckpointError(f"{file} lacks {', '.join(missing)}")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import CheckpointError
+from flatfed.runs.sealing import is_sealed, opened, sealed
+
+WHAT_TO_DO = "put it back as it was"
 
 
 def write_synced(path: Path, data: bytes) -> None:
@@ -47,18 +51,34 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file."""
-    replace_file(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a JSON file; the object is written with its seal."""
+    replace_file(path, (json.dumps(sealed(value), indent=1, sort_keys=False) + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object, or say which file is wrong and why."""
+def read_json(path: Path, sealed_format: int | None = None) -> dict[str, Any]:
+    """Read a JSON object, or say which file is wrong and why.
+
+    A seal is checked where there is one. Files of earlier versions have none; one that says that it is of the
+    `sealed_format` must have it.
+    """
+    value = _json_object(path)
+    if is_sealed(value):
+        content = opened(value)
+        if content is None:
+            raise CheckpointError(f"{path} was changed after it was written: {WHAT_TO_DO}")
+        return content
+    if sealed_format is not None and value.get("format") == sealed_format:
+        raise CheckpointError(f"{path} has lost its seal, so it was changed after it was written: {WHAT_TO_DO}")
+    return value
+
+
+def _json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")

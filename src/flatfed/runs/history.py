@@ -1,49 +1,127 @@
-"""The history: one JSON line per round, append-only, readable while the run goes on."""
+"""The history: one JSON line per round, append-only, readable while the run goes on.
+
+A mark says how many rows there are and has a hash of each line chained to the one before. Checkpoints note it, and so
+does the record of how the run ended: a row that was changed, lost or moved is noticed.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
 from flatfed.runs.files import replace_file
+from flatfed.runs.sealing import chained
 
 Row = dict[str, Any]
+IN_MEMORY = 1000
+"""Rows of a run with a file that stay in memory; when there are more, they are read when they are asked for."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a history file holds.
+
+    Args:
+        rows: the good rows, up to the first line that is damaged.
+        seals: after each of them, the hash of its line chained to those before.
+        damage: what is wrong with the line after them; empty where all are good.
+    """
+
+    rows: list[Row]
+    seals: list[str]
+    damage: str = ""
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """How many rows there are, and the seal that covers them all: what a checkpoint notes."""
+        return mark_of(len(self.rows), self.seals[-1] if self.seals else "")
+
+    def holds(self, mark: dict[str, Any]) -> bool:
+        """Say whether its first rows are those of a mark."""
+        count = mark["rows"]
+        if count == 0:
+            return True
+        return count <= len(self.rows) and bool(self.seals[count - 1] == mark["seal"])
+
+
+def mark_of(rows: int, seal: str) -> dict[str, Any]:
+    """Return what a checkpoint notes of a history."""
+    return {"rows": rows, "seal": seal}
 
 
 class History:
-    """Rows in memory and, where there is a path, in a file of JSON lines."""
+    """The rows of a run that trains: in a file of JSON lines where there is a path, otherwise in memory."""
 
-    def __init__(self, path: Path | None, rows: list[Row] | None = None) -> None:
-        self.rows: list[Row] = list(rows or [])
+    def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._rows: list[Row] | None = []
         self._file: IO[bytes] | None = None
+        self._seal = ""
+        self.count = 0
+        self.last: Row | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows; the many of a long run are read from its file."""
+        if self._rows is not None:
+            return self._rows
+        assert self._path is not None
+        return read_rows(self._path)
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """How many rows there are, and the seal that covers them all."""
+        return mark_of(self.count, self._seal)
 
     def append(self, row: Row) -> None:
         """Add a row; it is in the file when this returns."""
-        self.rows.append(row)
         if self._path is not None:
-            if self._file is None:
-                self._file = self._path.open("ab")
-            self._file.write(json.dumps(row).encode() + b"\n")
-            # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
-            self._file.flush()
+            self._write(self._path, row)
+        self._keep(row)
+
+    def _write(self, path: Path, row: Row) -> None:
+        if self._file is None:
+            self._file = path.open("ab")
+        self._file.write(self._line(row))
+        # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
+        self._file.flush()
+
+    def _line(self, row: Row) -> bytes:
+        """Return the line of the next row, and chain it to those before."""
+        line = json.dumps(row).encode()
+        self._seal = chained(line, self._seal)
+        return line + b"\n"
+
+    def _keep(self, row: Row) -> None:
+        self.count += 1
+        self.last = row
+        if self._rows is not None:
+            self._rows.append(row)
+        if self._path is not None and self.count > IN_MEMORY:
+            self._rows = None
 
     def sync(self) -> None:
         """Force the file to the disk."""
         if self._file is not None:
             os.fsync(self._file.fileno())
 
-    def cut(self, round: int) -> None:
-        """Drop rows from `round` on: they will be made again."""
+    def begin(self, rows: Sequence[Row]) -> None:
+        """Begin with these rows, in the place of what there was."""
         # Closed first: rows would otherwise go on into the old file, not into the one that replaces it.
         self.close()
-        self.rows = [row for row in self.rows if row["round"] < round]
+        self._seal, self.count, self.last, self._rows = "", 0, None, []
+        lines = []
+        for row in rows:
+            lines.append(self._line(row))
+            self._keep(row)
         if self._path is not None:
-            replace_file(self._path, b"".join(json.dumps(row).encode() + b"\n" for row in self.rows))
+            replace_file(self._path, b"".join(lines))
 
     def close(self) -> None:
         """Close the file."""
@@ -52,28 +130,51 @@ class History:
             self._file = None
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_history(path: Path) -> Recorded:
     """Read the rows that are whole; what is still being written, or was torn off by a crash, is left out."""
     if not path.exists():
-        return []
-    rows = [_row(line) for line in path.read_bytes().split(b"\n")]
-    while rows and rows[-1] is None:  # after the last line break, or torn off
-        rows.pop()
-    return [_whole(path, number, row) for number, row in enumerate(rows, start=1)]
+        return Recorded([], [])
+    lines = path.read_bytes().split(b"\n")
+    parsed = [_parsed(line) for line in lines]
+    while parsed and parsed[-1] is None:  # after the last line break, or torn off
+        parsed.pop()
+    rows: list[Row] = []
+    seals: list[str] = []
+    for number, row in enumerate(parsed):
+        if row is None:
+            # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
+            return Recorded(rows, seals, f"{path}, line {number + 1} is damaged")
+        seals.append(chained(lines[number], seals[-1] if seals else ""))
+        rows.append(row_of_today(row))
+    return Recorded(rows, seals)
 
 
-def _whole(path: Path, number: int, row: Row | None) -> Row:
-    if row is None:
-        # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
-        raise CheckpointError(f"{path}, line {number} is damaged")
-    return row
+def require_good(path: Path, recorded: Recorded) -> Recorded:
+    """Refuse a history with a damaged line."""
+    if recorded.damage:
+        raise CheckpointError(
+            f"{recorded.damage}: put the file back as it was; `flatfed resume` goes on from a checkpoint before that "
+            "line, if there is one"
+        )
+    return recorded
 
 
-def _row(line: bytes) -> Row | None:
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a history; a damaged line is an error."""
+    return require_good(path, read_history(path)).rows
+
+
+def salvaged_rows(path: Path) -> list[Row]:
+    """Return every row that can be read, whether or not it was changed since it was written."""
+    rows = [_parsed(line) for line in path.read_bytes().split(b"\n")]
+    return [row_of_today(row) for row in rows if row is not None]
+
+
+def _parsed(line: bytes) -> Row | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict) or not isinstance(row.get("round"), int):
         return None
-    return row_of_today(row)
+    return row

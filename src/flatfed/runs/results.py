@@ -12,8 +12,11 @@ from typing import Any
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import point_of_today, result_of_today
 from flatfed.runs.files import read_json, replace_file, write_json
+from flatfed.runs.sealing import KEY, line_seal, sealed_line
 
-FOLDER, FORMAT = "flatness", 1
+FOLDER, FORMAT = "flatness", 2
+SEALED = 2
+"""The format from which on files carry seals."""
 PARTS = ("numbers", "clients", "series", "remark")
 
 
@@ -52,10 +55,10 @@ class KeptResults:
 
 def _entries(path: Path, list_name: str, name: str) -> list[dict[str, Any]]:
     """Return the keys and results that a file holds; anything else in it is an error."""
-    content = read_json(path)
+    content = read_json(path, SEALED)
     entries = content.get(list_name)
-    if content.get("format") != FORMAT or not isinstance(entries, list):
-        raise CheckpointError(f"{path} does not hold results of format {FORMAT}; remove it to measure again")
+    if content.get("format") not in (1, FORMAT) or not isinstance(entries, list):
+        raise CheckpointError(f"{path} does not hold results of format 1 or {FORMAT}; remove it to measure again")
     return [_entry(path, entry, name) for entry in entries]
 
 
@@ -89,26 +92,58 @@ class Points:
     def _read(self) -> None:
         if not self._path.exists():
             return
-        first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
-        try:
-            key = json.loads(first)
-        except ValueError:  # torn off before it held anything
+        # What comes after the last line break was torn off by a crash.
+        *lines, torn = self._path.read_bytes().split(b"\n")
+        if not lines:  # torn off before it held anything
             self._path.unlink()
             return
+        written = self._first(lines[0])
+        key = {name: value for name, value in written.items() if name != KEY}
         if key != self._key:
             raise CheckpointError(f"{self._path} holds another landscape; remove it to evaluate this one")
-        for line in lines:
-            with contextlib.suppress(
-                ValueError, KeyError, TypeError, AttributeError
-            ):  # one that was torn off by a crash
-                entry = point_of_today(json.loads(line))
-                self._points[tuple(entry["at"])] = entry["metrics"]
-        if lines and lines[-1]:  # the next one must begin a line of its own
+        # Earlier versions wrote no seals.
+        is_sealed = KEY in written
+        for number, line in enumerate(lines[1:], start=2):
+            self._take(number, line, is_sealed)
+        if torn:
+            # It may be whole but for the line break; the next point must begin a line of its own.
+            with contextlib.suppress(CheckpointError):
+                self._take(len(lines) + 1, torn, is_sealed)
             self._write_anew()
 
+    def _first(self, line: bytes) -> dict[str, Any]:
+        try:
+            written = json.loads(line)
+        except (ValueError, RecursionError):
+            raise self._damaged(1) from None
+        return written if isinstance(written, dict) else {}
+
+    def _take(self, number: int, line: bytes, is_sealed: bool) -> None:
+        """Take up a point; one that was changed since it was written is an error."""
+        try:
+            written = json.loads(line)
+            seal = written.pop(KEY, None)
+            if is_sealed and seal != line_seal(written, self._seal):
+                raise self._damaged(number)
+            entry = point_of_today(written)
+            self._points[tuple(entry["at"])] = entry["metrics"]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self._damaged(number) from None
+
+    def _damaged(self, number: int) -> CheckpointError:
+        return CheckpointError(f"{self._path}, line {number} is damaged; remove the file to evaluate again")
+
+    @property
+    def _seal(self) -> str:
+        """The seal of the first line, on which those of all points build; two commands may add points in turns."""
+        return line_seal(self._key, "")
+
+    def _line(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> bytes:
+        return sealed_line({"at": list(at), "metrics": dict(metrics)}, self._seal)
+
     def _write_anew(self) -> None:
-        whole = [json.dumps({"at": list(at), "metrics": metrics}) for at, metrics in self._points.items()]
-        replace_file(self._path, "".join(f"{line}\n" for line in [json.dumps(self._key), *whole]).encode())
+        points = [self._line(at, metrics) for at, metrics in self._points.items()]
+        replace_file(self._path, b"".join([sealed_line(self._key, ""), *points]))
 
     def get(self, at: tuple[float, ...]) -> dict[str, Any] | None:
         """Return the metrics at a point, if they are known."""
@@ -120,5 +155,5 @@ class Points:
             self._path.parent.mkdir(exist_ok=True)
             self._write_anew()
         self._points[at] = dict(metrics)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"at": list(at), "metrics": dict(metrics)}) + "\n")
+        with self._path.open("ab") as file:
+            file.write(self._line(at, metrics))

@@ -18,7 +18,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.task.examples import PartExamples, Partition, Pooled, joined
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import play
-from flatfed.experiments.tasks.recipe import TaskRecipe, fingerprint
+from flatfed.experiments.tasks.recipe import TaskRecipe, partition_digest
 from flatfed.runs.directory import RunDirectory
 from methods.bench import assert_close, network_setup, train_network
 from methods.identities.shared import each_opt, opt_named, vector
@@ -108,7 +108,7 @@ def test_the_partition_of_a_catalogue_task_is_recorded_and_checked(tmp_path: Pat
     plan = Plan(recipe.build(), method, settings, ff.Uniform(2), workers=0, task_recipe=recipe.to_dict())
     run = play(plan, tmp_path / "run")
     recorded = RunDirectory.open(tmp_path / "run").config["task"]["partition_sha256"]
-    assert recorded == fingerprint(recipe.build())
+    assert recorded == partition_digest(recipe.build())
     assert run.history[0]["backprops"] == -(-sum(map(len, recipe.parts())) // 64)
     assert ff.load_run(tmp_path / "run").status == "finished"
 

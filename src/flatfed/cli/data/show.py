@@ -99,7 +99,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
     from flatfed.core.task.examples import Partition
     from flatfed.core.task.task import Task
     from flatfed.data.partition import Partitioner, class_counts, describe
-    from flatfed.experiments.tasks.recipe import FINGERPRINT, fingerprint
+    from flatfed.experiments.tasks.recipe import PARTITION_DIGEST, partition_digest
 
     pool, parts = recipe.pool(), recipe.parts()
     table = class_counts(parts, np.asarray(pool.labels), pool.classes)
@@ -112,7 +112,7 @@ def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
         **describe(parts, np.asarray(pool.labels)),
         "classes": pool.classes,
         # The fingerprint is that of the partition, so that any model will do.
-        FINGERPRINT: fingerprint(Task(nn.Identity(), Partition.over(pool.train, parts))),
+        PARTITION_DIGEST: partition_digest(Task(nn.Identity(), Partition.over(pool.train, parts))),
         "sizes": table.sum(axis=1).tolist(),
         "classes_held": (table > 0).sum(axis=1).tolist(),
     }

@@ -15,5 +15,11 @@ weights_option = option(
     group="model",
 )
 data_dir_option = option("--data-dir", "Where the data sets lie, if no longer where they were.", group="data")
+accept_data_option = option(
+    "--accept-changed-data",
+    "Use the data although they are not those that the run was made with.",
+    is_flag=True,
+    group="data",
+)
 workers_option = option("--workers", "Worker processes.  [default: as the run]", Whole(0, "auto"))
 json_option = option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output")

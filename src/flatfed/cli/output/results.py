@@ -57,7 +57,8 @@ def print_notes(notes: Iterable[str]) -> None:
         click.echo(textwrap.fill(note, text_width(), subsequent_indent="  ", break_on_hyphens=False))
 
 
-NARROW, WIDE = 80, 100
+SUMMARY_WIDTH = 100
+"""Columns of the start-up summary, at most."""
 
 
 def run_text(config: dict[str, Any], out: Path) -> str:
@@ -117,7 +118,7 @@ def _text(lines: Lines, out: Path) -> str:
 
     # The summary goes to standard error, which may be a terminal where standard output is none.
     columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else NARROW
-    return "\n".join(wrapped([*lines, ("writes to", str(out))], min(columns, WIDE)))
+    return "\n".join(wrapped([*lines, ("writes to", str(out))], min(columns, SUMMARY_WIDTH)))
 
 
 def finish_run(result: Run, out: Path, as_json: bool) -> int:

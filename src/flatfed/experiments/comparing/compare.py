@@ -55,7 +55,7 @@ def compare(
 def _rounds_done(path: Path) -> int:
     if not is_run(path):
         return 0
-    return len(RunDirectory.open(path).history().rows)
+    return len(RunDirectory.open(path).recorded.rows)
 
 
 def _train(

@@ -119,7 +119,7 @@ def _measured(
 
 def _rows(directory: RunDirectory, round: int) -> list[Row]:
     """Return the history up to a round: the model may be of an earlier checkpoint."""
-    return [row for row in directory.history().rows if row["round"] < round]
+    return [row for row in directory.rows if row["round"] < round]
 
 
 def _accuracy(rows: Sequence[Row]) -> float | None:

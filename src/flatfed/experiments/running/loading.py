@@ -13,6 +13,7 @@ from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import task_of
+from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.federation_state import restore
 
@@ -25,6 +26,7 @@ def load_run(
     task: Task | None = None,
     data_dir: str | Path | None = None,
     say: Say = lambda text: None,
+    accept_changed_data: bool = False,
 ) -> Run:
     """Return the run in `path` as its newest good checkpoint has it: model, states, and the history up to there.
 
@@ -33,8 +35,9 @@ def load_run(
         task: needed only where the run was made from objects that no file can describe.
         data_dir: where the data sets lie, if no longer where they were.
         say: called with remarks, such as a checkpoint that had to be passed over.
+        accept_changed_data: open it although examples, labels or partition are not those that the run was made with.
     """
-    directory = open_run(Path(path))
+    directory = open_run(Path(path), accept_changed_data=accept_changed_data)
     _, federation = restored(directory, task, data_dir, say)
     # The history may be ahead of the newest good checkpoint.
     rows = [row for row in directory.rows if row["round"] < federation.round]
@@ -49,10 +52,10 @@ def restored(
     round: int | None = None,
 ) -> tuple[Plan, Federation]:
     """Return a run's plan and its federation as a round's checkpoint has it, or the newest good one."""
-    plan = Plan.from_config(
-        directory.config, task or task_of(with_data(directory, data_dir), remembered=data_dir is None), rounds=None
-    )
-    loaded = directory.checkpoints.load_newest(say) if round is None else directory.checkpoints.load(round)
+    if task is None:
+        task = task_of(with_data(directory, data_dir), remembered=data_dir is None)
+    plan = Plan.from_config(directory.config, task, rounds=None)
+    loaded = _loaded(directory, round, say)
     # To look at a run needs no workers; whoever measures starts some.
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
     restore(federation, loaded.round, loaded.tensors, loaded.states)
@@ -61,13 +64,19 @@ def restored(
     return plan, federation
 
 
-def open_run(path: Path) -> RunDirectory:
+def _loaded(directory: RunDirectory, round: int | None, say: Say) -> Loaded:
+    if round is None:
+        return directory.checkpoints.load_newest(say, directory.check_config)
+    return directory.checkpoints.load(round, directory.check_config)
+
+
+def open_run(path: Path, *, accept_changed_data: bool = False) -> RunDirectory:
     """Open a run directory; where a folder is a comparison's instead, say which runs it holds."""
     if not is_run(path):
         runs = sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
         if runs:
             raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed(runs)}")
-    return RunDirectory.open(path)
+    return RunDirectory.open(path, accept_changed_data=accept_changed_data)
 
 
 def with_data(directory: RunDirectory, data_dir: str | Path | None) -> RunDirectory:

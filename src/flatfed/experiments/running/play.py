@@ -16,10 +16,10 @@ from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
-from flatfed.runs.checkpoints import Loaded
+from flatfed.runs.checkpoints import Check, Loaded, Marks
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.federation_state import restore, stores_of, tensors_of
-from flatfed.runs.history import History, Row
+from flatfed.runs.history import History, Row, salvaged_rows
 
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
@@ -52,15 +52,29 @@ def play(
         return _Session(plan, directory, on_round).run()
 
 
-def continue_play(plan: Plan, directory: RunDirectory, on_round: OnRound = None, say: Say = lambda text: None) -> Run:
+def continue_play(
+    plan: Plan,
+    directory: RunDirectory,
+    on_round: OnRound = None,
+    say: Say = lambda text: None,
+    accept_changed_history: bool = False,
+) -> Run:
     """Go on from a directory's newest good checkpoint."""
     with directory.lock():
-        return _Session(plan, directory, on_round, resume=True, say=say).run()
+        session = _Session(
+            plan, directory, on_round, resume=True, say=say, accept_changed_history=accept_changed_history
+        )
+        return session.run()
 
 
 def branch_play(plan: Plan, directory: RunDirectory, start: Loaded, rows: list[Row], on_round: OnRound = None) -> Run:
     """Train in a new run directory, whose lock is held, from another run's state and the rows up to there."""
     return _Session(plan, directory, on_round, start=(start, rows)).run()
+
+
+def _rows_before(round: int, rows: list[Row]) -> list[Row]:
+    """Leave out the rows from `round` on: they will be made again."""
+    return [row for row in rows if row["round"] < round]
 
 
 class _Session:
@@ -74,11 +88,13 @@ class _Session:
         resume: bool = False,
         say: Say = lambda text: None,
         start: tuple[Loaded, list[Row]] | None = None,
+        accept_changed_history: bool = False,
     ) -> None:
+        self.accept_changed_history = accept_changed_history
         self.plan, self.directory, self.resume, self.start = plan, directory, resume, start
         self.on_round, self.say = on_round, say
         self.checkpoints = directory.checkpoints if directory else None
-        self.history = directory.history() if directory else History(None)
+        self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
 
     def run(self) -> Run:
@@ -92,8 +108,7 @@ class _Session:
             stack.callback(self.history.close)
             federation = self.plan.federation(engine)
             self._begin(federation)
-            # After `_begin`, which may put another list in place: the run holds the list to which rows are added.
-            run = Run(federation, self.history.rows, self.directory)
+            run = Run(federation, self.history, self.directory)
             self._play(federation, run)
             if interruption.requested:
                 raise RunInterrupted("interrupted; this run had come to its end", run)
@@ -146,22 +161,41 @@ class _Session:
         """Let the federation be as the newest good checkpoint has it, and note what is asked for anew."""
         assert self.checkpoints is not None
         # Through the same object that will save: states that do not change are not written again.
-        loaded = self.checkpoints.load_newest(self.say)
+        loaded = self.checkpoints.load_newest(self.say, self._check(directory))
         restore(federation, loaded.round, loaded.tensors, loaded.states)
         if self.plan.settings.rounds != directory.config["settings"]["rounds"]:
             directory.rewrite(directory.config | self.plan.to_config())
         else:
             directory.record_changes()  # the data may lie elsewhere now
-        self.history.cut(loaded.round)
+        self.history.begin(_rows_before(loaded.round, self._recorded(directory)))
         self.saved_round = loaded.round
+        if self.accept_changed_history:
+            # Anew, with the mark of the rows that were accepted: the next to resume need not accept them again.
+            self.saved_round = -1
+            self._save(federation)
+
+    def _check(self, directory: RunDirectory) -> Check:
+        """Return what refuses a checkpoint that no longer fits the other files of the run."""
+
+        def check(round: int, marks: Marks) -> None:
+            directory.check_config(round, marks)
+            if not self.accept_changed_history:
+                directory.check_history(round, marks)
+
+        return check
+
+    def _recorded(self, directory: RunDirectory) -> list[Row]:
+        """Return the rows to go on from."""
+        if self.accept_changed_history:
+            return salvaged_rows(directory.history_path)
+        return directory.recorded.rows
 
     def _take_over(self, federation: Federation, start: Loaded, rows: list[Row]) -> None:
         """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
         restore(federation, start.round, tensors_of(federation) | start.tensors, start.states)
         for store in stores_of(federation).values():
             store.mark_changed(set(store.known()))  # none of them is in this directory yet
-        self.history.rows = rows
-        self.history.cut(start.round)
+        self.history.begin(_rows_before(start.round, rows))
 
     def _note(self, federation: Federation, row: Row) -> None:
         rows = [row]
@@ -197,12 +231,19 @@ class _Session:
             return
         # In this order: rows that a checkpoint builds on must survive whatever it survives.
         self.history.sync()
-        self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation))
+        self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation), self._marks())
         self.saved_round, self.saved_at = federation.round, time.monotonic()
 
+    def _marks(self) -> dict[str, Any]:
+        """Return what a checkpoint notes of the other files, to notice when they are changed."""
+        assert self.directory is not None
+        return self.directory.marks | {"history": self.history.mark}
+
     def _recorded_rounds(self) -> int:
-        rows = self.history.rows
-        return int(rows[-1]["round"]) + 1 if rows else 0
+        last = self.history.last
+        if last is None:
+            return 0
+        return int(last["round"]) + 1
 
     def _end(self, federation: Federation, run: Run) -> None:
         # A diverged model is not worth a checkpoint: the last good ones stay.
@@ -210,7 +251,7 @@ class _Session:
             self._save(federation)
         if self.directory is not None:
             self.directory.keep_rows(self.history.rows)
-            self.directory.set_status(federation.status, federation.reason, run.summary)
+            self.directory.set_status(federation.status, federation.reason, run.summary, self.history.mark)
 
     def _how_to_resume(self, federation: Federation) -> str:
         done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"
@@ -219,7 +260,7 @@ class _Session:
         return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
 
     def _with_hint(self, error: EngineError) -> EngineError:
-        done = "saved; resume with" if self.history.rows else "nothing was trained; when this is mended, start with"
+        done = "saved; resume with" if self.history.count else "nothing was trained; when this is mended, start with"
         hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
         hinted = EngineError(f"{error}{hint}")
         # The traceback of the worker is among the notes.

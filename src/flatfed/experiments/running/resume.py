@@ -11,7 +11,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.recipe import remember, task_of
+from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 
@@ -25,6 +25,8 @@ def resume(
     workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
+    accept_changed_data: bool = False,
+    accept_changed_history: bool = False,
 ) -> Run:
     """Continue the run in `path` and return it.
 
@@ -36,9 +38,13 @@ def resume(
         workers: another number of worker processes; results do not depend on it.
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
+        accept_changed_data: go on although examples, labels or partition are not those that the run was made with.
+        accept_changed_history: go on although rows of the history were changed or lost, with those that can be read.
     """
-    plan, directory = prepare(path, rounds, task=task, data_dir=data_dir, workers=workers)
-    return continue_play(plan, directory, on_round, say)
+    plan, directory = prepare(
+        path, rounds, task=task, data_dir=data_dir, workers=workers, accept_changed_data=accept_changed_data
+    )
+    return continue_play(plan, directory, on_round, say, accept_changed_history)
 
 
 def prepare(
@@ -48,15 +54,17 @@ def prepare(
     task: Task | None = None,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
+    accept_changed_data: bool = False,
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
-    directory = with_data(open_run(Path(path)), data_dir)
-    done = len(directory.rows)
+    directory = with_data(open_run(Path(path), accept_changed_data=accept_changed_data), data_dir)
+    done = len(directory.recorded.rows)
     if rounds is not None and rounds < done:
         raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")
     if task is None:
         # A task in memory has its data from the old place.
         task = task_of(directory, remembered=data_dir is None)
+    directory = accepted(directory, task)
     plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")

@@ -12,7 +12,7 @@ from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.history import Row
+from flatfed.runs.history import History, Row
 from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of, summarise
 
 
@@ -20,16 +20,22 @@ class Run:
     """The result of training: the model, its history and every state, in `model.parameters()` order.
 
     Attributes:
-        history: one dictionary per round.
         status: `finished`, `diverged`, `stopped`, `interrupted` or `failed`; `reason` says why.
         directory: the records in the run directory, or None.
     """
 
-    def __init__(self, federation: Federation, history: list[Row], directory: RunDirectory | None) -> None:
+    def __init__(self, federation: Federation, history: History | list[Row], directory: RunDirectory | None) -> None:
         self._federation = federation
         self._layout = federation.task.layout()
-        self.history = history
+        self._history = history
         self.directory = directory
+
+    @property
+    def history(self) -> list[Row]:
+        """One dictionary per round."""
+        if isinstance(self._history, History):
+            return self._history.rows
+        return self._history
 
     @property
     def path(self) -> Path | None:

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from flatfed import models
-from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
 from flatfed.core.task.task import Augment, BatchTransform, Task
@@ -23,12 +23,15 @@ from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
+from flatfed.data.storage.fingerprint import fingerprint
 from flatfed.data.storage.pool import Pool
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
 from flatfed.runs.described.import_paths import CannotDescribe
-from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
+from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.files import replace_file
+from flatfed.runs.sealing import digest
 
 
 @dataclass(frozen=True)
@@ -126,15 +129,17 @@ class TaskRecipe:
     def from_dict(cls, data: dict[str, Any]) -> TaskRecipe:
         """Undo `to_dict`."""
         try:
-            return cls(**{name: value for name, value in data.items() if name not in ("kind", FINGERPRINT)})
+            return cls(**{name: value for name, value in data.items() if name not in ("kind", *FINGERPRINTS)})
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
 
 
-FINGERPRINT = "partition_sha256"
+PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST = "partition_sha256", "data_sha256", "tensors_sha256"
+FINGERPRINTS = (PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST)
+"""What is recorded with a recipe to notice that a task built from it is another one."""
 
 
-def fingerprint(task: Task) -> str:
+def partition_digest(task: Task) -> str:
     """Return a hash of who holds which examples."""
     digest = hashlib.sha256()
     assert isinstance(task.clients, Partition)
@@ -149,6 +154,12 @@ def fingerprint(task: Task) -> str:
 @functools.lru_cache(maxsize=2)
 def _pool(dataset: str, data_dir: str | None, options: str) -> Pool:
     return load(dataset, data_dir, **json.loads(options))
+
+
+# By the object: as long as it lives, its examples do not change.
+@functools.lru_cache(maxsize=2)
+def _data_digest(pool: Pool) -> str:
+    return fingerprint(pool)
 
 
 TENSORS = "task.safetensors"
@@ -174,25 +185,29 @@ def write_task(task: Task, recipe: dict[str, Any] | None) -> tuple[dict[str, Any
         described, tensors = describe_task(task.apart())
     except CannotDescribe as error:
         return {"kind": "memory", "name": task.name, "reason": str(error)}, _write_nothing
-    return described, _writer(tensors)
+    return _with_tensors(described, tensors)
 
 
 def _recorded_recipe(task: Task, recipe: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Path], None]]:
-
-    recorded = recipe | {FINGERPRINT: fingerprint(task.apart())}
+    recorded = recipe | _digests(task.apart(), TaskRecipe.from_dict(recipe).pool())
     if recipe.get("weights") is None:
         return recorded, _write_nothing
     # The weights to start from are kept: their file may be gone when the run is opened again.
     start = {name: tensor.clone() for name, tensor in task.model.state_dict().items()}
-    return recorded, _writer(start)
+    return _with_tensors(recorded, start)
+
+
+def _digests(task: Task, pool: Pool) -> dict[str, str]:
+    return {PARTITION_DIGEST: partition_digest(task), DATA_DIGEST: _data_digest(pool)}
 
 
 def _write_nothing(path: Path) -> None:
     """Leave the run directory as it is."""
 
 
-def _writer(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
-    return lambda path: save_tensors(path / TENSORS, tensors)
+def _with_tensors(record: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[dict[str, Any], Callable[[Path], None]]:
+    data = tensor_bytes(tensors)
+    return record | {TENSORS_DIGEST: digest(data)}, lambda path: replace_file(path / TENSORS, data)
 
 
 def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
@@ -204,7 +219,7 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
     if recipe["kind"] == "catalogue":
         return _built_again(directory, recipe)
     if recipe["kind"] == "tensors":
-        return rebuild_task(recipe, directory.path / TENSORS)
+        return rebuild_task(recipe, _checked_tensors(directory))
     raise ConfigError(
         f"{directory.path} was made from a task that only lived in memory ({recipe['reason']}); "
         "pass it again: ff.resume(path, task=task)"
@@ -212,13 +227,47 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
 
 
 def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
-    """Build a task of the catalogue; data that are divided otherwise than before are an error."""
-
-    kept = directory.path / TENSORS
-    if kept.is_file():  # the whole model that the run started from, its new head included
-        recipe = recipe | {"weights": str(kept), "new_head": False}
-    task = TaskRecipe.from_dict(recipe).build()
-    recorded = recipe.get(FINGERPRINT)
-    if recorded is not None and recorded != fingerprint(task):
-        raise CheckpointError(f"{directory.path}: the data give another partition now than when the run was made")
+    """Build a task of the catalogue; other data than before, or otherwise divided, are an error."""
+    if (directory.path / TENSORS).is_file():  # the whole model that the run started from, its new head included
+        recipe = recipe | {"weights": str(_checked_tensors(directory)), "new_head": False}
+    made = TaskRecipe.from_dict(recipe)
+    task = made.build()
+    if not directory.accepts_changed_data:
+        _refuse_changed(directory, recipe, _digests(task, made.pool()))
     return task
+
+
+def _refuse_changed(directory: RunDirectory, recipe: dict[str, Any], digests: dict[str, str]) -> None:
+    for name, found in digests.items():
+        # Earlier versions recorded fewer of them.
+        recorded = recipe.get(name)
+        if recorded is not None and recorded != found:
+            raise CheckpointError(f"{directory.path}: {CHANGED[name]}", parameter="accept_changed_data")
+
+
+CHANGED = {
+    DATA_DIGEST: "its examples or labels are not those that the run was made with; put the data back as they were, or "
+    f"go on with these: {PARAMETER}",
+    PARTITION_DIGEST: "the data give another partition now than when the run was made; put them back as they were, or "
+    f"go on with this one: {PARAMETER}",
+}
+
+
+def accepted(directory: RunDirectory, task: Task) -> RunDirectory:
+    """Return the run as if its data had always been these, where the user accepts them."""
+    recipe = directory.config["task"]
+    if recipe["kind"] != "catalogue" or not directory.accepts_changed_data:
+        return directory
+    pool = TaskRecipe.from_dict(recipe).pool()
+    return directory.with_config(task=recipe | _digests(task.apart(), pool))
+
+
+def _checked_tensors(directory: RunDirectory) -> Path:
+    """Return the file of a task's tensors, unchanged since it was written."""
+    path = directory.path / TENSORS
+    recorded = directory.config["task"].get(TENSORS_DIGEST)
+    if recorded is None or not path.is_file():  # of an earlier version; or whoever reads it says that it is missing
+        return path
+    if digest(path.read_bytes()) != recorded:
+        raise CheckpointError(f"{path} was changed after it was written: put it back as it was, or pass the task")
+    return path

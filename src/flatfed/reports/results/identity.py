@@ -36,7 +36,7 @@ INTERNAL = "task.description"
 SIZE = "task.parameters"
 """The number of parameters, which a network from Python is known by."""
 
-ELSEWHERE = {"seed", "data_dir", "partition_sha256", "reason"}
+ELSEWHERE = {"seed", "data_dir", "partition_sha256", "data_sha256", "tensors_sha256", "reason"}
 """What a recipe says that is no part of the setting: the seed, what follows from it, and where files lie."""
 
 DECISIVE = ("loss", "augment", "prepare", "batch_transform", "local")

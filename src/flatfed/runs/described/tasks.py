@@ -26,7 +26,6 @@ from flatfed.runs.described.import_paths import (
     rebuild_callable,
 )
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
-from flatfed.runs.files import replace_file
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""
@@ -58,9 +57,9 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return recipe, tensors
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write a task's tensors."""
-    replace_file(path, safetensors.torch.save({name: t.detach().contiguous() for name, t in tensors.items()}))
+def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """Return a task's tensors as they are written."""
+    return safetensors.torch.save({name: t.detach().contiguous() for name, t in tensors.items()})
 
 
 def rebuild_task(recipe: dict[str, Any], path: Path) -> Task:

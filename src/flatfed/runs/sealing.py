@@ -1,0 +1,53 @@
+"""Seals: a SHA-256 is written with what it covers, so that a changed file is refused and never taken for results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+KEY = "seal"
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def seal_of(value: Mapping[str, Any]) -> str:
+    """Return the seal of a JSON object; the order of its keys and its white space do not matter."""
+    return digest(json.dumps(value, sort_keys=True).encode())
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with its seal."""
+    return {**value, KEY: seal_of(value)}
+
+
+def is_sealed(value: Mapping[str, Any]) -> bool:
+    """Say whether a JSON object carries a seal."""
+    return KEY in value
+
+
+def opened(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a sealed JSON object without its seal; None where the two do not agree."""
+    content = {name: entry for name, entry in value.items() if name != KEY}
+    if value[KEY] != seal_of(content):
+        return None
+    return content
+
+
+def chained(line: bytes, before: str) -> str:
+    """Return the hash of a line and of the hash of what stands `before` it."""
+    return digest(before.encode() + line)
+
+
+def line_seal(value: Mapping[str, Any], before: str) -> str:
+    """Return the seal of one line of JSON, which also covers the seal of what stands `before` it."""
+    return chained(json.dumps(value).encode(), before)
+
+
+def sealed_line(value: Mapping[str, Any], before: str) -> bytes:
+    """Return a line of JSON with its seal."""
+    return json.dumps({**value, KEY: line_seal(value, before)}).encode() + b"\n"
