@@ -28,7 +28,10 @@ def seed_everything() -> None:
     """Seed the generators that belong to nobody; what a test draws from them depends on no other test."""
     random.seed(20)
     np.random.seed(20)  # noqa: NPY002
-    torch.manual_seed(20)
+    # Not `torch.manual_seed`: without a GPU it keeps, at each call, where it was called, in case there is one later.
+    torch.default_generator.manual_seed(20)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(20)
 
 
 def pytest_collectstart() -> None:

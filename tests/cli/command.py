@@ -10,7 +10,7 @@ import re
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -106,6 +106,21 @@ def terminal(columns: int) -> Iterator[tuple[Any, Any]]:
         stream.close()
         reader.join()
         os.close(leader)
+
+
+@contextlib.contextmanager
+def without_pictures() -> Iterator[None]:
+    """Leave the figures and pages of landscapes and measurements empty, where nobody looks at them."""
+
+    def leave_empty(figure: object, files: Sequence[Path], *rest: object) -> None:
+        for file in files:
+            file.touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("surfaces", "contours", "lines", "corruptions"):
+            patch.setattr(f"flatfed.reports.figures.{name}.finish", leave_empty)
+        patch.setattr("flatfed.reports.landscape.write_surface_page", lambda grids, page, title: page.touch())
+        yield
 
 
 def refused(outcome: Outcome, *parts: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import COMPARED, SMALL, flatfed
+from cli.command import COMPARED, SMALL, flatfed, without_pictures
 from flatfed.reports.curves import draw_curves
 
 
@@ -37,6 +37,13 @@ def _no_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", leave_empty)
         patch.setattr("flatfed.reports.figures.drawing.style.DPI", 40)  # small pictures are drawn sooner
+        yield
+
+
+@pytest.fixture
+def no_pictures() -> Iterator[None]:
+    """Nobody looks at the pictures of this test."""
+    with without_pictures():
         yield
 
 

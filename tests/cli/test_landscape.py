@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -17,8 +16,9 @@ import numpy as np
 import pytest
 
 import flatfed as ff
-from cli.command import PROCESS, SMALL, flatfed, on_terminal, read_history, read_json, refused
-from engines.bench import PATIENCE
+import nursery
+from cli.command import SMALL, flatfed, on_terminal, read_history, read_json, refused, without_pictures
+from engines.bench import PATIENCE, alive
 from flatfed.flatness.surface import Surface
 
 pytest.importorskip("matplotlib")
@@ -35,6 +35,7 @@ FILES = {
     "client-plane": ["client-plane"],
 }
 COUNTS = {"surface": 2, "line": 2, "plane": 3, "along": 2, "client": 1, "clients": 1, "client-plane": 1}
+unseen = pytest.mark.usefixtures("no_pictures")
 REMOTE = re.compile(r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=", re.IGNORECASE)
 
 
@@ -82,7 +83,8 @@ def test_every_kind_writes_its_pictures_and_numbers(kind: str, runs: list[Path],
     """And a second call writes them without evaluating anything."""
     chosen = () if kind == "surface" else ("--kind", kind)
     command = ("landscape", *runs[: COUNTS[kind]], *chosen, "--points", 3, "--directions", 2, "--title", "A title")
-    first = flatfed(*command, "--out", "first")
+    with without_pictures():
+        first = flatfed(*command, "--out", "first")
     assert first.code == 0, first.err
     assert count
     count.clear()
@@ -105,6 +107,7 @@ def test_every_kind_writes_its_pictures_and_numbers(kind: str, runs: list[Path],
         assert len(text) > 1_000_000, "the library is in the page"
 
 
+@unseen
 def test_the_folder_is_the_first_runs_unless_told(runs: list[Path]) -> None:
     outcome = flatfed("landscape", *runs[:2], "--points", 3)
     assert outcome.code == 0, outcome.err
@@ -112,6 +115,7 @@ def test_the_folder_is_the_first_runs_unless_told(runs: list[Path]) -> None:
     assert not (runs[1] / "flatness" / "surface.json").exists()
 
 
+@unseen
 def test_the_folder_of_a_checkpoint_is_its_runs(runs: list[Path]) -> None:
     """A checkpoint is removed when newer ones come, and whatever lies in it."""
     start = runs[0] / "checkpoints" / "round-000002"
@@ -121,6 +125,7 @@ def test_the_folder_of_a_checkpoint_is_its_runs(runs: list[Path]) -> None:
     assert (runs[0] / "flatness" / "surface.json").is_file()
 
 
+@unseen
 def test_what_is_printed_are_the_losses_in_the_file(runs: list[Path]) -> None:
     outcome = flatfed("landscape", *runs[:2], "--points", 5, "--samples", 200)
     lines = outcome.out.splitlines()
@@ -133,6 +138,7 @@ def test_what_is_printed_are_the_losses_in_the_file(runs: list[Path]) -> None:
             assert losses[2, 2] == pytest.approx(lab.surface.loss(), rel=1e-6)
 
 
+@unseen
 def test_a_line_prints_its_barriers(runs: list[Path]) -> None:
     outcome = flatfed("landscape", *runs[:2], "--kind", "line", "--points", 5)
     [line] = read_json(runs[0] / "flatness" / "line.json")["lines"]
@@ -142,6 +148,7 @@ def test_a_line_prints_its_barriers(runs: list[Path]) -> None:
     assert {0.0, 1.0} <= set(line["xs"]) and (line["xs"][0], line["xs"][-1]) == (-1, 2)
 
 
+@unseen
 def test_a_comparison_stands_for_its_runs(comparison: Path) -> None:
     outcome = flatfed("landscape", comparison, "--kind", "along", "--points", 3, "--directions", 1, "--out", "o")
     assert outcome.code == 0, outcome.err
@@ -149,6 +156,7 @@ def test_a_comparison_stands_for_its_runs(comparison: Path) -> None:
     assert (len(labels), len(set(labels))) == (18, 9)
 
 
+@unseen
 def test_a_clients_model(runs: list[Path]) -> None:
     outcome = flatfed("landscape", runs[0], "--kind", "client", "--client", 3, "--round", "next", "--points", 3)
     assert outcome.code == 0, outcome.err
@@ -180,6 +188,7 @@ def test_a_picture_of_each_client(runs: list[Path]) -> None:
     assert len(outcome.out.splitlines()) == 2 * len(took)
 
 
+@unseen
 def test_planes_tell_the_losses_of_the_models(runs: list[Path]) -> None:
     first, second, third = sorted(read_history(runs[0])[-1]["clients"])
     chosen = f"{third},{first},{second}"
@@ -194,6 +203,7 @@ def test_planes_tell_the_losses_of_the_models(runs: list[Path]) -> None:
     assert f"at client {second}, " in outcome.out and " at model before the round (" in outcome.out
 
 
+@unseen
 def test_options_reach_the_evaluation(runs: list[Path]) -> None:
     options = ("--points", 3, "--extent", 0.25, "--directions", 2, "--seed", 7, "--samples", "all")
     assert flatfed("landscape", runs[0], "--kind", "along", *options, "--workers", 0, "--out", "o").code == 0
@@ -210,6 +220,7 @@ def test_a_loss_that_overflows_is_null_in_the_file(runs: list[Path]) -> None:
     assert losses[0][0] is None and losses[1][1] > 0
 
 
+@unseen
 def test_progress_on_a_terminal_and_none_elsewhere(runs: list[Path]) -> None:
     outcome = on_terminal("landscape", runs[0], "--points", 5, "--out", "o")
     assert outcome.code == 0
@@ -220,6 +231,7 @@ def test_progress_on_a_terminal_and_none_elsewhere(runs: list[Path]) -> None:
 # --- points are kept ----------------------------------------------------------------------------------------
 
 
+@unseen
 def test_what_cannot_be_written_is_not_lost(runs: list[Path], count: list[int]) -> None:
     Path("taken").write_text("")
     refused(flatfed("landscape", runs[0], "--points", 3, "--out", "taken"), "taken cannot be written")
@@ -229,22 +241,22 @@ def test_what_cannot_be_written_is_not_lost(runs: list[Path], count: list[int]) 
     assert sum(count) == 9
 
 
-@pytest.mark.usefixtures("signals_heard")
+@pytest.mark.usefixtures("signals_heard", "no_pictures")
 @pytest.mark.parametrize("workers", [2])
 def test_control_c_keeps_the_points_and_the_same_command_goes_on(
     workers: int, runs: list[Path], count: list[int]
 ) -> None:
     fresh, points = Path(shutil.copytree(runs[0], "fresh")), 2 * 301
     options = ["--kind", "line", "--points", "201", "--samples", "all", "--workers"]
-    command = [*PROCESS, "landscape", str(runs[0]), str(runs[1]), *options, str(workers), "--out", "o"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
-        while process.poll() is None and len(kept(runs[0])) < 20:
-            time.sleep(0.002)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, err
-    assert out == b""
-    *steps, last = [line for line in err.decode().splitlines() if line]
+    command = ["landscape", str(runs[0]), str(runs[1]), *options, str(workers), "--out", "o"]
+    process = nursery.start("-c", "from flatfed.cli.main import main; main()", *command)
+    while alive(process.pid) and len(kept(runs[0])) < 20:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
+    ended = process.end(PATIENCE)
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stdout == ""
+    *steps, last = [line for line in ended.stderr.splitlines() if line]
     assert last == "interrupted; the points so far are kept, and the same command goes on"
     assert all(" of 301)" in line for line in steps), "on a slow machine it tells how far it is, and nothing else"
     there = kept(runs[0])
@@ -266,6 +278,7 @@ def kept(run: Path) -> list[str]:
 # --- what cannot be done ------------------------------------------------------------------------------------
 
 
+@unseen
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
@@ -328,6 +341,7 @@ def test_a_comparison_without_runs(comparison: Path) -> None:
     refused(flatfed("landscape", comparison), "run")
 
 
+@unseen
 def test_points_of_another_landscape_under_the_same_name_are_refused(runs: list[Path]) -> None:
     assert flatfed("landscape", runs[0], "--points", 3).code == 0
     [file] = (runs[0] / "flatness").glob("*.jsonl")

@@ -32,6 +32,7 @@ SUITABLE = {
     *("defocus_blur", "glass_blur", "gaussian_blur", "fog", "brightness"),
     *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 }
+unseen = pytest.mark.usefixtures("no_pictures")
 FEW = ("--corruptions", "gaussian_noise,contrast")
 
 
@@ -69,6 +70,7 @@ def test_the_table_names_each_corruption_and_the_files_hold_the_same(run: Path) 
     assert (run / "robustness.png").stat().st_size > 10_000
 
 
+@unseen
 def test_what_does_not_suit_is_left_out_with_a_reason(run: Path) -> None:
     err = flatfed("robustness", run).err
     assert "left out: motion_blur, zoom_blur, snow, spatter: the severities need images of at least 16 x 16" in err
@@ -76,6 +78,7 @@ def test_what_does_not_suit_is_left_out_with_a_reason(run: Path) -> None:
     assert "left out: saturate: changes colours, and the images are grey" in err
 
 
+@unseen
 def test_clean_images_give_the_accuracy_of_the_history(run: Path) -> None:
     data = flatfed("robustness", run, *FEW, "--json").json
     last = read_history(run)[-1]
@@ -85,6 +88,7 @@ def test_clean_images_give_the_accuracy_of_the_history(run: Path) -> None:
     assert data["examples"] == 360
 
 
+@unseen
 def test_all_severities_are_columns(run: Path) -> None:
     outcome = flatfed("robustness", run, "--severity", "all", *FEW)
     heads = next(line for line in outcome.out.splitlines() if "corruption" in line)
@@ -92,6 +96,7 @@ def test_all_severities_are_columns(run: Path) -> None:
     assert len(cells(read_json(run / "robustness.json"))) == 10
 
 
+@unseen
 def test_the_table_fits_a_terminal(run: Path) -> None:
     outcome = on_terminal("robustness", run, "--severity", "all", columns=80)
     assert outcome.code == 0
@@ -118,6 +123,7 @@ def test_nothing_that_suits_is_no_error(run: Path) -> None:
 # What is known is not measured again.
 
 
+@unseen
 def test_a_second_call_reads_what_the_first_one_measured(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = flatfed("robustness", run)
     before = fingerprint(run)
@@ -157,6 +163,7 @@ def test_an_interrupted_measurement_keeps_what_it_has(run: Path) -> None:
     assert all(cells(read_json(run / "robustness.json"))[place] == value for place, value in kept.items())
 
 
+@unseen
 def test_more_rounds_are_measured_anew(run: Path) -> None:
     first = flatfed("robustness", run, *FEW, "--json").json
     assert flatfed("resume", run, "--rounds", 5, "--workers", 0).code == 0
@@ -166,6 +173,7 @@ def test_more_rounds_are_measured_anew(run: Path) -> None:
     assert second["clean"]["loss"] != first["clean"]["loss"]
 
 
+@unseen
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 1, "key": {}}', "another run"])
 def test_a_file_that_cannot_be_used_is_measured_anew(run: Path, content: str) -> None:
     good = flatfed("robustness", run, *FEW, "--json").json
@@ -181,6 +189,7 @@ def test_a_file_that_cannot_be_used_is_measured_anew(run: Path, content: str) ->
     assert again.json == good
 
 
+@unseen
 def test_workers_do_not_matter(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = flatfed("robustness", run, "--workers", 0, "--json").json
     (run / "robustness.json").unlink()
@@ -196,6 +205,7 @@ def test_a_corruption_that_is_not_there(run: Path) -> None:
     refused(outcome, "--corruptions: unknown corruption 'fogg'", "did you mean 'fog'")
 
 
+@unseen
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -287,6 +297,7 @@ def cifar(tmp_path: Path) -> tuple[Path, Path]:
     return out, data
 
 
+@unseen
 def test_published_files_are_used_where_they_are(cifar: tuple[Path, Path]) -> None:
     out, data = cifar
     chosen = ("--corruptions", "frost,contrast,brightness", "--severity", "all")
@@ -302,6 +313,7 @@ def test_published_files_are_used_where_they_are(cifar: tuple[Path, Path]) -> No
     assert cells(outcome.json)["frost", 4] == pytest.approx(float(right))
 
 
+@unseen
 def test_files_that_come_or_go_are_noticed(cifar: tuple[Path, Path]) -> None:
     out, data = cifar
     chosen = ("--corruptions", "contrast,fog", "--json")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from flatfed.machine import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
-from runs.bench import environment
+from nursery import environment
 
 ON_GLIBC = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
 

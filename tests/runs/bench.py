@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import flatfed as ff
+import nursery
 from engines.bench import bits
 
-TESTS = Path(__file__).parents[1]
 POPULATION, ROUNDS = 5, 5
 
 steps_left: int | None = None
@@ -71,14 +71,12 @@ def digest(run: ff.Run, population: int = POPULATION) -> dict[str, Any]:
     return {name: v if name in plain else hashlib.sha256(repr(v).encode()).hexdigest() for name, v in found.items()}
 
 
-def in_new_process(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+def in_new_process(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """Run Python in a process that knows nothing of this one and can import these tests."""
-    settings = {"timeout": 300, **settings}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment(), **settings)
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    if arguments[0] in ("-c", "-m"):
+        return nursery.start(*arguments).end(timeout)
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=nursery.environment(), timeout=timeout)
 
 
 def referenced_states(path: Path) -> set[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 import flatfed as ff
-from engines.bench import PATIENCE, bits, eventually, is_worker
+import nursery
+from engines.bench import PATIENCE, alive, bits, eventually, is_worker
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import read_rows
-from runs.bench import POPULATION, ROUNDS, digest, environment, small_model, small_run, small_task
+from runs.bench import POPULATION, ROUNDS, digest, small_model, small_run, small_task
 
 pytestmark = pytest.mark.usefixtures("signals_heard")
 
@@ -161,25 +160,20 @@ ARGUMENTS = ["digits", "scaffold+asam+swa", "--rounds", "40", "--clients", "12",
 ARGUMENTS += ["--evaluate-last", "2", "--workers", "2"]
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def command(*arguments: str, cwd: Path) -> nursery.Fresh:
     """Start `flatfed` in a process group of its own, as a terminal would."""
-    start = [sys.executable, "-c", "from flatfed.cli.main import main; main()", *arguments]
-    return subprocess.Popen(
-        start, cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
-    )
+    return nursery.start("-c", "from flatfed.cli.main import main; main()", *arguments, cwd=cwd)
 
 
-def interrupted(child: subprocess.Popen[str], history: Path, rows: int, number: int) -> str:
+def interrupted(child: nursery.Fresh, history: Path, rows: int, number: int) -> str:
     """Send a signal to the whole group once the history has so many rows; return what was said."""
     try:
-        eventually(lambda: len(read_rows(history)) >= rows or child.poll() is not None, f"{rows} rows of history")
-        os.killpg(child.pid, number)
-        said = child.communicate(timeout=PATIENCE)[1]
+        eventually(lambda: len(read_rows(history)) >= rows or not alive(child.pid), f"{rows} rows of history")
     finally:
-        child.kill()
-        child.wait()
-    assert child.returncode == 130, said
-    return said
+        os.killpg(child.pid, number)
+        ended = child.end(PATIENCE)
+    assert ended.returncode == 130, ended.stderr
+    return ended.stderr
 
 
 def test_a_command_that_is_stopped_twice_and_resumed_comes_to_the_same_bits(tmp_path: Path) -> None:
@@ -191,9 +185,8 @@ def test_a_command_that_is_stopped_twice_and_resumed_comes_to_the_same_bits(tmp_
     assert RunDirectory.open(path).status()["status"] == "interrupted"
     said.append(interrupted(command("resume", str(path), cwd=tmp_path), history, done + 3, signal.SIGTERM))
     assert done + 3 <= len(read_rows(history)) < 40
-    last = command("resume", str(path), cwd=tmp_path)
-    last_words = "".join(last.communicate(timeout=PATIENCE))
-    assert last.returncode == 0, last_words
+    last = command("resume", str(path), cwd=tmp_path).end(PATIENCE)
+    assert last.returncode == 0, last.stdout + last.stderr
 
     task = TaskRecipe("digits", clients=12, partition={"id": "dirichlet"}, seed=4).build()
     settings: dict[str, Any] = {"rounds": 40, "sampling": 3, "lr": 0.1, "evaluate_last": 2, "seed": 4, "workers": 2}

@@ -90,9 +90,10 @@ def reports(calls: Reports, expected: dict[str, Any], tmp_path_factory: pytest.T
         "bytes": jobs_of_bytes(directory),
         "history": {f"history-{n}": {"kind": "history", "n": n} for n in (0, 1, 9, 40, length // 2, length)},
         "rounds": jobs_of_rounds(),
-        "again": {f"again-{n}": {"kind": "steps", "n": 3, "again": n} for n in range(0, resume, 3)},
+        "dead": {"dead": {"kind": "steps", "n": 3, "resume": False}},
+        "again": {f"again-{n}": {"kind": "steps", "like": "dead", "again": n} for n in range(0, resume, 3)},
         "again, cut off": {
-            f"again-bytes-{n}": {"kind": "steps", "n": 3, "again_bytes": n}
+            f"again-bytes-{n}": {"kind": "steps", "like": "dead", "again_bytes": n}
             for n in (0, 1, first // 2, first + 10, 2 * first)
         },
         "first": {f"first-{n}": {"kind": "first", "n": n} for n in range(0, start, STEP)},
