@@ -121,6 +121,7 @@ KINDS = {
         with_vectors(lambda v: v | {"w": v["w"].repeat(100)}),
         (rf"{4 * 101 * SIZE:,} bytes, above the bound {LARGEST:,}: w has shape \({100 * SIZE},\), not \({SIZE},\)",),
     ),
+    "lost": Kind(lambda reply: [], ("^no reply$",)),
     "too many numbers": Kind(talkative, (rf"^{LARGEST + 8:,} bytes, above the bound {LARGEST:,}$",)),
 }
 

@@ -50,25 +50,22 @@ class InProcessEngine:
             yield from replies
 
     def _replies(self, received: Message, group: list[Job]) -> list[Reply]:
-        """Run clients together; of a group that is out of time each alone, so that only those that hang are given up.
-
-        A client that is given up has changed its job's state, at most: that is a copy, and goes nowhere.
-        """
+        """Run clients together; of a group that is out of time each alone: only those that hang are given up."""
         seconds = self._settings.client_timeout
         if seconds is None:
             return self._trainer.run_together(received, group, self._pulse)
-        if len(group) == 1:
-            return self._in_time(received, group, seconds) or [no_reply(group[0], seconds)]
-        # On copies: if it fails, each client starts from where it was.
-        copies = [replace(job, kept=job.kept.copy()) for job in group]
-        replies = self._in_time(received, copies, seconds)
+        replies = self._in_time(received, group, seconds)
         if replies is not None:
             return replies
+        if len(group) == 1:
+            return [no_reply(group[0], seconds)]
         return [reply for job in group for reply in self._replies(received, [job])]
 
     def _in_time(self, received: Message, group: list[Job], seconds: float) -> list[Reply] | None:
         """Run clients with so many seconds for each; None where that was not enough."""
-        run = functools.partial(self._trainer.run_together, received, group, self._pulse)
+        # On copies: for a client that is given up, or run again, nothing has happened.
+        copies = [replace(job, kept=job.kept.copy()) for job in group]
+        run = functools.partial(self._trainer.run_together, received, copies, self._pulse)
         try:
             return within(seconds * len(group), run)
         except OutOfTime:

@@ -99,8 +99,8 @@ class Settings(Config):
         "Reject a client's update that lies further than this from the model sent.", None, otherwise="none"
     )
     client_timeout: Positive | None = setting(
-        "Reject a client that has not answered after this time; work that is no training has no bound. Whether a slow "
-        "client is rejected depends on the clock, so take far more than a client needs.",
+        "Reject a client whose training takes longer, such as one that hangs; evaluation has no bound. Who is rejected "
+        "depends on the clock: give far more than a client needs.",
         None,
         unit="seconds",
         otherwise="no bound",

@@ -182,7 +182,13 @@ class Answers:
         """Return what is wrong with the others, in client order."""
         faults = [(reply.client, self._final(reply, fault)) for reply, fault in self._bad]
         faults += [(client, ReplyFault(TWICE)) for client in self._good if client in self._contradictory]
+        faults += [(client, ReplyFault("no reply")) for client in self._silent()]
         return sorted(faults, key=lambda entry: (entry[0], entry[1].reason))
+
+    def _silent(self) -> set[int]:
+        """Return the clients that were asked and of which nothing came."""
+        heard = {reply.client for reply, _ in self._bad}
+        return set(self._expected.clients) - heard - self._good.keys()
 
     def _final(self, reply: Reply, fault: ReplyFault) -> ReplyFault:
         """Return the fault of a reply now that all have come: contradictory answers have the same one."""
