@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.method.algorithm import Algorithm
-from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunction, together
+from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunction, no_reply, together
 from flatfed.core.method.messages import Message
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
+from flatfed.engines.time_limit import OutOfTime, refuse_without_alarm, within
 from flatfed.machine import keep_freed_memory
 
 
@@ -30,19 +33,45 @@ class InProcessEngine:
     gaps = False
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Callable[[], None] = lambda: None):
-        self._trainer = Trainer(task, algorithm, settings)
-        self._pulse, self._held = pulse, Held[Message]()
+        self._make_trainer = functools.partial(Trainer, task, algorithm, settings)
+        self._trainer = self._make_trainer()
+        self._settings, self._pulse, self._held = settings, pulse, Held[Message]()
         keep_freed_memory()
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Run the jobs in order, one at a time, or group by group where clients are vectorised."""
-        for group in grouped(jobs, self._trainer.settings):
+        refuse_without_alarm(self._settings)
+        for group in grouped(jobs, self._settings):
             self._pulse()
             received = together(self._held.receive(group[0].round, group[0].exchange, message))
             with single_thread(), preserved_global_state(), named_errors(f"client {group[0].client}"):
-                replies = self._trainer.run_together(received, group, self._pulse)
+                replies = self._replies(received, group)
             # Outside of the contexts: between two replies the caller has its own threads and generator.
             yield from replies
+
+    def _replies(self, received: Message, group: list[Job]) -> list[Reply]:
+        """Run clients together; of a group that is out of time each alone: only those that hang are given up."""
+        seconds = self._settings.client_timeout
+        if seconds is None:
+            return self._trainer.run_together(received, group, self._pulse)
+        replies = self._in_time(received, group, seconds)
+        if replies is not None:
+            return replies
+        if len(group) == 1:
+            return [no_reply(group[0], seconds)]
+        return [reply for job in group for reply in self._replies(received, [job])]
+
+    def _in_time(self, received: Message, group: list[Job], seconds: float) -> list[Reply] | None:
+        """Run clients with so many seconds for each; None where that was not enough."""
+        # On copies: for a client that is given up, or run again, nothing has happened.
+        copies = [replace(job, kept=job.kept.copy()) for job in group]
+        run = functools.partial(self._trainer.run_together, received, copies, self._pulse)
+        try:
+            return within(seconds * len(group), run)
+        except OutOfTime:
+            # The alarm may have struck anywhere in it.
+            self._trainer = self._make_trainer()
+            return None
 
     def compute(
         self, piece: WorkFunction, given: Mapping[str, Tensor], items: Sequence[Item]

@@ -1,7 +1,8 @@
 """The process engine: persistent workers, one thread each, vectors through shared memory.
 
 A worker that dies is replaced and its client is run again; a client that takes its worker down repeatedly
-ends the run with its id.
+ends the run with its id. A client that takes longer than `client_timeout` is given up: its worker is killed
+and replaced, and the others go on.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class ProcessEngine:
         if first is None:
             return
         held = self._send(message, first[0])
-        works = (TrainWork(held, group) for group in itertools.chain([first], groups))
+        seconds = self._settings.client_timeout
+        works = (TrainWork(held, group, seconds) for group in itertools.chain([first], groups))
         for replies in Spread(self._pool, works, self._pulse, self._open).results():
             yield from replies
 

@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError
-from flatfed.core.method.engine import Item, Job, Reply, WorkFunction
+from flatfed.core.method.engine import Item, Job, Reply, WorkFunction, no_reply
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
 from flatfed.engines.in_process import label
-from flatfed.engines.worker import Answer, Command, Compute, Done, Sent, Train
+from flatfed.engines.worker import Answer, Command, Compute, Done, Failed, Sent, Train
 
 T = TypeVar("T")
 
@@ -23,6 +23,8 @@ class Work(Generic[T]):
     """One piece of work for whichever worker is free."""
 
     label: str
+    seconds: float | None = None
+    """How long it may take, from when the worker begins with it; None: as long as it takes."""
 
     def command(self, outbox: Outbox) -> Command:
         """Write what the worker needs and return the command to send."""
@@ -32,12 +34,23 @@ class Work(Generic[T]):
         """Read what the worker wrote; copies, because it will write again."""
         raise NotImplementedError
 
+    def parts(self) -> Sequence[Work[T]]:
+        """Return works that come to the same, to be tried instead of one that is out of time; none where it is one."""
+        return ()
+
+    def no_result(self) -> T:
+        """Return what stands for the result of a work that is out of time."""
+        raise NotImplementedError
+
 
 class TrainWork(Work[list[Reply]]):
     """Clients of an exchange that are trained together: one, or a vectorised group."""
 
-    def __init__(self, held: list[Sent], jobs: list[Job]) -> None:
-        self.held, self.jobs = tuple(held), jobs
+    def __init__(self, held: Sequence[Sent], jobs: list[Job], client_timeout: float | None) -> None:
+        self.held, self.jobs, self.client_timeout = tuple(held), jobs, client_timeout
+        if client_timeout is not None:
+            # The work of a group is interwoven: only all of it has a time.
+            self.seconds = client_timeout * len(jobs)
         names = ", ".join(str(job.client) for job in jobs)
         self.label = f"client {names}" if len(jobs) == 1 else f"one of the clients {names}"
 
@@ -56,12 +69,24 @@ class TrainWork(Work[list[Reply]]):
         """Return the clients' replies and new states."""
         tensors = {name: tensor.clone() for name, tensor in inbox.read(done.tensors).items()}
         replies = []
-        for place, (job, numbers) in enumerate(zip(self.jobs, done.numbers, strict=True)):
+        for place, numbers in enumerate(done.numbers):
             message = Message.of(group(f"{place}/vector", tensors), numbers.scalars)
             kept = State(group(f"{place}/kept", tensors))
             model = tensors.get(f"{place}/model")
-            replies.append(Reply(job.client, job.round, job.exchange, message, kept=kept, model=model, **numbers.facts))
+            # Who answers what is the worker's word, and is checked as that.
+            replies.append(Reply(message=message, kept=kept, model=model, **numbers.facts))
         return replies
+
+    def parts(self) -> Sequence[TrainWork]:
+        """Return the clients of a group one by one, so that only those that hang are given up."""
+        if len(self.jobs) == 1:
+            return ()
+        return [TrainWork(self.held, [job], self.client_timeout) for job in self.jobs]
+
+    def no_result(self) -> list[Reply]:
+        """Return replies that say that there are none."""
+        assert self.client_timeout is not None
+        return [no_reply(job, self.client_timeout) for job in self.jobs]
 
 
 class ComputeWork(Work[tuple[int, dict[str, Tensor]]]):
@@ -103,6 +128,7 @@ def done_or_error(answer: Answer, work: Work[Any]) -> Done:
     """Return a good answer; a failure becomes an error that names the work and carries the worker's traceback."""
     if isinstance(answer, Done):
         return answer
+    assert isinstance(answer, Failed)
     if answer.is_mistake:
         raise ConfigError(answer.error)
     error = EngineError(answer.error if answer.says_who else f"{work.label} failed: {answer.error}")

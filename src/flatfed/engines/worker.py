@@ -31,7 +31,7 @@ from flatfed.machine import keep_freed_memory
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0
-FACTS = ("samples", "steps", "backprops", "loss", "watch", "drift", "seconds")
+FACTS = ("client", "round", "exchange", "samples", "steps", "backprops", "loss", "watch", "drift", "seconds")
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,13 @@ class Failed:
     is_mistake: bool = False
 
 
+@dataclass(frozen=True)
+class Begun:
+    """The worker is ready and begins with the clients: from now on their time counts."""
+
+
 Command = Train | Compute
-Answer = Done | Failed
+Answer = Begun | Done | Failed
 
 
 def serve(
@@ -116,6 +121,8 @@ def serve(
     torch.set_num_threads(1)
     keep_freed_memory()
     worker = Worker(Path(directory), name, lambda: Trainer(task, algorithm, settings))
+    if settings.client_timeout is not None:
+        worker.tell = lambda: pipe.send(Begun())
     try:
         _answer_all(pipe, worker)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -150,6 +157,8 @@ class Worker:
         self._common: defaultdict[int, Inbox] = defaultdict(Inbox)
         self._own, self._given = Inbox(), Inbox()
         self._out = Outbox(directory, f"{name}-up")
+        self.tell: Callable[[], None] = lambda: None
+        """Called when clients begin: how long the worker took to get ready is not their time."""
 
     @functools.cached_property
     def trainer(self) -> Trainer:
@@ -180,7 +189,9 @@ class Worker:
         jobs = self._jobs(command)
         tensors: dict[str, Tensor] = {}
         numbers: list[ReplyNumbers] = []
-        for place, reply in enumerate(self.trainer.run_together(self._message(command), jobs)):
+        trainer, message = self.trainer, self._message(command)
+        self.tell()
+        for place, reply in enumerate(trainer.run_together(message, jobs)):
             tensors |= prefixed(f"{place}/vector", reply.message.vectors)
             tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
             if reply.model is not None:

@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import sys
+import time
 import warnings
 import weakref
 from collections import Counter, deque
@@ -26,7 +27,7 @@ from flatfed.core.model.devices import share
 from flatfed.core.task.task import Task
 from flatfed.engines.arena import Inbox, Outbox, shared_directory
 from flatfed.engines.work import Computation, ComputeWork, Work, done_or_error
-from flatfed.engines.worker import Answer, serve
+from flatfed.engines.worker import Answer, Begun, serve
 
 GRACE_SECONDS = 1.0
 """A worker that waits for work is given this long to leave when it is asked to."""
@@ -199,7 +200,7 @@ class Spread(Generic[T]):
     """One spreading of works over a pool: who does what, what is to be done again, and what has killed its worker.
 
     A worker for whom no work is left takes up pieces of the computations that can be done `meanwhile`, as long as
-    others work.
+    others work. A work that is out of time loses its worker; it is given again in parts, or has no result.
     """
 
     def __init__(
@@ -209,6 +210,7 @@ class Spread(Generic[T]):
         self._again: deque[Work[T]] = deque()
         self._deaths: Counter[str] = Counter()
         self._busy: dict[WorkerHandle, Work[T]] = {}
+        self._deadlines: dict[WorkerHandle, float] = {}
         self._in_gaps: dict[WorkerHandle, tuple[ComputeWork, Computation]] = {}
 
     def results(self) -> Iterator[T]:
@@ -217,6 +219,8 @@ class Spread(Generic[T]):
             while self._all_at_work() or self._some_at_work():
                 for worker in self._answering():
                     yield from self._received(worker, worker.take())
+                for worker in self._overdue():
+                    yield from self._given_up(worker)
         finally:
             self._abandon()
 
@@ -267,20 +271,52 @@ class Spread(Generic[T]):
             computation.todo.appendleft(piece)
 
     def _answering(self) -> list[WorkerHandle]:
-        """Wait until a worker has answered or died; look up now and then for the interrupt key."""
+        """Wait until a worker has answered, died or run out of time; look up now and then for the interrupt key."""
         pipes = {worker.pipe: worker for worker in (*self._busy, *self._in_gaps)}
         while pipes:
             self._pulse()
-            ready = multiprocessing.connection.wait(list(pipes), POLL_SECONDS)  # type: ignore[arg-type]
+            ready = multiprocessing.connection.wait(list(pipes), self._patience())  # type: ignore[arg-type]
             if ready:
                 return [pipes[pipe] for pipe in ready]  # type: ignore[index]
+            if self._overdue():
+                return []
         return []
+
+    def _patience(self) -> float:
+        """Return how long to wait for answers: until a deadline, at most."""
+        if not self._deadlines:
+            return POLL_SECONDS
+        left = min(self._deadlines.values()) - time.monotonic()
+        return min(max(left, 0.0), POLL_SECONDS)
+
+    def _overdue(self) -> list[WorkerHandle]:
+        """Return the workers whose time is over and that have not answered."""
+        now = time.monotonic()
+        late = [worker for worker, deadline in self._deadlines.items() if deadline <= now]
+        # An answer may have come while others were read.
+        return [worker for worker in late if worker.pipe is not None and not worker.pipe.poll()]
+
+    def _given_up(self, worker: WorkerHandle) -> Iterator[T]:
+        """Put another worker in the place of one that hangs; its work is given again in parts, or has no result."""
+        work = self._busy.pop(worker)
+        del self._deadlines[worker]
+        worker.kill()
+        # No death that counts against the work: its worker was killed from here.
+        self._pool.start(worker)
+        parts = work.parts()
+        self._again.extend(parts)
+        if not parts:
+            yield work.no_result()
 
     def _received(self, worker: WorkerHandle, answer: Answer | None) -> Iterator[T]:
         """Yield the result of a work; what was done in a gap goes to its computation."""
         if worker in self._in_gaps:
             self._file(worker, answer)
             return
+        if isinstance(answer, Begun):
+            self._start_clock(worker)
+            return
+        self._deadlines.pop(worker, None)
         # No longer busy, whatever comes of its answer: a worker that has answered need not be ended after an error.
         work = self._busy.pop(worker)
         if answer is None:
@@ -288,6 +324,12 @@ class Spread(Generic[T]):
             self._again.append(work)
         else:
             yield work.result(done_or_error(answer, work), worker.inbox)
+
+    def _start_clock(self, worker: WorkerHandle) -> None:
+        """Let the time of a worker's work begin."""
+        seconds = self._busy[worker].seconds
+        if seconds is not None:
+            self._deadlines[worker] = time.monotonic() + seconds
 
     def _file(self, worker: WorkerHandle, answer: Answer | None) -> None:
         """Put what was done in a gap with its computation; an error waits there until the results are asked for."""

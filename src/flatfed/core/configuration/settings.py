@@ -98,6 +98,13 @@ class Settings(Config):
     max_update_norm: Positive | None = setting(
         "Reject a client's update that lies further than this from the model sent.", None, otherwise="none"
     )
+    client_timeout: Positive | None = setting(
+        "Reject a client whose training takes longer, such as one that hangs; evaluation has no bound. Who is rejected "
+        "depends on the clock: give far more than a client needs.",
+        None,
+        unit="seconds",
+        otherwise="no bound",
+    )
     eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = setting(
         "BatchNorm statistics in evaluation: averaged running ones, the test batch's own, or re-estimated on training "
         "examples.",

@@ -58,6 +58,15 @@ class Reply:
 
     The engine's own measurement around the client: no part of what the client sends, so not counted as bytes.
     """
+    missing: str = ""
+    """Why there is no reply, where the engine has given up on the client: nothing has come from it."""
+
+
+def no_reply(job: Job, seconds: float) -> Reply:
+    """Return what an engine hands over for a client that did not answer in time."""
+    reason = f"no reply within {seconds:g} s"
+    where = job.client, job.round, job.exchange
+    return Reply(*where, Message(), samples=0, steps=0, backprops=0, loss=None, missing=reason)
 
 
 class Held(Generic[T]):
@@ -115,7 +124,8 @@ class Engine(Protocol):
 
         The message is what this exchange sends, no more; what the clients hold from the round's earlier exchanges is
         the engine's to keep (`Held`), and must not change until the round is over. The jobs say which exchange it is. A
-        job is taken when it can be run: the states of clients still to come need not be in memory.
+        job is taken when it can be run: the states of clients still to come need not be in memory. A client that
+        takes longer than `Settings.client_timeout` is given up, and has a reply that says so (`no_reply`).
         """
         ...
 

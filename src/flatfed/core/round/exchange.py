@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 
 NOT_FINITE = "not finite"
+TWICE = "client answered twice"
+
+SPARE_NUMBERS = 256
+"""How many numbers a reply may hold beside those that its method declares."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,16 @@ class Expectation:
     max_update_norm: float | None = None
     numbers: tuple[str, ...] = ()
 
-    def fault(self, reply: Reply, sent: Message, answered: set[int]) -> ReplyFault | None:
+    @functools.cached_property
+    def max_bytes(self) -> int:
+        """Most bytes that a reply may have: the vectors of a good one, and some numbers."""
+        entries = {name: _dtype(name, self.like).itemsize for name in self.shapes}
+        vectors = sum(size * entries[name] for name, size in self.shapes.items())
+        return vectors + SCALAR_BYTES * (len(self.numbers) + SPARE_NUMBERS)
+
+    def fault(self, reply: Reply, sent: Message, answered: Collection[int]) -> ReplyFault | None:
         """Return why the reply is rejected, or None when it is good."""
-        reason = self._origin(reply, answered) or self._names(reply.message) or self._shapes(reply.message)
+        reason = self._origin(reply, answered) or self._form(reply)
         if reason:
             return ReplyFault(reason)
         # Before the norm: NaN lies above no bound, and would pass.
@@ -57,14 +69,31 @@ class Expectation:
         reason = self._size(reply, sent)
         return ReplyFault(reason) if reason else None
 
-    def _origin(self, reply: Reply, answered: set[int]) -> str | None:
+    def _origin(self, reply: Reply, answered: Collection[int]) -> str | None:
+        if not self.is_answer(reply):
+            return self._strange(reply)
+        if reply.client in answered:
+            return TWICE
+        return reply.missing or None
+
+    def is_answer(self, reply: Reply) -> bool:
+        """Say whether the reply is a client's answer in this very exchange, whatever it holds."""
+        in_time = reply.round == self.round and reply.exchange == self.exchange
+        return in_time and reply.client in self.clients
+
+    def _strange(self, reply: Reply) -> str:
         if reply.client not in self.clients:
             return "client was not asked"
-        if reply.client in answered:
-            return "client answered twice"
-        if (reply.round, reply.exchange) != (self.round, self.exchange):
-            return f"answers round {reply.round}.{reply.exchange}, not {self.round}.{self.exchange}"
-        return None
+        return f"answers round {reply.round}.{reply.exchange}, not {self.round}.{self.exchange}"
+
+    def _form(self, reply: Reply) -> str | None:
+        """Say what is wrong with the names, shapes and types of a reply, or with its size in bytes."""
+        reason = self._names(reply.message) or self._shapes(reply.message)
+        size = bytes_up(reply)
+        if size <= self.max_bytes:
+            return reason
+        oversized = f"{size:,} bytes, above the bound {self.max_bytes:,}"
+        return f"{oversized}: {reason}" if reason else oversized
 
     def _names(self, message: Message) -> str | None:
         missing = (self.shapes.keys() - message.vectors.keys()) | (set(self.numbers) - message.scalars.keys())
@@ -81,7 +110,7 @@ class Expectation:
             vector = message.vectors[name]
             if tuple(vector.shape) != (size,):
                 return f"{name} has shape {tuple(vector.shape)}, not ({size},)"
-            dtype = torch.int64 if name == COUNTERS else self.like.dtype
+            dtype = _dtype(name, self.like)
             if vector.dtype != dtype:
                 return f"{name} is {vector.dtype}, not {dtype}"
         return None
@@ -98,6 +127,11 @@ class Expectation:
         return None
 
 
+def _dtype(name: str, like: Tensor) -> torch.dtype:
+    """Return the type of a vector in a good reply."""
+    return torch.int64 if name == COUNTERS else like.dtype
+
+
 def _not_finite(reply: Reply) -> str | None:
     """Return what in a reply is not finite."""
     for name, vector in reply.message.vectors.items():
@@ -108,6 +142,71 @@ def _not_finite(reply: Reply) -> str | None:
     if reply.loss is not None and not math.isfinite(reply.loss):
         return "loss"
     return None
+
+
+class Answers:
+    """The replies of one exchange, in any order of arrival: who has answered well, and what is wrong with the others.
+
+    The same answer once more is rejected, and the client counts once. Of two different answers neither counts: which of
+    them came first is chance.
+    """
+
+    def __init__(self, expected: Expectation, sent: Message) -> None:
+        self._expected, self._sent = expected, sent
+        self._good: dict[int, Reply] = {}
+        self._bad: list[tuple[Reply, ReplyFault]] = []
+        self._first: dict[int, Reply] = {}
+        self._contradictory: set[int] = set()
+
+    def take(self, reply: Reply) -> None:
+        """Check a reply when it comes."""
+        fault = self._expected.fault(reply, self._sent, self._first)
+        if fault is None:
+            self._good[reply.client] = reply
+        else:
+            self._bad.append((reply, fault))
+        if self._expected.is_answer(reply):
+            self._compare(reply)
+
+    def _compare(self, reply: Reply) -> None:
+        """Compare an answer with the client's first one."""
+        first = self._first.setdefault(reply.client, reply)
+        if first is not reply and _content(first) != _content(reply):
+            self._contradictory.add(reply.client)
+
+    def good(self) -> list[Reply]:
+        """Return the good replies, in client order."""
+        return [self._good[client] for client in sorted(self._good) if client not in self._contradictory]
+
+    def faults(self) -> list[tuple[int, ReplyFault]]:
+        """Return what is wrong with the others, in client order."""
+        faults = [(reply.client, self._final(reply, fault)) for reply, fault in self._bad]
+        faults += [(client, ReplyFault(TWICE)) for client in self._good if client in self._contradictory]
+        faults += [(client, ReplyFault("no reply")) for client in self._silent()]
+        return sorted(faults, key=lambda entry: (entry[0], entry[1].reason))
+
+    def _silent(self) -> set[int]:
+        """Return the clients that were asked and of which nothing came."""
+        heard = {reply.client for reply, _ in self._bad}
+        return set(self._expected.clients) - heard - self._good.keys()
+
+    def _final(self, reply: Reply, fault: ReplyFault) -> ReplyFault:
+        """Return the fault of a reply now that all have come: contradictory answers have the same one."""
+        if reply.client in self._contradictory and self._expected.is_answer(reply):
+            return ReplyFault(TWICE)
+        return fault
+
+
+def _content(reply: Reply) -> tuple[Any, ...]:
+    """Return all that an answer says, for a comparison; how long it took is not the client's word."""
+    kept = Message.of(reply.kept.tensors() if reply.kept else {})
+    numbers = reply.samples, reply.steps, reply.backprops, reply.loss, reply.drift
+    return reply.message.to_bytes(), kept.to_bytes(), numbers, dict(reply.watch), reply.missing
+
+
+def bytes_up(reply: Reply) -> int:
+    """Return how many bytes a client's message and the numbers that it watches have."""
+    return reply.message.nbytes + SCALAR_BYTES * len(reply.watch)
 
 
 ENVELOPE_DOWN = 2 * SCALAR_BYTES  # round, learning rate
@@ -141,7 +240,9 @@ class Tally:
 
     def received(self, reply: Reply) -> None:
         """Count what came up, good or not."""
-        self.bytes_up += reply.message.nbytes + ENVELOPE_UP + SCALAR_BYTES * len(reply.watch)
+        if reply.missing:
+            return
+        self.bytes_up += bytes_up(reply) + ENVELOPE_UP
         self.backprops += reply.backprops
 
     def took_part(self, replies: list[Reply], seconds: dict[int, float]) -> None:
@@ -231,20 +332,15 @@ class Courier:
     def _collect(
         self, fresh: Message, sent: Message, names: tuple[str, ...]
     ) -> tuple[list[Reply], list[tuple[int, ReplyFault]]]:
-        """Return the good replies in client order, and what was wrong with the others."""
-        expected = self._expected(names)
-        good: dict[int, Reply] = {}
-        faults: list[tuple[int, ReplyFault]] = []
+        """Return the good replies and what was wrong with the others, both in client order."""
+        answers = Answers(self._expected(names), sent)
         for reply in self.federation.engine.exchange(fresh, CohortJobs(self, fresh)):
             # Before it is checked: a reply that is rejected has crossed, and was computed, as well.
             self.tally.received(reply)
-            fault = expected.fault(reply, sent, set(good))
-            if fault is None:
-                good[reply.client] = reply
-            else:
-                faults.append((reply.client, fault))
+            answers.take(reply)
+        good, faults = answers.good(), answers.faults()
         self.tally.rejected += [{"client": client, "reason": fault.reason} for client, fault in faults]
-        return [good[client] for client in sorted(good)], faults
+        return good, faults
 
     def _expected(self, names: tuple[str, ...]) -> Expectation:
         fed = self.federation

@@ -27,7 +27,9 @@ from flatfed.core.round.trainer import fresh_client_state, shared_buffers
 from flatfed.core.round.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.task.task import Task
 from flatfed.engines.factory import start_engine
+from flatfed.engines.time_limit import refuse_without_alarm
 from flatfed.flatness.monitor import Monitor
+from flatfed.machine import worker_count
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 
@@ -198,6 +200,7 @@ def check_plan(plan: Plan) -> None:
     find_device(plan.settings.device)
     check_vectorised(plan.task, plan.settings)
     _check_replies(plan)
+    _check_client_timeout(plan)
     _check_learning_rate(plan)
     _check_schedules(plan)
     _check_monitors(plan)
@@ -247,6 +250,11 @@ def _check_replies(plan: Plan) -> None:
     needed = plan.settings.min_replies
     if isinstance(plan.sampler, Uniform) and needed > plan.sampler.count:
         raise ConfigError(f"min_replies={needed} can never be met with {plan.sampler.count} clients per round")
+
+
+def _check_client_timeout(plan: Plan) -> None:
+    if worker_count(plan.workers) == 0:
+        refuse_without_alarm(plan.settings)
 
 
 def _check_learning_rate(plan: Plan) -> None:

@@ -60,7 +60,7 @@ def identity(config: Values) -> Values:
         "algorithm": _canonical(Algorithm.registry, config["algorithm"]),
         "average": _canonical(Average.registry, config["average"]),
         "sampler": _canonical(Sampler.registry, config["sampler"]),
-        "settings": _without_seed(_settings(config["settings"])),
+        "settings": _decisive_settings(_settings(config["settings"])),
         "task": _task(config),
     }
     return known_items(_flat(parts))
@@ -87,8 +87,9 @@ def _settings(written: Values) -> Values:
     return _or_as_written(lambda: build(Settings, {"vectorised": False} | written).to_dict() | {"id": None}, written)
 
 
-def _without_seed(settings: Values) -> Values:
-    return {name: value for name, value in settings.items() if name != "seed"}
+def _decisive_settings(settings: Values) -> Values:
+    """Return the settings without the seed, and without the time for a client, which is there for those that hang."""
+    return {name: value for name, value in settings.items() if name not in ("seed", "client_timeout")}
 
 
 def _or_as_written(read: Callable[[], Values], written: Values) -> Values:
