@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
-from flatfed.runs.files import replace_file
+from flatfed.runs.files import naming, replace_file
 
 Row = dict[str, Any]
 
@@ -26,11 +26,15 @@ class History:
         """Add a row; it is in the file when this returns."""
         self.rows.append(row)
         if self._path is not None:
-            if self._file is None:
-                self._file = self._path.open("ab")
-            self._file.write(json.dumps(row).encode() + b"\n")
-            # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
-            self._file.flush()
+            with naming(self._path):
+                self._write(self._path, json.dumps(row).encode() + b"\n")
+
+    def _write(self, path: Path, line: bytes) -> None:
+        if self._file is None:
+            self._file = path.open("ab")
+        self._file.write(line)
+        # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
+        self._file.flush()
 
     def sync(self) -> None:
         """Force the file to the disk."""
