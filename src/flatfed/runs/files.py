@@ -48,6 +48,14 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def is_writable(directory: Path) -> bool:
+    """Say whether files can be made in a directory, or the directory itself where it is not there yet."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    effective = os.access in os.supports_effective_ids  # as writing goes by them
+    return directory.is_dir() and os.access(directory, os.W_OK | os.X_OK, effective_ids=effective)
+
+
 def remove_temporary_files(directory: Path) -> None:
     """Remove what `replace_file` left in a directory when its process was killed."""
     for leftover in directory.glob(".*.tmp"):
