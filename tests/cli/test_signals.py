@@ -16,14 +16,15 @@ from flatfed.runs.directory import RunDirectory
 from runs.bench import environment
 
 HERE = Path(__file__).parent
-TINY = ["--rounds", "8", "--clients", "5", "--per-round", "2", "--model", "net:Net", "--evaluate-every", "1"]
+# More rounds than all the stops together can take: a signal that comes is never too late.
+TINY = ["--rounds", "20", "--clients", "5", "--per-round", "2", "--model", "net:Net"]
 RUN = ["run", "digits", "scaffold", *TINY, "--workers", "2", "--out", "run"]
 QUICK = ["run", "digits", "fedavg", "--rounds", "2", "--clients", "5", "--per-round", "2", "--model", "logreg"]
 QUICK += ["--workers", "0", "--out", "run"]
 FLATNESS = ["flatness", "run", "--measure", "lambda_max,lpf", "--samples", "50", "--workers", "0"]
 LANDSCAPE = ["landscape", "run", "--points", "3", "--samples", "50", "--workers", "0"]
 ROBUSTNESS = ["robustness", "run", "--corruptions", "gaussian_noise,fog", "--workers", "0"]
-BRANCH = ["branch", "run", "--set", "average.start=0.9", "--out", "b"]
+BRANCH = ["branch", "run", "--rounds", "40", "--set", "average.start=0.5", "--out", "b"]
 EVALUATE = ["evaluate", "run", "--workers", "0"]
 
 Outcome = dict[str, Any]
@@ -76,7 +77,6 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
         "SIGINT": job(stopped, resume, order=order(signal.SIGINT, "train", 5)),
         "resumed": job(stopped, resume),
         "terminal": job(folder / "terminal", RUN, order=order(None, "train", 1), terminal=True),
-        "terminal, resumed": job(folder / "terminal", resume),
         "undisturbed": job(whole, RUN, nohup=True, order=order(signal.SIGHUP, "train", 1)),
         "flatness": job(whole, FLATNESS, order=order(signal.SIGTERM, "test")),
         "landscape": job(whole, LANDSCAPE, order=order(signal.SIGUSR1, "test")),
@@ -107,7 +107,7 @@ def test_every_signal_that_asks_to_stop_saves_the_run(name: str, outcomes: dict[
 def same_run(first: Path, second: Path) -> None:
     """Check that two runs came to the same bits."""
     assert without_time(read_history(first)) == without_time(read_history(second))
-    newest = Path("checkpoints/round-000008/server.safetensors")
+    newest = Path("checkpoints/round-000020/server.safetensors")
     assert (first / newest).read_bytes() == (second / newest).read_bytes()
 
 
@@ -120,8 +120,9 @@ def test_a_run_that_was_stopped_by_all_of_them_comes_to_the_same_bits(
 
 def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does(folder: Path, outcomes: dict[str, Outcome]) -> None:
     assert outcomes["terminal"]["code"] == 130
-    assert outcomes["terminal, resumed"]["code"] == 0
-    same_run(folder / "terminal/run", folder / "whole/run")
+    status = read_json(folder / "terminal/run/status.json")
+    assert status["status"] == "interrupted"
+    assert (folder / "terminal/run/checkpoints").is_dir()
 
 
 def test_a_hangup_that_is_ignored_stays_ignored(outcomes: dict[str, Outcome]) -> None:
