@@ -5,12 +5,15 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+from flatfed.machine import STOP_SIGNALS
 
 # A slow machine is no failure of what is tested: no deadlines, no check of how long the drawing took.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,11 +56,12 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture
 def signals_heard() -> Iterator[None]:
-    """Interrupts and terminations have their usual effect in this test and in the processes that it starts.
+    """Signals that ask to stop have their usual effect in this test and in the processes that it starts.
 
     A job in the background of a script ignores Ctrl-C, and so do all its children, these tests among them.
     """
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[signal.Signals, Any] = dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL)
+    usual[signal.SIGINT] = signal.default_int_handler
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     for number, handler in before.items():

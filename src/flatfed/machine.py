@@ -1,4 +1,4 @@
-"""The machine: cores that may really be used, freed memory that is kept, room on disk taken before it is needed.
+"""The machine: cores that may really be used, freed memory that is kept, room on disk, signals that mean the end.
 
 A step of a convolutional network frees and takes tens of megabytes. The C library's default returns such blocks to the
 system at once, and every step then pays for thousands of page faults: about a fifth of the time of the papers' CNN.
@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import PARAMETER, ConfigError
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT)
+"""What asks a command to end: the interrupt key, schedulers, a terminal that is closed, the quit key."""
+
+MOST_WORKERS = 1024
+"""More worker processes than any machine has use for; a number beyond it is a slip."""
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -60,6 +68,8 @@ def worker_count(workers: int | str) -> int:
         return usable_cores()
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise ConfigError(f"workers must be 'auto' or a whole number of at least 0, not {workers!r}")
+    if workers > MOST_WORKERS:
+        raise ConfigError(f"{PARAMETER} must be at most {MOST_WORKERS:,}, not {workers}", parameter="workers")
     return workers
 
 
@@ -89,3 +99,35 @@ def reserve(descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
     else:
         os.ftruncate(descriptor, size)
+
+
+def disk_full(error: BaseException | None) -> OSError | None:
+    """Return the error of a full disk, or of a used-up quota, that lies behind another one; None if there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return error
+        error = error.__cause__
+    return None
+
+
+def no_room(error: OSError) -> str:
+    """Return the error of a full disk as people read it."""
+    return f"{error.filename or 'a file'} could not be written: the disk is full"
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Let the system end this process some seconds after the thread that started it, whatever it does.
+
+    Only Linux can. The seconds are for what the process still does by itself when its parent is gone.
+    """
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
+    # No handler in Python: it would wait for code that never returns. The system calls `alarm` itself, with the number
+    # of the signal for the seconds, 12. When they are over, the alarm ends the process.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    library.signal(signal.SIGUSR2, library.alarm)
+    library.prctl(PR_SET_PDEATHSIG, signal.SIGUSR2)

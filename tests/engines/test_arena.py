@@ -6,14 +6,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from engines.bench import exact
-from flatfed.engines.arena import ALIGN, DTYPES, Inbox, Outbox, shared_directory
+from flatfed.engines.arena import ALIGN, DTYPES, Inbox, Outbox
 
 NAMES = st.text(min_size=1, max_size=12)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
@@ -87,15 +86,3 @@ def test_two_boxes_in_one_directory_do_not_meet(tmp_path: Path) -> None:
     boxes: list[Any] = [Outbox(tmp_path, "a"), Outbox(tmp_path, "b")]
     headers = [box.write({"v": torch.full((3,), float(i))}) for i, box in enumerate(boxes)]
     assert [Inbox().read(header)["v"][0].item() for header in headers] == [0.0, 1.0]
-
-
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no shared memory here")
-def test_the_shared_directory_is_private_and_in_memory() -> None:
-    first, second = shared_directory(), shared_directory()
-    try:
-        assert first != second
-        assert first.stat().st_mode & 0o077 == 0
-        assert first.parent == Path("/dev/shm")
-    finally:
-        first.rmdir()
-        second.rmdir()

@@ -49,6 +49,32 @@ ff.train(digits(), ff.make("fedsmoo"), rounds=10**6, sampling=5, lr=0.05, evalua
          on_round=lambda row: report() if row["round"] == 1 else None)
 """
 
+HUNG = """
+import ctypes, os, time
+from pathlib import Path
+from torch.nn import functional
+from engines.bench import is_worker, tensors_task
+
+def hang(outputs, targets):
+    if is_worker():
+        Path(f"hung-{os.getpid()}").touch()
+        if targets[0] == 0:
+            time.sleep(10**6)
+        # Code that never returns and lets no other thread run: a lock that is taken twice.
+        library, lock = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+        library.pthread_mutex_lock(lock)
+        library.pthread_mutex_lock(lock)
+    return functional.cross_entropy(outputs, targets)
+
+def tell():
+    while len(list(Path().glob("hung-*"))) < 2:
+        time.sleep(0.005)
+    report()
+
+threading.Thread(target=tell, daemon=True).start()
+ff.train(tensors_task(hang, clients=2), ff.make("fedavg"), rounds=1, sampling=2, lr=0.1, workers=2, vectorised=False)
+"""
+
 IDLE = """
 if __name__ == "__main__":
     plan = CASES["fedsmoo"].plan()
@@ -70,7 +96,9 @@ def process(body: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     script = tmp_path / "script.py"
     script.write_text(REPORT + body)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    child = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
+    child = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    )
     try:
         yield child
     finally:
@@ -81,7 +109,10 @@ def process(body: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
-@pytest.mark.parametrize("body", [pytest.param(BUSY, id="busy, forked"), pytest.param(IDLE, id="idle, spawned")])
+@pytest.mark.parametrize(
+    "body",
+    [pytest.param(BUSY, id="busy, forked"), pytest.param(IDLE, id="idle, spawned"), pytest.param(HUNG, id="hung")],
+)
 def test_workers_of_a_killed_parent_end_and_take_the_shared_memory_with_them(body: str, tmp_path: Path) -> None:
     with process(body, tmp_path) as child:
         assert child.stdout is not None

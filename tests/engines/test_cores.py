@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import flatfed as ff
+from engines.bench import tensors_task
 from flatfed.machine import usable_cores, worker_count
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -85,6 +86,12 @@ def test_the_quota_of_cgroup_v1_is_respected(quota: str, period: str, cores: int
 @pytest.mark.parametrize("workers", [0, 1, 7])
 def test_a_number_of_workers_is_itself(workers: int) -> None:
     assert worker_count(workers) == workers
+
+
+@pytest.mark.parametrize("workers", [1_025, 100_000, 2**64])
+def test_more_workers_than_any_machine_has_use_for_are_refused(workers: int) -> None:
+    with pytest.raises(ff.ConfigError, match=f"workers must be at most 1,024, not {workers}"):
+        ff.train(tensors_task(), "fedavg", rounds=1, sampling=2, lr=0.1, workers=workers)
 
 
 def test_auto_is_the_number_of_usable_cores() -> None:

@@ -24,7 +24,7 @@ from runs.bench import POPULATION, ROUNDS, digest, small_model, small_run, small
 
 pytestmark = pytest.mark.usefixtures("signals_heard")
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT]
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,32 @@ def test_the_callers_handlers_come_back() -> None:
     with pytest.raises(ff.RunInterrupted):
         small_run(None, on_round=interrupt_after(0))
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+def test_each_of_the_others_stops_training_too(number: int) -> None:
+    with pytest.raises(ff.RunInterrupted):
+        small_run(None, on_round=interrupt_after(1, number))
+
+
+def test_a_handler_of_the_callers_own_and_a_hangup_that_is_ignored_stay(expected: dict[str, Any]) -> None:
+    heard: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def on_round(row: dict[str, Any]) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGHUP)
+
+    assert digest(small_run(None, on_round=on_round)) == expected
+    assert heard == [signal.SIGUSR1] * ROUNDS
+
+
+def test_hangups_and_a_schedulers_signals_never_insist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that is closed may send several, and a scheduler sends one after the other: each means the same."""
+    monkeypatch.setattr("flatfed.experiments.running.interruption.PATIENCE_SECONDS", -1.0)
+    with pytest.raises(ff.RunInterrupted):
+        small_run(tmp_path / "run", on_round=interrupt_after(1, signal.SIGHUP, times=3))
 
 
 def test_training_works_outside_the_main_thread(expected: dict[str, Any]) -> None:

@@ -13,7 +13,10 @@ import click
 
 from flatfed import __version__
 from flatfed.cli.options.values import typed_words, word_for
+from flatfed.cli.output.streams import Lossy, lossy_streams
 from flatfed.core.errors import ConfigWarning, EngineError, FlatfedError, nearest
+from flatfed.experiments.running.interruption import CommandInterruption
+from flatfed.machine import disk_full, no_room
 
 COMMANDS = {
     "run": "flatfed.cli.commands.run:run",
@@ -85,6 +88,16 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a mistake is one clear sentence and exit code 2, never a traceback."""
+    with lossy_streams() as output, CommandInterruption() as interruption:
+        code = _exit_code(arguments, interruption)
+        interruption.done()
+        if not _is_written(output):
+            code = code or FAILED
+    sys.exit(code)
+
+
+def _prepare() -> None:
+    """Set what every command needs."""
     # One thread per process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
@@ -92,29 +105,58 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if here not in sys.path:
         # At the end, so that a file here never takes the place of an installed package.
         sys.path.append(here)  # so that --model my_module:Net finds what lies here
-    sys.exit(_exit_code(arguments))
 
 
-def _exit_code(arguments: Sequence[str] | None) -> int:
+def _exit_code(arguments: Sequence[str] | None, interruption: CommandInterruption) -> int:
     """Run a command and return how it ended; what it could not do is told on standard error."""
+    try:
+        _prepare()
+        return _run(arguments)
+    except (click.Abort, KeyboardInterrupt) as error:
+        interruption.done()
+        # Click turns the interrupt into an Abort and keeps what it said as the cause.
+        click.echo(str(error.__cause__ or error) or "interrupted", err=True)
+        return INTERRUPTED
+    except Exception:
+        if not interruption.name:
+            raise
+        # Some libraries turn an interrupt into an error of theirs, when they are imported say.
+        click.echo(f"interrupted ({interruption.name})", err=True)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run a command and return its exit code; a mistake is told in a sentence."""
     try:
         # Not standalone: which error ends with which code is decided here.
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return BAD_INPUT
-    except (click.Abort, KeyboardInterrupt) as error:
-        # Click turns the interrupt into an Abort and keeps what it said as the cause.
-        click.echo(str(error.__cause__ or error) or "interrupted", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Closed, because Python would complain of the broken pipe as it ends.
-        sys.stderr.close()
-        return FAILED
     except (FlatfedError, OSError) as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {_told(error)}", err=True)
         return _code_of(error)
     return _as_code(code)
+
+
+def _told(error: Exception) -> str:
+    """Return what an error tells; that of a full disk names the file."""
+    full = disk_full(error)
+    if isinstance(error, FlatfedError) or full is None:
+        return str(error)
+    return no_room(full)
+
+
+def _is_written(output: Lossy | None) -> bool:
+    """Say whether all of standard output was written; if not, tell why."""
+    if output is None:
+        return True
+    sys.stdout.flush()
+    if output.error is None:
+        return True
+    if not isinstance(output.error, BrokenPipeError):  # a reader that has seen enough needs no word
+        click.echo(f"Error: standard output could not be written: {output.error.strerror}", err=True)
+    return False
 
 
 def _as_code(value: object) -> int:

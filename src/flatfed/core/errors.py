@@ -54,6 +54,10 @@ class EngineError(FlatfedError):
     """A client could not be run."""
 
 
+class DiskFullError(FlatfedError, OSError):
+    """A run could not be written because the disk is full; what was saved before is good."""
+
+
 class Interrupted(FlatfedError):
     """The user asked to stop; raised only where no server state is half-changed."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +22,6 @@ from flatfed.machine import reserve
 
 # A multiple of every element's size, as a view of bytes in another type needs it.
 ALIGN = 64
-# Containers usually have 64 MB of shared memory, too little for the models of several workers.
-SPARE = 64 * 2**20
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 WHOLES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -49,13 +45,6 @@ class Header:
     file: str
     capacity: int
     entries: tuple[TensorEntry, ...]
-
-
-def shared_directory() -> Path:
-    """Make a private directory in memory, or in the temporary directory where there is no room for one."""
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > SPARE
-    return Path(tempfile.mkdtemp(prefix="flatfed-", dir=memory if roomy else None))
 
 
 class Outbox:

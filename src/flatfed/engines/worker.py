@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import signal
+import threading
 import time
 import traceback
 from collections import defaultdict
@@ -27,10 +28,11 @@ from flatfed.core.method.state import State
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.task.task import Task
 from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
-from flatfed.machine import keep_freed_memory
+from flatfed.machine import STOP_SIGNALS, end_with_parent, keep_freed_memory
 
 Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0
+WATCH_SECONDS = 1.0
 FACTS = ("client", "round", "exchange", "samples", "steps", "backprops", "loss", "watch", "drift", "seconds")
 
 
@@ -100,20 +102,32 @@ Command = Train | Compute
 Answer = Begun | Done | Failed
 
 
+@dataclass(frozen=True)
+class Parent:
+    """The process that starts a worker; `waits` says whether the thread that does so lives as long as the process."""
+
+    pid: int
+    waits: bool
+
+    @classmethod
+    def here(cls) -> Parent:
+        """Return this process as the parent of those that it starts now."""
+        return cls(os.getpid(), threading.current_thread() is threading.main_thread())
+
+
 def serve(
     pipe: Connection,
     inherited: list[Connection],
+    parent: Parent,
     directory: str,
     name: str,
     task: Task,
     algorithm: Algorithm,
     settings: Settings,
 ) -> None:
-    """Serve commands until the pipe closes; the interrupt key is the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A forked process has the parent's handler, which only takes note; a worker that is told to end should end.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    parent = os.getppid()
+    """Serve commands until the pipe closes, or the parent is gone."""
+    _hear_signals()
+    _watch(parent, directory)
     for end in inherited:
         # While a copy of the parent's end is open here, the pipe does not close when the parent is gone.
         end.close()
@@ -131,6 +145,32 @@ def serve(
             shutil.rmtree(directory, ignore_errors=True)
 
 
+def _hear_signals() -> None:
+    """Leave signals to the parent, which decides what becomes of the work; but a worker that is told to end ends."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # The parent has held them back, since a forked process begins with the parent's handlers.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def _watch(parent: Parent, directory: str) -> None:
+    """End this process when the parent is gone, whatever it does then."""
+    if parent.waits:
+        # For code that lets no other thread run. The system goes by the thread, and not by the process, that started
+        # this one; so a thread that ends before its process must not count.
+        end_with_parent()
+    threading.Thread(target=_end_with, args=(parent, directory), name="flatfed-watch", daemon=True).start()
+
+
+def _end_with(parent: Parent, directory: str) -> None:
+    # By its number, from the beginning: the parent may have died before this line.
+    while os.getppid() == parent.pid:
+        time.sleep(WATCH_SECONDS)
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
+
+
 def _answer_all(pipe: Connection, worker: Worker) -> None:
     """Answer command after command, until the parent says that there are no more."""
     while True:
@@ -140,12 +180,12 @@ def _answer_all(pipe: Connection, worker: Worker) -> None:
         pipe.send(worker.answer(command))
 
 
-def _orphaned(parent: int) -> bool:
+def _orphaned(parent: Parent) -> bool:
     """Say whether the parent has died; its pipe closes a moment before its children are told."""
     deadline = time.monotonic() + ORPHAN_SECONDS
-    while os.getppid() == parent and time.monotonic() < deadline:
+    while os.getppid() == parent.pid and time.monotonic() < deadline:
         time.sleep(0.01)
-    return os.getppid() != parent
+    return os.getppid() != parent.pid
 
 
 class Worker:

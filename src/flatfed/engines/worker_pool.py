@@ -7,7 +7,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
-import shutil
+import signal
 import sys
 import time
 import warnings
@@ -25,9 +25,11 @@ from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.model.devices import share
 from flatfed.core.task.task import Task
-from flatfed.engines.arena import Inbox, Outbox, shared_directory
+from flatfed.engines.arena import Inbox, Outbox
+from flatfed.engines.shared_directory import SharedDirectory
 from flatfed.engines.work import Computation, ComputeWork, Work, done_or_error
-from flatfed.engines.worker import Answer, Begun, serve
+from flatfed.engines.worker import Answer, Begun, Parent, serve
+from flatfed.machine import STOP_SIGNALS
 
 GRACE_SECONDS = 1.0
 """A worker that waits for work is given this long to leave when it is asked to."""
@@ -48,7 +50,8 @@ class WorkerHandle:
         """Start the process, or one in place of it; `others` are the workers of the same pool."""
         self._clear()
         here, there = self._context.Pipe()
-        arguments = (there, self._inherited(here, others), str(self._directory), self.name, task, algorithm, settings)
+        ends = there, self._inherited(here, others), Parent.here()
+        arguments = (*ends, str(self._directory), self.name, task, algorithm, settings)
         self.process = self._context.Process(target=serve, args=arguments, name=f"flatfed-{self.name}", daemon=True)
         self.inbox = Inbox()
         self._launch()
@@ -71,7 +74,7 @@ class WorkerHandle:
         return [here, *(other.pipe for other in others if other.pipe is not None)]
 
     def _launch(self) -> None:
-        with warnings.catch_warnings():
+        with _signals_held(), warnings.catch_warnings():
             # Python 3.12 and later warn about any fork in a process with threads; workers only compute.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
@@ -138,6 +141,16 @@ class WorkerHandle:
             self.pipe = None
 
 
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold back signals while a process is forked: until it has its own handlers, it would run this one's."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def default_start_method(device: str = "cpu") -> str:
     """Return `fork` where it is safe (Linux without a GPU in use): any model and data set can be used as it is."""
     if sys.platform != "linux" or device != "cpu":
@@ -160,11 +173,12 @@ class WorkerPool:
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, workers: int, start_method: str) -> None:
         self._task, self._algorithm, self._settings = task, algorithm, settings
-        self.directory: Path = shared_directory()
+        self._shared = SharedDirectory()
+        self.directory: Path = self._shared.path
         self.workers = [WorkerHandle(f"worker{n}", self.directory, start_method) for n in range(workers)]
         # A finalizer and not `__del__`: it also runs where the interpreter ends without a word to the pool.
         # It is given the parts and not the pool, which it would keep alive.
-        self._cleanup = weakref.finalize(self, _shut, os.getpid(), self.workers, str(self.directory))
+        self._cleanup = weakref.finalize(self, _shut, os.getpid(), self.workers, self._shared)
         for worker in self.workers:
             self.start(worker)
 
@@ -184,7 +198,7 @@ class WorkerPool:
         self._cleanup()
 
 
-def _shut(owner: int, workers: list[WorkerHandle], directory: str) -> None:
+def _shut(owner: int, workers: list[WorkerHandle], directory: SharedDirectory) -> None:
     """End the workers: those that wait leave when asked, those that compute are killed."""
     if os.getpid() != owner:  # a forked child has a copy of the pool; it is not the child's to end
         return
@@ -193,7 +207,7 @@ def _shut(owner: int, workers: list[WorkerHandle], directory: str) -> None:
         worker.ask_to_leave()
     for worker in workers:
         worker.end()
-    shutil.rmtree(directory, ignore_errors=True)
+    directory.remove()
 
 
 class Spread(Generic[T]):

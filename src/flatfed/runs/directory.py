@@ -15,25 +15,30 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import os
 import platform
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.files import read_json, remove_temporary_files, write_json
+from flatfed.runs.files import read_json, remove_temporary_files, write_json, write_synced
 from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.metrics import summarise
 from flatfed.runs.sealing import seal_of
 
 PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
+ARITHMETIC = ("torch", "numpy")
+"""The packages that compute."""
 
 
 def describe() -> dict[str, Any]:
@@ -42,8 +47,20 @@ def describe() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
+        # Which instructions torch computes with: AVX2, AVX512. Another set rounds in another order.
+        "cpu": torch.backends.cpu.get_cpu_capability(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
+
+
+def arithmetic_of(environment: dict[str, Any]) -> dict[str, str]:
+    """Return of an environment what decides the bits, by name; earlier versions wrote too little to say."""
+    if "cpu" not in environment:
+        return {}
+    packages = environment.get("packages", {})
+    versions = {name: str(packages.get(name)) for name in ARITHMETIC}
+    instructions = {"CPU instructions": str(environment["cpu"]), "machine": str(environment.get("machine"))}
+    return instructions | {"Python": str(environment.get("python"))} | versions
 
 
 def _version(name: str) -> str | None:
@@ -58,7 +75,9 @@ SEALED = 2
 """The format from which on files carry seals."""
 REPLACES = "replaces"
 BRANCH = "branch.json"
-UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", "history.jsonl", BRANCH)
+RESERVE, RESERVE_BYTES = ".reserve", 64 * 2**10
+"""Room for the last record of a run whose disk is full."""
+UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", RESERVE, "history.jsonl", BRANCH)
 REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
 
 
@@ -198,6 +217,26 @@ class RunDirectory:
             record["history"] = history
         write_json(self.path / "status.json", record)
 
+    def changes(self) -> str:
+        """Return what of the environment is another than when the run began, where that decides bits; or nothing."""
+        try:
+            before = arithmetic_of(read_json(self.path / "environment.json"))
+        except CheckpointError:  # it is for people, and no run needs it
+            return ""
+        now = arithmetic_of(describe())
+        changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now[name]]
+        return "; ".join(changed)
+
+    def reserve(self) -> None:
+        """Take room for the record of how the run ends, which must find some even where the disk is full."""
+        # Bytes that no file system can leave out.
+        write_synced(self.path / RESERVE, os.urandom(RESERVE_BYTES))
+
+    def release(self) -> None:
+        """Give the room back."""
+        with suppress(OSError):
+            (self.path / RESERVE).unlink(missing_ok=True)
+
     def status(self) -> dict[str, str]:
         """Return how the run stands; one that says `running` but has no process is `interrupted`."""
         return self._standing(self._status_record())
@@ -262,8 +301,9 @@ class RunDirectory:
         if path in _HELD or not path.exists():
             return path in _HELD
         try:
-            with path.open("r+") as file:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # To read and shared, which is all that may be had of a run of somebody else, or on a disk without writing.
+            with path.open("rb") as file:
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return False
         except OSError:
             return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,20 @@ from flatfed.runs.sealing import is_sealed, opened, sealed
 WHAT_TO_DO = "put it back as it was"
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name this file: where a write fails, the system names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+
+
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file and force it to the disk."""
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -26,11 +38,25 @@ def replace_file(path: Path, data: bytes) -> None:
     """Give a file new content at once: a temporary name, synced, then renamed over the old one."""
     # In the same directory, as a rename is atomic only within a file system; two processes may write at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    write_synced(temporary, data)
+    try:
+        with naming(path):
+            write_synced(temporary, data)
+    except OSError:
+        # Half a file would only take room, which may be what was missing.
+        temporary.unlink(missing_ok=True)
+        raise
     # Its bytes are on the disk by now: otherwise the name could lead to an empty file after a crash.
     temporary.replace(path)
     # The rename is an entry of the directory, and can be lost until that is synced too.
     sync_directory(path.parent)
+
+
+def is_writable(directory: Path) -> bool:
+    """Say whether files can be made in a directory, or the directory itself where it is not there yet."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    effective = os.access in os.supports_effective_ids  # as writing goes by them
+    return directory.is_dir() and os.access(directory, os.W_OK | os.X_OK, effective_ids=effective)
 
 
 def remove_temporary_files(directory: Path) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
-from flatfed.runs.files import replace_file
+from flatfed.runs.files import naming, replace_file
 from flatfed.runs.sealing import chained
 
 Row = dict[str, Any]
@@ -82,25 +82,22 @@ class History:
     def append(self, row: Row) -> None:
         """Add a row; it is in the file when this returns."""
         if self._path is not None:
-            self._write(self._path, row)
+            with naming(self._path):
+                self._write(self._path, json.dumps(row).encode() + b"\n")
         self._keep(row)
 
-    def _write(self, path: Path, row: Row) -> None:
+    def _write(self, path: Path, line: bytes) -> None:
         if self._file is None:
             self._file = path.open("ab")
-        self._file.write(self._line(row))
+        self._file.write(line)
         # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
         self._file.flush()
 
-    def _line(self, row: Row) -> bytes:
-        """Return the line of the next row, and chain it to those before."""
-        line = json.dumps(row).encode()
-        self._seal = chained(line, self._seal)
-        return line + b"\n"
-
     def _keep(self, row: Row) -> None:
+        """Count a row that is in the file, and chain it to those before."""
         self.count += 1
         self.last = row
+        self._seal = chained(json.dumps(row).encode(), self._seal)
         if self._rows is not None:
             self._rows.append(row)
         if self._path is not None and self.count > IN_MEMORY:
@@ -118,7 +115,7 @@ class History:
         self._seal, self.count, self.last, self._rows = "", 0, None, []
         lines = []
         for row in rows:
-            lines.append(self._line(row))
+            lines.append(json.dumps(row).encode() + b"\n")
             self._keep(row)
         if self._path is not None:
             replace_file(self._path, b"".join(lines))

@@ -9,15 +9,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import CheckpointError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.runs.earlier_versions import point_of_today, result_of_today
-from flatfed.runs.files import read_json, replace_file, write_json
+from flatfed.runs.files import is_writable, read_json, replace_file, write_json
 from flatfed.runs.sealing import KEY, line_seal, sealed_line
 
 FOLDER, FORMAT = "flatness", 2
 SEALED = 2
 """The format from which on files carry seals."""
 PARTS = ("numbers", "clients", "series", "remark")
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Refuse to measure where the results cannot be kept: now, because measuring takes long."""
+    if not is_writable(folder):
+        raise ConfigError(f"{folder} cannot be written, and results are kept there; measure a copy of the run")
 
 
 class KeptResults:
@@ -43,6 +49,10 @@ class KeptResults:
     def of_round(self, rounds: Sequence[int]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the keys and results of some rounds, the latest last."""
         return [(entry["key"], entry["result"]) for entry in self._kept if entry["key"].get("round") in rounds]
+
+    def refuse_unwritable(self) -> None:
+        """Refuse to measure what could not be kept."""
+        refuse_unwritable(self._path.parent)
 
     def keep(self, key: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Keep a result; it is on the disk when this returns."""
@@ -87,6 +97,8 @@ class Points:
         # As the file will give it back, tuples as lists, so that the two can be compared.
         self._key = json.loads(json.dumps(key))
         self._points: dict[tuple[float, ...], dict[str, Any]] = {}
+        # Of a run that cannot be written, points are used but not added: the picture may be drawn elsewhere.
+        self._keeps = is_writable(self._path.parent)
         self._read()
 
     def _read(self) -> None:
@@ -95,7 +107,8 @@ class Points:
         # What comes after the last line break was torn off by a crash.
         *lines, torn = self._path.read_bytes().split(b"\n")
         if not lines:  # torn off before it held anything
-            self._path.unlink()
+            if self._keeps:
+                self._path.unlink()
             return
         written = self._first(lines[0])
         key = {name: value for name, value in written.items() if name != KEY}
@@ -109,7 +122,8 @@ class Points:
             # It may be whole but for the line break; the next point must begin a line of its own.
             with contextlib.suppress(CheckpointError):
                 self._take(len(lines) + 1, torn, is_sealed)
-            self._write_anew()
+            if self._keeps:
+                self._write_anew()
 
     def _first(self, line: bytes) -> dict[str, Any]:
         try:
@@ -151,9 +165,15 @@ class Points:
 
     def add(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> None:
         """Keep the metrics at a point."""
-        if not self._path.exists():
+        if self._keeps and not self._path.exists():
             self._path.parent.mkdir(exist_ok=True)
             self._write_anew()
         self._points[at] = dict(metrics)
         with self._path.open("ab") as file:
             file.write(self._line(at, metrics))
+        if self._keeps:
+            self._append(at, metrics)
+
+    def _append(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"at": list(at), "metrics": dict(metrics)}) + "\n")

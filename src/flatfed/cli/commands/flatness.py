@@ -14,7 +14,7 @@ from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
 from flatfed.cli.options.values import Whole, within_option
-from flatfed.cli.output.files import written_for
+from flatfed.cli.output.files import refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_notes, print_tables, table_width
 from flatfed.core.errors import ConfigError
@@ -85,6 +85,8 @@ def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> 
     from flatfed.experiments.measuring.saved_runs import open_all, runs_named
 
     _refuse_contradictions(ctx)
+    if options["figures"] is not None:
+        refuse_unwritable("--figures", options["figures"], options["figures"])
     measurements = _measurements(options)
     draws_maps = options["tsne"] or options["tsne_clients"] is not None
     # Maps ask for the data once more, after the measurements.

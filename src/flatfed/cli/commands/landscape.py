@@ -68,13 +68,17 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
     """
     from flatfed.experiments.measuring.saved_runs import home_of, runs_named
+    from flatfed.runs.files import is_writable
 
     _refuse_contradictions(options)
     view = _view(options)
     runs = runs_named(paths)
-    scene = _evaluate(runs, view, options)
     # A picture of several runs lies with the first of them.
-    files = _write(scene, view, out or home_of(runs[0]) / "flatness", title)
+    folder = out or home_of(runs[0]) / "flatness"
+    if not is_writable(folder):
+        raise ConfigError(f"{folder} cannot be written; name another folder with --out")
+    scene = _evaluate(runs, view, options)
+    files = _write(scene, view, folder, title)
     for line in _summary(scene):
         click.echo(line)
     click.echo(f"written: {', '.join(map(str, files))}", err=True)

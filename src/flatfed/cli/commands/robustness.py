@@ -14,7 +14,7 @@ import click
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import json_option, workers_option
 from flatfed.cli.options.values import within_option
-from flatfed.cli.output.files import refuse_other_pictures, written_for
+from flatfed.cli.output.files import refuse_other_pictures, refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_tables, table_width, text_width
 from flatfed.core.errors import ConfigError
@@ -51,6 +51,9 @@ def robustness(
     """
     # Refused now, because measuring takes long.
     refuse_other_pictures(figure)
+    for option_name, file in (("--figure", figure), ("--csv", table_file)):
+        if file is not None:
+            refuse_unwritable(option_name, file, file.parent)
     methods = _measure(paths, options)
     alone = len(_runs(methods)) == 1
     _report(methods, alone, as_json)

@@ -17,6 +17,14 @@ def refuse_other_pictures(figure: Path | None) -> None:
         raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
 
 
+def refuse_unwritable(option: str, path: Path, folder: Path) -> None:
+    """Refuse a place that cannot be written before anything is measured for it."""
+    from flatfed.runs.files import is_writable
+
+    if not is_writable(folder):
+        raise ConfigError(f"{option} {path}: {folder} cannot be written; name another place")
+
+
 @contextmanager
 def written_for(option: str, path: Path) -> Iterator[None]:
     """Say which option's file or folder could not be written, and why."""

@@ -99,6 +99,7 @@ class Laboratory:
         known = self._kept.find(key)
         if known is not None:
             return MeasurementResult.from_dict(known)
+        self._kept.refuse_unwritable()
         result = self._taken(measurement)
         self._kept.keep(key, result.to_dict())
         return result

@@ -31,6 +31,7 @@ from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
 from flatfed.reports.robustness.one_run import FILE, FORMAT, CorruptionCell, Robustness, from_dict, write
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.files import read_json
+from flatfed.runs.results import refuse_unwritable
 
 SEED = 0
 GENERATORS = 1
@@ -87,6 +88,7 @@ def _measured(run: _Run, on_corruption: OnCount, say: Say) -> Robustness:
     known = _known(directory, newest)
     if known is not None and not request.missing(known):
         return known.only(request.names, request.severities)
+    refuse_unwritable(directory.path)
     plan, federation = restored(directory, run.task, run.data_dir, say)
     # A damaged checkpoint is passed over: what is known of the newest round is then no use.
     if federation.round != newest:

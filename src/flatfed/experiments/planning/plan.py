@@ -194,6 +194,8 @@ def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
 
 def check_plan(plan: Plan) -> None:
     """Refuse what cannot be played, and warn of what is only approximate."""
+    # For its refusal alone; the engine counts again when it starts.
+    worker_count(plan.workers)
     plan.sampler.check(plan.task.population, plan.settings.rounds)
     _check_checkpoints(plan)
     _check_statistics(plan)

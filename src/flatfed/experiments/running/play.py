@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import EngineError, Interrupted
+from flatfed.core.errors import DiskFullError, EngineError, Interrupted
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.plan import Plan
@@ -16,8 +16,9 @@ from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
+from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks
-from flatfed.runs.directory import RunDirectory
+from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.federation_state import restore, stores_of, tensors_of
 from flatfed.runs.history import History, Row, salvaged_rows
 
@@ -105,17 +106,31 @@ class _Session:
             interruption = stack.enter_context(Interruption())
             engine = self.plan.engine(interruption.pulse)
             stack.callback(engine.close)
-            stack.callback(self.history.close)
+            stack.callback(self._close_history)
             federation = self.plan.federation(engine)
-            self._begin(federation)
-            run = Run(federation, self.history, self.directory)
-            self._play(federation, run)
+            with self._full_disk_told():
+                self._begin(federation)
+                run = Run(federation, self.history, self.directory)
+                self._play(federation, run)
             if interruption.requested:
                 raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
 
     def _play(self, federation: Federation, run: Run) -> None:
         """Play all rounds that are left; however it ends, the directory says so."""
+        try:
+            self._play_rounds(federation, run)
+        except EngineError:
+            raise  # the state is sound, and was saved
+        except Exception as error:
+            # Where it struck is not known, so the last checkpoint is the one to trust.
+            self._fail(run, _reason(error))
+            raise
+        finally:
+            self._release()
+
+    def _play_rounds(self, federation: Federation, run: Run) -> None:
+        """Play all rounds that are left, and save where they end."""
         try:
             for row in federation.rounds():
                 self._note(federation, row)
@@ -131,12 +146,38 @@ class _Session:
                 self._catch_up(federation)
             self._end(federation, run)
             raise self._with_hint(error) from error
-        except Exception as error:
-            # Where it struck is not known, so the last checkpoint is the one to trust.
-            if self.directory is not None:
-                self.directory.set_status("failed", f"{type(error).__name__}: {error}", run.summary)
-            raise
         self._end(federation, run)
+
+    def _fail(self, run: Run, reason: str) -> None:
+        """Say in the directory that the run failed; the error itself matters more than whether that can be written."""
+        if self.directory is not None:
+            self._release()
+            with suppress(OSError):
+                self.directory.set_status("failed", reason, run.summary)
+
+    def _release(self) -> None:
+        if self.directory is not None:
+            self.directory.release()
+
+    def _close_history(self) -> None:
+        # Every row is written when it is added: what is left to write is of one that could not be.
+        with suppress(OSError):
+            self.history.close()
+
+    @contextmanager
+    def _full_disk_told(self) -> Iterator[None]:
+        """Say of a full disk which file it was, and what to do."""
+        try:
+            yield
+        except Exception as error:
+            if disk_full(error) is None:
+                raise
+            raise DiskFullError(f"{_reason(error)}; {self._when_there_is_room()}") from error
+
+    def _when_there_is_room(self) -> str:
+        if self.directory is None or not is_run(self.directory.path):
+            return "make room and start again"
+        return f"make room, then continue with: flatfed resume {self.directory.path}"
 
     def _begin(self, federation: Federation) -> None:
         """Let the federation be where it starts, and the directory say that it runs."""
@@ -155,6 +196,7 @@ class _Session:
             self._save(federation)
             # The checkpoint comes before the record: what counts as a run can always be resumed.
             self.directory.publish()
+        self.directory.reserve()
         self.directory.set_status("running")
 
     def _go_on(self, federation: Federation, directory: RunDirectory) -> None:
@@ -267,3 +309,11 @@ class _Session:
         for note in getattr(error, "__notes__", []):
             hinted.add_note(note)
         return hinted
+
+
+def _reason(error: Exception) -> str:
+    """Return why a run failed, in a sentence."""
+    full = disk_full(error)
+    if full is None:
+        return f"{type(error).__name__}: {error}"
+    return no_room(full)

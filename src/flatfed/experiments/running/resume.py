@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def prepare(
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
+    _tell_changes(directory)
     # Not before everything was checked: a task that does not fit must not be found again.
     remember(directory.path, task)
     return plan, directory
+
+
+def _tell_changes(directory: RunDirectory) -> None:
+    """Warn where the machine or the libraries are others than those that the run began with."""
+    changes = directory.changes()
+    if changes:
+        warnings.warn(
+            f"{directory.path}: the bits may differ from those of a run without a stop: {changes}", stacklevel=3
+        )
