@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import os
 import platform
 import sys
 import uuid
@@ -24,10 +25,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.files import read_json, remove_temporary_files, write_json
+from flatfed.runs.files import open_unlinked, read_json, remove_temporary_files, write_json
 from flatfed.runs.history import History, Row, read_rows
 from flatfed.runs.metrics import summarise
 
@@ -53,6 +55,9 @@ def _version(name: str) -> str | None:
 
 FORMAT = 1
 BRANCH = "branch.json"
+CODE = "code"
+"""Where a record has the modules that it names, with their files."""
+
 UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", "history.jsonl", BRANCH)
 REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
 
@@ -60,8 +65,12 @@ REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "wor
 class RunDirectory:
     """Paths and records of one run on disk."""
 
-    def __init__(self, path: Path, config: dict[str, Any], recorded: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: Path, config: dict[str, Any], recorded: dict[str, Any] | None = None, trusted: bool = False
+    ) -> None:
         self.path, self.config = path, config
+        self.trusted = trusted
+        """Whether the user says that the code that the run names may be imported."""
         self._recorded = recorded
         """The configuration as the file has it; None while there is none."""
 
@@ -87,16 +96,21 @@ class RunDirectory:
         self._recorded = self.config
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run directory."""
+    def open(cls, path: Path, trusted: bool = False) -> RunDirectory:
+        """Open an existing run directory; `trusted` says that the code that it names may be imported."""
         require_run(path)
         config = config_of_today(read_json(path / "config.json"))
         _check_config(path / "config.json", config)
-        return cls(path, config, recorded=config)
+        return cls(path, config, recorded=config, trusted=trusted)
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
-        return RunDirectory(self.path, self.config | changes, self._recorded)
+        return RunDirectory(self.path, self.config | changes, self._recorded, self.trusted)
+
+    @property
+    def named_by(self) -> NamedBy:
+        """Whose word it is where the run names code."""
+        return NamedBy(self.path / "config.json", self.trusted, self.path, recorded_files(self.config))
 
     def record_changes(self) -> None:
         """Write the configuration, where it is another than the file has."""
@@ -156,11 +170,12 @@ class RunDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the directory for writing: two processes must not continue one run."""
-        path = (self.path / ".lock").resolve()
+        path = self.path.resolve() / ".lock"
         busy = ConfigError(f"{self.path} is being written by another process; wait for it or stop it")
         if path in _HELD:
             raise busy
-        with path.open("w") as file:
+        # Not emptied, and no link: it may lead to a file of the user.
+        with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
             try:
                 # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,12 +188,12 @@ class RunDirectory:
                 _HELD.discard(path)
 
     def _being_written(self) -> bool:
-        path = (self.path / ".lock").resolve()
+        path = self.path.resolve() / ".lock"
         # Not through the file where this process holds the lock: closing it again would let the lock go.
-        if path in _HELD or not path.exists():
+        if path in _HELD or path.is_symlink() or not path.exists():
             return path in _HELD
         try:
-            with path.open("r+") as file:
+            with os.fdopen(open_unlinked(path, os.O_RDWR), "r+b") as file:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return False
         except OSError:
@@ -187,6 +202,14 @@ class RunDirectory:
 
 _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""
+
+
+def recorded_files(record: dict[str, Any]) -> dict[str, str] | None:
+    """Return the files of the modules that a run or a comparison named when it was made; None of earlier versions."""
+    files = record.get(CODE)
+    if files is None or isinstance(files, dict):
+        return files
+    return {}
 
 
 def _check_config(file: Path, config: dict[str, Any]) -> None:

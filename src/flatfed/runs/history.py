@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
-from flatfed.runs.files import replace_file
+from flatfed.runs.files import open_to_append, replace_file
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ class History:
         self.rows.append(row)
         if self._path is not None:
             if self._file is None:
-                self._file = self._path.open("ab")
+                self._file = open_to_append(self._path)
             self._file.write(json.dumps(row).encode() + b"\n")
             # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
             self._file.flush()

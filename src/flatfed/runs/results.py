@@ -11,7 +11,7 @@ from typing import Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import point_of_today, result_of_today
-from flatfed.runs.files import read_json, replace_file, write_json
+from flatfed.runs.files import make_folder, open_to_append, read_json, refuse_link, replace_file, write_json
 
 FOLDER, FORMAT = "flatness", 1
 PARTS = ("numbers", "clients", "series", "remark")
@@ -23,6 +23,8 @@ class KeptResults:
     def __init__(self, run: Path) -> None:
         self._path = run / FOLDER / "results.json"
         self._old_path = run / FOLDER / "readings.json"
+        # Now, because measuring takes long.
+        refuse_link(self._path.parent)
         self._kept = self._read()
 
     def _read(self) -> list[dict[str, Any]]:
@@ -46,7 +48,7 @@ class KeptResults:
         others = self._read()  # what another command measured in the meantime
         self._kept = [entry for entry in others if entry["key"] != key]
         self._kept.append({"key": dict(key), "result": finite(dict(result))})
-        self._path.parent.mkdir(exist_ok=True)
+        make_folder(self._path.parent)
         write_json(self._path, {"format": FORMAT, "results": self._kept})
 
 
@@ -81,6 +83,9 @@ class Points:
 
     def __init__(self, run: Path, name: str, key: Mapping[str, Any]) -> None:
         self._path = run / FOLDER / f"{name}.jsonl"
+        # Now, because evaluating takes long.
+        refuse_link(self._path.parent)
+        refuse_link(self._path)
         # As the file will give it back, tuples as lists, so that the two can be compared.
         self._key = json.loads(json.dumps(key))
         self._points: dict[tuple[float, ...], dict[str, Any]] = {}
@@ -117,8 +122,9 @@ class Points:
     def add(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> None:
         """Keep the metrics at a point."""
         if not self._path.exists():
-            self._path.parent.mkdir(exist_ok=True)
+            make_folder(self._path.parent)
             self._write_anew()
         self._points[at] = dict(metrics)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"at": list(at), "metrics": dict(metrics)}) + "\n")
+        line = json.dumps({"at": list(at), "metrics": dict(metrics)})
+        with open_to_append(self._path) as file:
+            file.write(f"{line}\n".encode())

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, workers_option
+from flatfed.cli.options.runs import data_dir_option, trust_option, workers_option
 from flatfed.cli.output.progress import StepProgress
 
 Metrics = dict[str, Any]
@@ -26,8 +26,9 @@ SHARES = ("accuracy", "iou")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
 @data_dir_option
 @workers_option
+@trust_option
 @option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
-def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
+def evaluate(path: Path, data_dir: str | None, workers: int | str | None, trust: bool, as_json: bool) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
@@ -35,7 +36,7 @@ def evaluate(path: Path, data_dir: str | None, workers: int | str | None, as_jso
     """
     from flatfed.runs.results import finite
 
-    metrics, clients = _measure(path, data_dir, workers)
+    metrics, clients = _measure(path, data_dir, workers, trust)
     if as_json:
         # JSON has no words for infinity and what is not a number.
         click.echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
@@ -50,14 +51,14 @@ def _print(lines: list[tuple[str, str]]) -> None:
         click.echo(f"{label:<{width}}{text}")
 
 
-def _measure(path: Path, data_dir: str | None, workers: int | str | None) -> tuple[Metrics, list[Metrics]]:
+def _measure(path: Path, data_dir: str | None, workers: int | str | None, trust: bool) -> tuple[Metrics, list[Metrics]]:
     """Return the metrics on the test sets, and those of each client."""
     from flatfed.experiments.running.loading import load_run, open_run
 
     if workers is None:
         workers = open_run(path).config["workers"]
     with StepProgress("clients", at_once=False) as progress:
-        run = load_run(path, data_dir=data_dir, say=progress.say)
+        run = load_run(path, trust=trust, data_dir=data_dir, say=progress.say)
         progress.show("test sets", 0, None)
         metrics = run.metrics(workers)
         return metrics, run.client_metrics(workers, partial(progress.show, "clients"))

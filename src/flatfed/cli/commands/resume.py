@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import json_option
+from flatfed.cli.options.runs import json_option, trust_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
@@ -18,32 +19,44 @@ from flatfed.core.errors import ConfigError
 @option("--rounds", "New total of rounds.  [default: the run's]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
 @option("--workers", "Worker processes.  [default: as before]", Whole(0, "auto"))
+@trust_option
 @json_option
-def resume(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
+def resume(
+    path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, trust: bool, as_json: bool
+) -> int:
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
     from flatfed.experiments.comparing.comparison import is_comparison
 
+    opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust}
     if not is_comparison(path):
-        return _resume_run(path, rounds, data_dir, workers, as_json)
+        return _resume_run(path, rounds, opening, as_json)
     if rounds is not None:
         raise ConfigError("--rounds extends a single run; this is a comparison")
-    return _resume_comparison(path, data_dir, workers, as_json)
+    return _resume_comparison(path, opening, as_json)
 
 
-def _resume_comparison(path: Path, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
+class Opening(TypedDict):
+    """How runs are opened."""
+
+    data_dir: str | None
+    workers: int | str | None
+    trust: bool
+
+
+def _resume_comparison(path: Path, opening: Opening, as_json: bool) -> int:
     from flatfed.cli.commands.compare import run_and_report
     from flatfed.experiments.comparing.comparison import load_comparison
 
-    return run_and_report(load_comparison(path, workers, data_dir), path, as_json)
+    return run_and_report(load_comparison(path, **opening), path, as_json)
 
 
-def _resume_run(path: Path, rounds: int | None, data_dir: str | None, workers: int | str | None, as_json: bool) -> int:
+def _resume_run(path: Path, rounds: int | None, opening: Opening, as_json: bool) -> int:
     from flatfed.cli.output.results import resumed_config
     from flatfed.experiments.running.play import continue_play
     from flatfed.experiments.running.resume import prepare
     from flatfed.experiments.running.run import Run
 
-    plan, directory = prepare(path, rounds, data_dir=data_dir, workers=workers)
+    plan, directory = prepare(path, rounds, **opening)
 
     def train(following: Following) -> Run:
         following.begin(resumed_config(plan, directory.config), len(directory.history().rows))

@@ -83,8 +83,9 @@ def _option_names(command: click.Command) -> dict[str, str]:
     names: dict[str, str] = {}
     for option in options_of(command):
         names |= dict.fromkeys(_spellings(option), str(option.name))
-    # A file does not name another file.
-    names.pop("config", None)
+    # A file does not name another file, and does not vouch for itself.
+    for own in ("config", "trust"):
+        names.pop(own, None)
     return names
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from flatfed import models
+from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
@@ -29,6 +30,7 @@ from flatfed.models.catalogue import with_defaults
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, save_tensors
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.files import refuse_way_out
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,11 @@ class TaskRecipe:
     new_head: bool = False
     partition_seed: int | None = None
 
-    def build(self) -> Task:
-        """Load the data, divide it, initialise the model, and try the model on two of the examples."""
+    def build(self, by: NamedBy = USER) -> Task:
+        """Load the data, divide it, initialise the model, and try the model on two of the examples.
+
+        `by` says who named the model: where a file did, not every import path is believed.
+        """
         pool = self.pool()
         name = self.model or pool.default_model
         model = models.build(
@@ -64,6 +69,7 @@ class TaskRecipe:
             options=self.model_options,
             weights=self.weights,
             new_head=self.new_head,
+            by=by,
             **pool.facts,
         )
         augment, batch_transform = self._augmentation(pool)
@@ -204,7 +210,7 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
     if recipe["kind"] == "catalogue":
         return _built_again(directory, recipe)
     if recipe["kind"] == "tensors":
-        return rebuild_task(recipe, directory.path / TENSORS)
+        return rebuild_task(recipe, directory.path / TENSORS, directory.named_by)
     raise ConfigError(
         f"{directory.path} was made from a task that only lived in memory ({recipe['reason']}); "
         "pass it again: ff.resume(path, task=task)"
@@ -215,9 +221,10 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     """Build a task of the catalogue; data that are divided otherwise than before are an error."""
 
     kept = directory.path / TENSORS
+    refuse_way_out(kept, directory.path)
     if kept.is_file():  # the whole model that the run started from, its new head included
         recipe = recipe | {"weights": str(kept), "new_head": False}
-    task = TaskRecipe.from_dict(recipe).build()
+    task = TaskRecipe.from_dict(recipe).build(directory.named_by)
     recorded = recipe.get(FINGERPRINT)
     if recorded is not None and recorded != fingerprint(task):
         raise CheckpointError(f"{directory.path}: the data give another partition now than when the run was made")
