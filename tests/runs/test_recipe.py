@@ -35,7 +35,6 @@ from runs.bench import (
     small_task,
 )
 
-
 STRANGER = NamedBy(Path("config.json"), recorded={})
 """A file that may name nothing but what is in flatfed and torch."""
 

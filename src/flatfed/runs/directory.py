@@ -29,7 +29,7 @@ from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.files import open_unlinked, read_json, remove_temporary_files, write_json
+from flatfed.runs.files import open_unlinked, read_json, refuse_link, remove_temporary_files, write_json
 from flatfed.runs.history import History, Row, read_rows
 from flatfed.runs.metrics import summarise
 
@@ -88,6 +88,8 @@ class RunDirectory:
         """Write the first record, under the lock: of two that start here at once, the second is refused."""
         # Looked at again: another process may have begun here between `create` and the lock.
         refuse_taken(self.path)
+        for name in UNPUBLISHED:
+            refuse_link(self.path / name)
         write_json(self.path / "environment.json", describe())
 
     def publish(self) -> None:

@@ -67,7 +67,9 @@ class NamedBy:
         for count in range(1, len(parts) + 1):
             name = ".".join(parts[:count])
             place = place_of(name)
-            self._check(path, place, is_library(name) or self._is_recorded(name, place))
+            # What the user types may be imported; whether it may be called is another matter.
+            if self.file is not None:
+                self._check(path, place, is_library(name) or self._is_recorded(name, place))
             importlib.import_module(name)
         return sys.modules[module]
 
@@ -88,8 +90,8 @@ class NamedBy:
         if self.is_believed or is_known:
             return
         raise ConfigError(
-            f"{self._who} {path} ({place.file or 'made in memory'}), and to open it would run that code; "
-            "if you trust whoever made it, add --trust (in Python: trust=True)"
+            f"{self._who} {path}, and to open it would run the code of {place.file or 'that module'}; "
+            "add --trust (in Python: trust=True) if you trust whoever made it"
         )
 
     @property
