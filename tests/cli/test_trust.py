@@ -151,6 +151,16 @@ def test_yaml_builds_no_objects(marker: Path) -> None:
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("kind", ["lists", "merged", "itself"])
+def test_yaml_that_repeats_itself_without_end(kind: str) -> None:
+    bombs = {"lists": ["a0: &a0 [x]"], "merged": ["a0: &a0 {x: 1}"], "itself": ["rounds: &a [*a, *a]"]}
+    forms = {"lists": "a{0}: &a{0} [{1}]", "merged": "a{0}: &a{0} {{<<: [{1}]}}"}
+    lines = bombs[kind]
+    if kind in forms:
+        lines += [forms[kind].format(n, ", ".join([f"*a{n - 1}"] * 9)) for n in range(1, 20)]
+    refused(in_yaml("\n".join(lines)), "options.yaml holds more than 10,000 values")
+
+
 def test_yaml_may_name_what_lies_here(marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("nets_in_yaml.py").write_text(NETS.format(marker=str(marker)))
     yield_to_next_test(monkeypatch, "nets_in_yaml")
@@ -253,6 +263,14 @@ def test_a_new_run_writes_through_no_link(name: str, victim: Path) -> None:
     Path("planted").mkdir()
     Path("planted", name).symlink_to(victim)
     refused(flatfed("run", "digits", "fedavg", *SMALL, "--out", "planted"), f"{name} is a link", "remove the link")
+    assert victim.read_text() == "dear reader\n"
+
+
+def test_a_new_run_writes_through_no_link_with_the_name_of_a_temporary_file(victim: Path) -> None:
+    Path("planted").mkdir()
+    for name in ("environment.json", "config.json", "status.json"):
+        Path("planted", f".{name}.{os.getpid()}.tmp").symlink_to(victim)
+    assert flatfed("run", "digits", "fedavg", *SMALL, "--out", "planted").code == 0
     assert victim.read_text() == "dear reader\n"
 
 

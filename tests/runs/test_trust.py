@@ -83,6 +83,11 @@ CALLING: dict[str, Change] = {
             "fields": {"files": [], "targets": 0, "decoding": 0},
         }
     ),
+    "no such field": lambda task, marker: task.update(
+        prepare={"class": "flatfed.data.storage.pool:Normalise", "fields": {"other": 1}}
+    ),
+    "no class": lambda task, marker: child(task).pop("class"),
+    "a child in place of a method": lambda task, marker: task["model"]["children"].update(forward=child(task)),
     "flatfed's other dataclasses": lambda task, marker: task.update(
         prepare={"class": "flatfed.data.storage.pool:Pool", "fields": {}}
     ),
@@ -168,7 +173,7 @@ def test_code_of_others_is_imported_where_it_is_trusted(
     inputs = torch.ones(1)
     try:
         assert ff.load_run(run, trust=True)._federation.task.prepare(inputs) == 0.5
-        assert ff.resume(run, 2, trust=True).round == 2
+        assert len(ff.resume(run, 2, trust=True).history) == 2
         with ff.laboratory(run, trust=True) as lab:
             assert lab.surface.task.prepare(inputs) == 0.5
     finally:

@@ -14,7 +14,7 @@ import safetensors.torch
 from torch import Tensor
 
 from flatfed.core.configuration.named_code import NamedBy
-from flatfed.core.errors import CheckpointError
+from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition, TensorExamples
 from flatfed.core.task.metrics import Classification
@@ -72,6 +72,18 @@ def rebuild_task(recipe: dict[str, Any], path: Path, by: NamedBy) -> Task:
         tensors = safetensors.torch.load_file(path)
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
+    try:
+        return _rebuilt(recipe, tensors, by)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if isinstance(error, FlatfedError):
+            raise
+        # A record that was written by hand, or by a stranger.
+        raise CheckpointError(
+            f"{by.file or path}: its task cannot be built ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _rebuilt(recipe: dict[str, Any], tensors: dict[str, Tensor], by: NamedBy) -> Task:
     local = recipe["local"]
     types = tuple(imported_module_class(name, by) for name in local["types"])
     return Task(
