@@ -147,6 +147,10 @@ def test_what_is_meant_for_a_task_is_built(tmp_path: Path, monkeypatch: pytest.M
         assert ff.load_run(copied)._federation.task.prepare == prepare
 
 
+def prepared_by(name: str) -> Change:
+    return lambda task, marker: task.update(prepare={"function": name})
+
+
 STRANGE = """
 from pathlib import Path
 Path({marker!r}).touch()
@@ -166,7 +170,7 @@ def test_code_of_others_is_imported_where_it_is_trusted(
     (package / "halves.py").write_text(STRANGE.format(marker=str(marker)))
     monkeypatch.syspath_prepend(str(folder))
     for name in ("strange_package.halves:halved", "strange_package:halved"):
-        run = changed(received, lambda task, _, name=name: task.update(prepare={"function": name}), marker)  # type: ignore[misc]
+        run = changed(received, prepared_by(name), marker)
         with pytest.raises(FlatfedError, match=rf"config.json names {name}, .* the code of {package}.*; add --trust"):
             ff.load_run(run)
     assert not marker.exists() and "strange_package" not in sys.modules

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, NamespaceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +28,9 @@ LIBRARY = (
 """Modules of flatfed and torch that any file may name; of what they hold, only some kinds are built."""
 
 INSTALLED = ("site-packages", "dist-packages")
+
+NOT_OF_A_PROJECT = ("flatfed", "torch", "__main__")
+"""Packages that may lie in the folder of those who work on them; and the script, which no record names."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +111,7 @@ class NamedBy:
 
     def _is_of_the_project(self, module: str, place: Place) -> bool:
         """Say whether a module is the user's own, and did not come with the file."""
-        # flatfed itself may lie in the project of those who work on it.
-        if place.file is None or place.is_installed or module.partition(".")[0] in ("flatfed", "torch"):
+        if place.file is None or place.is_installed or module.partition(".")[0] in NOT_OF_A_PROJECT:
             return False
         own = any(map(place.file.is_relative_to, project_folders()))
         return own and not any(map(place.file.is_relative_to, self._foreign_folders()))
@@ -168,15 +170,17 @@ def place_of(module: str) -> Place:
         file = spec.origin
     if file is not None:
         return Place(_real(file))
-    return Place(None, spec.submodule_search_locations is not None, spec.origin in ("built-in", "frozen"))
+    is_namespace = spec.loader is None or isinstance(spec.loader, NamespaceLoader)
+    return Place(None, is_namespace, spec.origin in ("built-in", "frozen"))
 
 
 def _found(module: str) -> ModuleSpec:
     parent = module.rpartition(".")[0]
     # Not `importlib.util.find_spec`, which imports the packages on the way.
     search = getattr(sys.modules[parent], "__path__", ()) if parent else None
-    for finder in sys.meta_path:
-        spec = finder.find_spec(module, search) if module else None
+    finders = sys.meta_path if module else ()
+    for finder in finders:
+        spec = finder.find_spec(module, search)
         if spec is not None:
             return spec
     raise ModuleNotFoundError(f"No module named {module!r}", name=module)
