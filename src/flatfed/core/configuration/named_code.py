@@ -70,8 +70,8 @@ class NamedBy:
         for count in range(1, len(parts) + 1):
             name = ".".join(parts[:count])
             place = place_of(name)
-            # What the user types may be imported; whether it may be called is another matter.
-            if self.file is not None:
+            # What the user types may be imported; whether it may be called is another matter. A folder runs nothing.
+            if self.file is not None and not place.is_namespace:
                 self._check(path, place, is_library(name) or self._is_recorded(name, place))
             importlib.import_module(name)
         return sys.modules[module]
@@ -86,8 +86,6 @@ class NamedBy:
 
     def _check(self, path: str, place: Place, is_known: bool) -> None:
         """Refuse what lies where nobody's word is enough, and what is not known where the file's word is not."""
-        if place.is_namespace:
-            return
         if place.is_standard:
             raise ConfigError(f"{self._who} {path}, which is in Python's standard library and no part of a task")
         if self.is_believed or is_known:
