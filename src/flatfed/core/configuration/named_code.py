@@ -81,10 +81,10 @@ class NamedBy:
         if not callable(thing):
             return
         origin = origin_of(thing)
-        place = place_of(origin) if origin in sys.modules else Place(None)
+        place = place_of(origin) if origin in sys.modules else ModulePlace(None)
         self._check(path, place, is_within_library(origin) or self._is_of_the_project(origin, place))
 
-    def _check(self, path: str, place: Place, is_known: bool) -> None:
+    def _check(self, path: str, place: ModulePlace, is_known: bool) -> None:
         """Refuse what lies where nobody's word is enough, and what is not known where the file's word is not."""
         if place.is_standard:
             raise ConfigError(f"{self._who} {path}, which is in Python's standard library and no part of a task")
@@ -101,13 +101,13 @@ class NamedBy:
             return "no model can be made of"
         return f"{self.file} names"
 
-    def _is_recorded(self, module: str, place: Place) -> bool:
+    def _is_recorded(self, module: str, place: ModulePlace) -> bool:
         """Say whether a module is of the user's project and, where there is a record, the one that was used then."""
         if self.recorded is not None and self.recorded.get(module) != str(place.file):
             return False
         return self._is_of_the_project(module, place)
 
-    def _is_of_the_project(self, module: str, place: Place) -> bool:
+    def _is_of_the_project(self, module: str, place: ModulePlace) -> bool:
         """Say whether a module is the user's own, and did not come with the file."""
         if place.file is None or place.is_installed or module.partition(".")[0] in NOT_OF_A_PROJECT:
             return False
@@ -130,7 +130,7 @@ USER = NamedBy()
 
 
 @dataclass(frozen=True)
-class Place:
+class ModulePlace:
     """Where a module lies.
 
     Attributes:
@@ -157,19 +157,19 @@ class Place:
         return self.file is not None and any(part in INSTALLED for part in self.file.parts)
 
 
-def place_of(module: str) -> Place:
+def place_of(module: str) -> ModulePlace:
     """Return where a module lies, without importing it; its packages must be imported. None there is an error."""
     loaded = sys.modules.get(module)
     spec = _found(module) if loaded is None else getattr(loaded, "__spec__", None)
     file = getattr(loaded, "__file__", None)
     if spec is None:  # a script, or a module that was made in memory
-        return Place(_real(file))
+        return ModulePlace(_real(file))
     if file is None and spec.has_location:
         file = spec.origin
     if file is not None:
-        return Place(_real(file))
+        return ModulePlace(_real(file))
     is_namespace = spec.loader is None or isinstance(spec.loader, NamespaceLoader)
-    return Place(None, is_namespace, spec.origin in ("built-in", "frozen"))
+    return ModulePlace(None, is_namespace, spec.origin in ("built-in", "frozen"))
 
 
 def _found(module: str) -> ModuleSpec:
