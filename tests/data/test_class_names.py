@@ -11,6 +11,7 @@ from torch import nn
 
 import flatfed as ff
 from data.test_cifar import write_binary
+from flatfed.core.configuration.named_code import USER
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
 from flatfed.data.sources.published.cifar import CIFAR10_NAMES, COARSE_NAMES, FINE_NAMES
@@ -66,6 +67,6 @@ def test_a_task_without_names_numbers_its_classes(tmp_path: Path) -> None:
         task = ff.Task(nn.Linear(2, 2), [data], class_names=names)
         recipe, tensors = describe_task(task)
         (tmp_path / "task").write_bytes(tensor_bytes(tensors))
-        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task").class_name(1) == told
+        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == told
         del recipe["class_names"]  # as it was written before there were names
-        assert rebuild_task(recipe, tmp_path / "task").class_name(1) == "class 1"
+        assert rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == "class 1"

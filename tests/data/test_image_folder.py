@@ -229,6 +229,7 @@ def test_the_command_line_trains_a_model_of_the_users_own(
 ) -> None:
     (tmp_path / "my_nets.py").write_text(NET)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)  # what a run names is imported without asking only where the user works
     out = tmp_path / "run"
     options = [f"data.path={folder}", "data.size=8", "model.width=6"]
     typed = ["--model", "my_nets:Net", "--clients", 3, "--per-round", 2, "--rounds", 2, "--workers", 0, "--out", out]

@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import flatfed as ff
 from engines.bench import exact
+from flatfed.core.configuration.named_code import NamedBy
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.described.import_paths import CannotDescribe, rebuild_callable
 from flatfed.runs.described.modules import without_addresses
@@ -33,6 +34,9 @@ from runs.bench import (
     small_run,
     small_task,
 )
+
+STRANGER = NamedBy(Path("config.json"), recorded={})
+"""A file that may name nothing but what is in flatfed and torch."""
 
 
 def seeded(make: Callable[[], nn.Module]) -> nn.Module:
@@ -133,7 +137,9 @@ def test_the_rebuilt_model_and_data_are_the_same(name: str, tmp_path: Path) -> N
     task = TASKS[name]()
     recipe, tensors = describe_task(task)
     (tmp_path / "task.safetensors").write_bytes(tensor_bytes(tensors))
-    again = rebuild_task(json.loads(json.dumps(recipe)), tmp_path / "task.safetensors")
+    again = rebuild_task(
+        json.loads(json.dumps(recipe)), tmp_path / "task.safetensors", NamedBy(tmp_path / "config.json")
+    )
     assert again.model is not task.model
     assert exact(dict(again.model.state_dict())) == exact(dict(task.model.state_dict()))
     shape = [(n, p.requires_grad, tuple(p.shape)) for n, p in task.model.named_parameters()]
@@ -179,7 +185,7 @@ def test_an_older_description_with_addresses_is_read(name: str, tmp_path: Path) 
     tensors |= {f"model.{place}": parameter.detach().clone() for place, parameter in places.items()}
     (tmp_path / "task.safetensors").write_bytes(tensor_bytes(tensors))
     old = recipe | {"model": with_addresses(recipe["model"], {})}
-    again = rebuild_task(old, tmp_path / "task.safetensors")
+    again = rebuild_task(old, tmp_path / "task.safetensors", NamedBy(tmp_path / "config.json"))
     assert exact(dict(again.model.state_dict())) == exact(dict(task.model.state_dict()))
     assert [n for n, _ in again.model.named_parameters()] == [n for n, _ in task.model.named_parameters()]
     assert without_addresses(old["model"]) == recipe["model"]
@@ -304,7 +310,7 @@ def test_chains_of_augmentations_are_described() -> None:
     augment, batch_transform = Chain((Crop(2), Flip(0.25))), BatchTransformChain((Cutout(3),))
     recipe, _ = describe_task(small_task(augment=augment, batch_transform=batch_transform))
     again = json.loads(json.dumps(recipe))
-    assert (rebuild_callable(again["augment"]), rebuild_callable(again["batch_transform"])) == (
+    assert (rebuild_callable(again["augment"], STRANGER), rebuild_callable(again["batch_transform"], STRANGER)) == (
         augment,
         batch_transform,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
+from flatfed.core.configuration.named_code import USER, NamedBy, origin_of
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.randomness import key, preserved_global_state
@@ -184,14 +184,16 @@ def build(
     options: Mapping[str, Any] | None = None,
     weights: str | Path | None = None,
     new_head: bool = False,
+    by: NamedBy = USER,
 ) -> nn.Module:
     """Return the model `id`, or that of an import path `package.module:Class`, for data with these facts.
 
     Initialisation is PyTorch's unless the model says otherwise, keyed by `seed`: equal arguments give equal weights,
     and torch's global generator is left as it was. `weights` is a safetensors file to start from, with the
     model's own names or torchvision's; with `new_head` its head is not taken and the model's stays as `seed` drew it.
+    `by` says who named the model: an import path in a file is not believed as one that was typed.
     """
-    builder = _find(id)
+    builder = _find(id, by)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
     facts |= {"vocabulary": vocabulary, "length": length}
     arguments = builder_arguments(id, builder, known_facts(id, facts), options or {})
@@ -233,26 +235,38 @@ def _start(id: str, network: nn.Module, classes: int, weights: str | Path | None
         raise ConfigError(f"{PARAMETER} needs weights to start from, whose head it leaves out", parameter="new_head")
 
 
-def _find(id: str) -> Builder:
+def _find(id: str, by: NamedBy = USER) -> Builder:
     """Return the builder of an id, or the class or function that an import path names."""
     _discover()
     if ":" in id:
-        return _imported(id)
+        return _imported(id, by)
     if id not in _builders:
         raise ConfigError(nearest(id, _builders, "model"))
     return _builders[id]
 
 
-def _imported(id: str) -> Builder:
-    module, _, name = id.partition(":")
+def _imported(id: str, by: NamedBy) -> Builder:
     try:
-        builder: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        builder = by.find(id)
+    except ConfigError:
+        raise
     except Exception as error:  # a module of the user's own runs when it is imported
-        hint = _where_to_start(error, module)
+        hint = _where_to_start(error, id.partition(":")[0])
         raise ConfigError(f"the model {id} cannot be imported: {explained(error)}{hint}") from error
+    _check_builder(id, builder)
+    return builder  # type: ignore[no-any-return]
+
+
+def _check_builder(id: str, builder: Any) -> None:
+    """Refuse what makes no model, before it is called."""
     if not callable(builder):
         raise ConfigError(f"the model {id} is a {type(builder).__name__}, not a class or function")
-    return builder  # type: ignore[no-any-return]
+    if isinstance(builder, type):
+        if not issubclass(builder, nn.Module):
+            raise ConfigError(f"the model {id} is not a torch.nn.Module")
+    elif origin_of(builder).partition(".")[0] in ("flatfed", "torch") and builder not in _builders.values():
+        # Functions of these have other work than to make a model.
+        raise ConfigError(f"the model {id} is no function that makes a model")
 
 
 def _where_to_start(error: Exception, module: str) -> str:

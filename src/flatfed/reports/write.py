@@ -14,6 +14,7 @@ from flatfed.reports.results.setting import recorded_settings, setting_section
 from flatfed.reports.tables.columns import PLAIN
 from flatfed.reports.tables.extras import Extras
 from flatfed.reports.tables.table import as_csv, as_json, markdown
+from flatfed.runs.files import replace_file
 
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:
@@ -26,7 +27,8 @@ def write_report(results: Sequence[Result], out: Path, title: str, command: str,
         out / "report.md": f"# {title}\n\n    {command}\n\n{body}",
     }
     for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
+        # Replaced, not written to: it may be a link that somebody put there.
+        replace_file(path, text.encode())
     if figures:
         draw_curves(results, figures, title)
     return [*texts, *figures]

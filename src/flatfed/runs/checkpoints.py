@@ -21,7 +21,16 @@ from torch import Tensor
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import ClientStore
-from flatfed.runs.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
+from flatfed.runs.files import (
+    make_folder,
+    read_json,
+    refuse_link,
+    refuse_way_out,
+    remove_temporary_files,
+    replace_file,
+    sync_directory,
+    write_synced,
+)
 from flatfed.runs.sealing import digest
 
 FORMAT = 1
@@ -85,7 +94,7 @@ class Checkpoints:
             ) from error
 
     def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
+        make_folder(self._root)
         # The states first: a manifest must never refer to a file that is not there.
         for name, store in stores.items():
             changed = store.take_changed()
@@ -160,15 +169,20 @@ class Checkpoints:
 
     def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
         """Read one checkpoint, checking every file against its digest."""
+        refuse_way_out(self._path(round) / "checkpoint.json", self._home)
         manifest = self._manifest(round)
         marks = manifest.get("marks", NO_MARKS)
         check(round, marks)
-        tensors = _read(self._path(round) / "server.safetensors", manifest["server"])
+        tensors = self._tensors(self._path(round) / "server.safetensors", manifest["server"])
         entries: dict[str, dict[str, str]] = manifest["states"]
         states = {name: self._load_states(files) for name, files in entries.items()}
         # Saving goes on from here: a client whose state does not change keeps the file that it has.
         self._manifests = entries
         return Loaded(round, tensors, states, marks)
+
+    def _tensors(self, path: Path, expected: Any) -> dict[str, Tensor]:
+        refuse_way_out(path, self._home)
+        return _read(path, expected)
 
     def _manifest(self, round: int) -> dict[str, Any]:
         """Return a checkpoint's manifest, or say why it is damaged, foreign or of another format."""
@@ -188,7 +202,7 @@ class Checkpoints:
     def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:
         manifest = self._manifests.setdefault(name, {})
         if changed:
-            self._states.mkdir(exist_ok=True)
+            make_folder(self._states)
         for client in sorted(changed):
             data = pack(store.read(client).tensors())
             # With the round: earlier checkpoints still refer to the state of theirs.
@@ -198,10 +212,11 @@ class Checkpoints:
 
     def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
         files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
-        states = SavedStates(
-            # The last part of the name only: a manifest must not lead out of the directory.
-            {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
-        )
+        # The last part of the name only: a manifest must not lead out of the directory, and no link may.
+        places = {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
+        for path, _ in places.values():
+            refuse_way_out(path, self._home)
+        states = SavedStates(places)
         for _ in states.items():  # a damaged one must show before anything is restored
             pass
         return states
@@ -224,12 +239,18 @@ class Checkpoints:
 
     def sweep(self) -> None:
         """Remove what a process that was killed in the middle of writing left behind."""
+        refuse_link(self._root)
         for leftover in self._root.glob(".new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        refuse_link(self._states)
         remove_temporary_files(self._states)
 
     def _path(self, round: int) -> Path:
         return self._root / f"round-{round:06d}"
+
+    @property
+    def _home(self) -> Path:
+        return self._root.parent
 
     @property
     def _states(self) -> Path:

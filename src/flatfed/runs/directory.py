@@ -28,10 +28,18 @@ from typing import Any
 
 import torch
 
+from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.files import read_json, remove_temporary_files, write_json, write_synced
+from flatfed.runs.files import (
+    open_unlinked,
+    read_json,
+    refuse_link,
+    remove_temporary_files,
+    write_json,
+    write_synced,
+)
 from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.metrics import summarise
 from flatfed.runs.sealing import seal_of
@@ -75,6 +83,8 @@ SEALED = 2
 """The format from which on files carry seals."""
 REPLACES = "replaces"
 BRANCH = "branch.json"
+CODE = "code"
+"""Where a record has the modules that it names, with their files."""
 RESERVE, RESERVE_BYTES = ".reserve", 64 * 2**10
 """Room for the last record of a run whose disk is full."""
 UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", RESERVE, "history.jsonl", BRANCH)
@@ -90,9 +100,12 @@ class RunDirectory:
         config: dict[str, Any],
         on_disk: OnDisk | None = None,
         *,
+        trusted: bool = False,
         accepts_changed_data: bool = False,
     ) -> None:
         self.path, self.config = path, config
+        self.trusted = trusted
+        """Whether the user says that the code that the run names may be imported."""
         self.accepts_changed_data = accepts_changed_data
         """Whether the user means the data to be others than those that the run was made with."""
         self._on_disk = on_disk
@@ -111,6 +124,8 @@ class RunDirectory:
         """Write the first record, under the lock: of two that start here at once, the second is refused."""
         # Looked at again: another process may have begun here between `create` and the lock.
         refuse_taken(self.path)
+        for name in UNPUBLISHED:
+            refuse_link(self.path / name)
         write_json(self.path / "environment.json", describe())
 
     def publish(self) -> None:
@@ -122,19 +137,29 @@ class RunDirectory:
         self._on_disk = OnDisk.of(self.config)
 
     @classmethod
-    def open(cls, path: Path, *, accept_changed_data: bool = False) -> RunDirectory:
-        """Open an existing run directory."""
+    def open(cls, path: Path, trusted: bool = False, accept_changed_data: bool = False) -> RunDirectory:
+        """Open an existing run directory; `trusted` says that the code that it names may be imported."""
         require_run(path)
         written = read_json(path / "config.json", SEALED)
         config = config_of_today(written)
         _check_config(path / "config.json", config)
-        return cls(path, config, OnDisk.of(written, config), accepts_changed_data=accept_changed_data)
+        on_disk = OnDisk.of(written, config)
+        return cls(path, config, on_disk, trusted=trusted, accepts_changed_data=accept_changed_data)
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
         return RunDirectory(
-            self.path, self.config | changes, self._on_disk, accepts_changed_data=self.accepts_changed_data
+            self.path,
+            self.config | changes,
+            self._on_disk,
+            trusted=self.trusted,
+            accepts_changed_data=self.accepts_changed_data,
         )
+
+    @property
+    def named_by(self) -> NamedBy:
+        """Whose word it is where the run names code."""
+        return NamedBy(self.path / "config.json", self.trusted, self.path, recorded_files(self.config))
 
     def record_changes(self) -> None:
         """Write the configuration, where it is another than the file has, or the file has no seal yet."""
@@ -229,6 +254,7 @@ class RunDirectory:
 
     def reserve(self) -> None:
         """Take room for the record of how the run ends, which must find some even where the disk is full."""
+        self.release()
         # Bytes that no file system can leave out.
         write_synced(self.path / RESERVE, os.urandom(RESERVE_BYTES))
 
@@ -279,11 +305,12 @@ class RunDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the directory for writing: two processes must not continue one run."""
-        path = (self.path / ".lock").resolve()
+        path = self.path.resolve() / ".lock"
         busy = ConfigError(f"{self.path} is being written by another process; wait for it or stop it")
         if path in _HELD:
             raise busy
-        with path.open("w") as file:
+        # Not emptied, and no link: it may lead to a file of the user.
+        with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
             try:
                 # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -296,13 +323,13 @@ class RunDirectory:
                 _HELD.discard(path)
 
     def _being_written(self) -> bool:
-        path = (self.path / ".lock").resolve()
+        path = self.path.resolve() / ".lock"
         # Not through the file where this process holds the lock: closing it again would let the lock go.
-        if path in _HELD or not path.exists():
+        if path in _HELD or path.is_symlink() or not path.exists():
             return path in _HELD
         try:
             # To read and shared, which is all that may be had of a run of somebody else, or on a disk without writing.
-            with path.open("rb") as file:
+            with os.fdopen(open_unlinked(path, os.O_RDONLY), "rb") as file:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return False
         except OSError:
@@ -331,6 +358,14 @@ class OnDisk:
 
 _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""
+
+
+def recorded_files(record: dict[str, Any]) -> dict[str, str] | None:
+    """Return the files of the modules that a run or a comparison named when it was made; None of earlier versions."""
+    files = record.get(CODE)
+    if files is None or isinstance(files, dict):
+        return files
+    return {}
 
 
 def _check_config(file: Path, config: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
-from flatfed.runs.files import naming, replace_file
+from flatfed.runs.files import naming, open_to_append, replace_file
 from flatfed.runs.sealing import chained
 
 Row = dict[str, Any]
@@ -88,7 +88,7 @@ class History:
 
     def _write(self, path: Path, line: bytes) -> None:
         if self._file is None:
-            self._file = path.open("ab")
+            self._file = open_to_append(path)
         self._file.write(line)
         # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
         self._file.flush()

@@ -11,7 +11,15 @@ from typing import Any
 
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.runs.earlier_versions import point_of_today, result_of_today
-from flatfed.runs.files import is_writable, read_json, replace_file, write_json
+from flatfed.runs.files import (
+    is_writable,
+    make_folder,
+    open_to_append,
+    read_json,
+    refuse_link,
+    replace_file,
+    write_json,
+)
 from flatfed.runs.sealing import KEY, line_seal, sealed_line
 
 FOLDER, FORMAT = "flatness", 2
@@ -32,6 +40,8 @@ class KeptResults:
     def __init__(self, run: Path) -> None:
         self._path = run / FOLDER / "results.json"
         self._old_path = run / FOLDER / "readings.json"
+        # Now, because measuring takes long.
+        refuse_link(self._path.parent)
         self._kept = self._read()
 
     def _read(self) -> list[dict[str, Any]]:
@@ -59,7 +69,7 @@ class KeptResults:
         others = self._read()  # what another command measured in the meantime
         self._kept = [entry for entry in others if entry["key"] != key]
         self._kept.append({"key": dict(key), "result": finite(dict(result))})
-        self._path.parent.mkdir(exist_ok=True)
+        make_folder(self._path.parent)
         write_json(self._path, {"format": FORMAT, "results": self._kept})
 
 
@@ -94,6 +104,9 @@ class Points:
 
     def __init__(self, run: Path, name: str, key: Mapping[str, Any]) -> None:
         self._path = run / FOLDER / f"{name}.jsonl"
+        # Now, because evaluating takes long.
+        refuse_link(self._path.parent)
+        refuse_link(self._path)
         # As the file will give it back, tuples as lists, so that the two can be compared.
         self._key = json.loads(json.dumps(key))
         self._points: dict[tuple[float, ...], dict[str, Any]] = {}
@@ -165,15 +178,14 @@ class Points:
 
     def add(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> None:
         """Keep the metrics at a point."""
-        if self._keeps and not self._path.exists():
-            self._path.parent.mkdir(exist_ok=True)
-            self._write_anew()
         self._points[at] = dict(metrics)
-        with self._path.open("ab") as file:
-            file.write(self._line(at, metrics))
         if self._keeps:
             self._append(at, metrics)
 
     def _append(self, at: tuple[float, ...], metrics: Mapping[str, Any]) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"at": list(at), "metrics": dict(metrics)}) + "\n")
+        if not self._path.exists():
+            make_folder(self._path.parent)
+            self._write_anew()
+            return
+        with open_to_append(self._path) as file:
+            file.write(self._line(at, metrics))

@@ -62,7 +62,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
 
     paths = _train(comparison, out)
     if comparison.flatness is not None:
-        _measure(comparison.flatness, paths, comparison.workers)
+        _measure(comparison.flatness, paths, comparison)
     results = read_results(paths)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
     print_results(results, as_json, comparison.extras)
@@ -87,7 +87,7 @@ def _train(comparison: Comparison, out: Path) -> list[Path]:
         return run_comparison(comparison, out, progress.start, progress.round, progress.say, begin)
 
 
-def _measure(flatness: Flatness, paths: list[Path], workers: int | str) -> None:
+def _measure(flatness: Flatness, paths: list[Path], comparison: Comparison) -> None:
     """Measure the runs that came to their end; what was measured before is not measured again."""
     from flatfed.experiments.measuring.flatness import measure_flatness
 
@@ -96,7 +96,8 @@ def _measure(flatness: Flatness, paths: list[Path], workers: int | str) -> None:
         StepProgress("runs", at_once=False) as progress,
         interruptible("interrupted while measuring; the same command again goes on"),
     ):
-        measure_flatness(flatness, paths, workers, progress.show, progress.say)
+        workers, trust = comparison.workers, comparison.by.trusted
+        measure_flatness(flatness, paths, workers, progress.show, progress.say, trust)
 
 
 def expand(algorithms: tuple[str, ...]) -> list[str]:

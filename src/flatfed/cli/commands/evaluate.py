@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, data_dir_option, workers_option
+from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
 from flatfed.cli.output.progress import StepProgress
 
 Metrics = dict[str, Any]
@@ -27,10 +27,9 @@ SHARES = ("accuracy", "iou")
 @data_dir_option
 @accept_data_option
 @workers_option
+@trust_option
 @option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
-def evaluate(
-    path: Path, data_dir: str | None, accept_changed_data: bool, workers: int | str | None, as_json: bool
-) -> int:
+def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: Any) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
@@ -38,7 +37,7 @@ def evaluate(
     """
     from flatfed.runs.results import finite
 
-    metrics, clients = _measure(path, data_dir, accept_changed_data, workers)
+    metrics, clients = _measure(path, workers, opening)
     if as_json:
         # JSON has no words for infinity and what is not a number.
         click.echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
@@ -53,16 +52,14 @@ def _print(lines: list[tuple[str, str]]) -> None:
         click.echo(f"{label:<{width}}{text}")
 
 
-def _measure(
-    path: Path, data_dir: str | None, accept_changed_data: bool, workers: int | str | None
-) -> tuple[Metrics, list[Metrics]]:
+def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
     """Return the metrics on the test sets, and those of each client."""
     from flatfed.experiments.running.loading import load_run, open_run
 
     if workers is None:
         workers = open_run(path).config["workers"]
     with StepProgress("clients", at_once=False) as progress:
-        run = load_run(path, data_dir=data_dir, say=progress.say, accept_changed_data=accept_changed_data)
+        run = load_run(path, say=progress.say, **opening)
         progress.show("test sets", 0, None)
         metrics = run.metrics(workers)
         return metrics, run.client_metrics(workers, partial(progress.show, "clients"))

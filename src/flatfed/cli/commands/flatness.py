@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
+from flatfed.cli.options.runs import data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Whole, within_option
 from flatfed.cli.output.files import refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
@@ -73,6 +73,7 @@ Options = dict[str, Any]
 @option("--format form", "How the table is printed.", click.Choice(FORMS), "table", group="output")
 @data_dir_option
 @workers_option
+@trust_option
 @option("--json as_json", "Print the results as JSON, every client included.", is_flag=True, group="output")
 @click.pass_context
 def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> int:
@@ -90,7 +91,7 @@ def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> 
     measurements = _measurements(options)
     draws_maps = options["tsne"] or options["tsne_clients"] is not None
     # Maps ask for the data once more, after the measurements.
-    runs = open_all(runs_named(paths), keeps_tasks=draws_maps)
+    runs = open_all(runs_named(paths), keeps_tasks=draws_maps, trust=options["trust"])
     results = _measure(runs, measurements, options)
     _report(results, options)
     if options["figures"] is not None:

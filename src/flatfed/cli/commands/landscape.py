@@ -11,7 +11,7 @@ import click
 
 from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, weights_option, workers_option
+from flatfed.cli.options.runs import data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Number, Whole, WholeNumbers
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.core.errors import ConfigError
@@ -61,6 +61,7 @@ Options = dict[str, Any]
 @option("--title", "Title of the figures.", str, "", group="figures")
 @data_dir_option
 @workers_option
+@trust_option
 def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: Any) -> int:
     """Evaluate the loss of each RUN's model at many points and draw it: PNG, SVG, JSON, and a page to turn a surface.
 
@@ -120,7 +121,7 @@ def _view(options: Options) -> View:
 def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
     from flatfed.experiments.measuring.landscapes import landscape as look
 
-    where = {"workers": options["workers"], "data_dir": options["data_dir"]}
+    where = {"workers": options["workers"], "data_dir": options["data_dir"], "trust": options["trust"]}
     with (
         StepProgress("points", at_once=False) as progress,
         interruptible("interrupted; the points so far are kept, and the same command goes on"),
@@ -131,11 +132,12 @@ def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
 def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
     """Write the numbers and the figures into a folder."""
     from flatfed.reports.landscape import draw
+    from flatfed.runs.files import replace_file
 
     numbers = folder / f"{view.kind}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        numbers.write_text(json.dumps(scene.to_dict()) + "\n", encoding="utf-8")
+        replace_file(numbers, f"{json.dumps(scene.to_dict())}\n".encode())
         return [numbers, *draw(view.kind, scene.grids, scene.lines, folder, title)]
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None

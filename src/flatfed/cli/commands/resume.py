@@ -8,7 +8,7 @@ from typing import NotRequired, TypedDict
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, json_option
+from flatfed.cli.options.runs import accept_data_option, json_option, trust_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
@@ -19,6 +19,7 @@ from flatfed.core.errors import ConfigError
 @option("--rounds", "New total of rounds.  [default: the run's]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
 @option("--workers", "Worker processes.  [default: as before]", Whole(0, "auto"))
+@trust_option
 @accept_data_option
 @option(
     "--accept-changed-history",
@@ -32,6 +33,7 @@ def resume(
     rounds: int | None,
     data_dir: str | None,
     workers: int | str | None,
+    trust: bool,
     accept_changed_data: bool,
     accept_changed_history: bool,
     as_json: bool,
@@ -39,7 +41,7 @@ def resume(
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
     from flatfed.experiments.comparing.comparison import is_comparison
 
-    opening: Opening = {"data_dir": data_dir, "workers": workers}
+    opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust}
     if not is_comparison(path):
         opening["accept_changed_data"] = accept_changed_data
         return _resume_run(path, rounds, opening, accept_changed_history, as_json)
@@ -55,6 +57,7 @@ class Opening(TypedDict):
 
     data_dir: str | None
     workers: int | str | None
+    trust: bool
     accept_changed_data: NotRequired[bool]
 
 
@@ -62,7 +65,9 @@ def _resume_comparison(path: Path, opening: Opening, as_json: bool) -> int:
     from flatfed.cli.commands.compare import run_and_report
     from flatfed.experiments.comparing.comparison import load_comparison
 
-    return run_and_report(load_comparison(path, opening["workers"], opening["data_dir"]), path, as_json)
+    return run_and_report(
+        load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"]), path, as_json
+    )
 
 
 def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed_history: bool, as_json: bool) -> int:

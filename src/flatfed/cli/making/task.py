@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from flatfed.cli.options.values import naming
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flatfed.core.configuration.named_code import NamedBy
     from flatfed.data.partition import Partitioner
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
@@ -90,6 +91,16 @@ def _short(ctx: click.Context, settings: dict[str, Any], in_file: bool) -> dict[
             short[name] = ctx.params[name]
             _refuse_both(name, short[name], settings)
     return short
+
+
+def who_names_the_model(ctx: click.Context) -> NamedBy:
+    """Return whose word --model is: the user's, or that of the file of --config."""
+    from flatfed.core.configuration.named_code import USER, NamedBy
+
+    if not _comes_from_file(ctx, "model"):
+        # Runs of a comparison that has begun may be there already, and these are files.
+        return replace(USER, trusted=ctx.params["trust"])
+    return NamedBy(ctx.params["config"], ctx.params["trust"])
 
 
 def _comes_from_file(ctx: click.Context, name: str) -> bool:

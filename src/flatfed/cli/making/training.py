@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.task import come_together, gather_settings, make_recipe, refuse_contradictions
+from flatfed.cli.making.task import (
+    come_together,
+    gather_settings,
+    make_recipe,
+    refuse_contradictions,
+    who_names_the_model,
+)
 from flatfed.cli.options.groups import make_extras
 from flatfed.cli.options.values import naming, within_option
 from flatfed.core.errors import ConfigError
@@ -95,7 +101,8 @@ def make_comparison(
     recipe = make_recipe(dataset, options, named, seeds[0])
     settings = make_settings(options, seeds[0])
     # The sampler must know the number of clients, which the data may decide.
-    task = recipe.build()
+    by = who_names_the_model(ctx)
+    task = recipe.build(by)
     comparison = Comparison(
         recipe,
         methods,
@@ -108,6 +115,7 @@ def make_comparison(
         _flatness(ctx),
         make_extras(options),
         **make_checkpoints(options),
+        by=by,
     )
     return comparison, task
 

@@ -11,6 +11,9 @@ from flatfed.core.errors import ConfigError, nearest
 
 FILE_SETTINGS = "flatfed.file-settings"
 
+MOST_PARTS = 10_000
+"""More values than this are in no file of options."""
+
 
 def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Take defaults from a YAML file; a key that is no option is an error."""
@@ -35,13 +38,36 @@ def _content(file: Path) -> dict[Any, Any]:
     import yaml  # here, for most commands are given no file
 
     try:
+        text = file.read_text(encoding="utf-8")
+        # Before anything is built: what is repeated is one object here, and many when it is built or shown.
+        _refuse_repetition(yaml.compose(text, Loader=yaml.SafeLoader), file)
         # The safe loader, because others may make Python objects that a file names.
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"--config {file}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {file} is not YAML: {' '.join(str(error).split())}") from None
     return _lines(content, f"--config {file} must hold `option: value` lines")
+
+
+def _refuse_repetition(document: Any, file: Path) -> None:
+    """Refuse a file whose anchors (`&name`, `*name`) make a few lines stand for very many."""
+    waiting, count = [document], 0
+    while waiting:
+        parts = _parts(waiting.pop())
+        count += len(parts)
+        if count > MOST_PARTS:
+            raise ConfigError(f"--config {file} holds more than {MOST_PARTS:,} values; write only options, once each")
+        waiting += parts
+
+
+def _parts(node: Any) -> list[Any]:
+    """Return what a mapping or a list of a YAML document holds."""
+    held = getattr(node, "value", None)
+    if not isinstance(held, list):
+        return []
+    pairs = [entry if isinstance(entry, tuple) else (entry,) for entry in held]
+    return [part for pair in pairs for part in pair]
 
 
 def _settings(content: Any, file: Path) -> dict[str, Any]:
@@ -83,8 +109,9 @@ def _option_names(command: click.Command) -> dict[str, str]:
     names: dict[str, str] = {}
     for option in options_of(command):
         names |= dict.fromkeys(_spellings(option), str(option.name))
-    # A file does not name another file.
-    names.pop("config", None)
+    # A file does not name another file, and does not vouch for itself.
+    for own in ("config", "trust"):
+        names.pop(own, None)
     return names
 
 

@@ -36,7 +36,7 @@ FIRST = (
 )
 """The order of the most used options, of all commands."""
 
-FEW = 8
+FEW = 9
 """A command with no more options than this shows them under one heading."""
 
 

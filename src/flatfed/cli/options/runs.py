@@ -22,4 +22,10 @@ accept_data_option = option(
     group="data",
 )
 workers_option = option("--workers", "Worker processes.  [default: as the run]", Whole(0, "auto"))
+trust_option = option(
+    "--trust",
+    "Import the code that the run or file names, wherever it comes from; only for those of people you trust.",
+    is_flag=True,
+    group="model",
+)
 json_option = option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output")

@@ -8,6 +8,7 @@ import click
 
 from flatfed.cli.options.config_file import read_config
 from flatfed.cli.options.groups import option, together
+from flatfed.cli.options.runs import trust_option
 from flatfed.cli.options.settings import settings_options
 from flatfed.cli.options.values import Augmentation, Number, Whole, WholeNumbers
 
@@ -120,6 +121,7 @@ MODEL = [
         group="model",
         old=("--local-parts",),
     ),
+    trust_option,
 ]
 
 TRAINING = [

@@ -21,6 +21,8 @@ from flatfed.data.formats.images import Decoding, decode
 LABELS = ("label", "labels", "class", "target")
 INPUTS = ("image", "text")
 SAVED = ("dataset_dict.json", "state.json")
+SCRIPTS = "HF_DATASETS_TRUST_REMOTE_CODE"
+"""What lets versions of the library before 4 run code that comes with a data set."""
 MOST = 1_000_000
 """Classes that are numbers are below this one."""
 
@@ -82,14 +84,17 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _network(datasets: Any, allowed: bool) -> Iterator[None]:
-    """Keep the library off the network unless it is allowed."""
-    before = datasets.config.HF_HUB_OFFLINE
+    """Keep the library off the network unless it is allowed, and never let it run the script of a data set."""
+    config = datasets.config
+    offline, scripts = config.HF_HUB_OFFLINE, getattr(config, SCRIPTS, None)
     # Where the user has set the library offline it stays so.
-    datasets.config.HF_HUB_OFFLINE = before or not allowed
+    config.HF_HUB_OFFLINE = offline or not allowed
+    setattr(config, SCRIPTS, False)
     try:
         yield
     finally:
-        datasets.config.HF_HUB_OFFLINE = before
+        config.HF_HUB_OFFLINE = offline
+        setattr(config, SCRIPTS, scripts)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from flatfed.experiments.running.play import play
 from flatfed.experiments.running.resume import resume
 from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.files import refuse_link
 from flatfed.runs.history import Row
 
 ENDED = ("finished", "diverged")
@@ -36,6 +37,9 @@ def compare(
     # All plans are checked before the first round: a mistake in the last method must not cost the hours before it.
     for path, plan in comparison.runs(out):
         if not is_run(path):
+            # What is written there must stay within the comparison.
+            refuse_link(path.parent)
+            refuse_link(path)
             plan().check()
     claim(comparison, out)
     on_begin()
@@ -67,7 +71,8 @@ def _train(
     if RunDirectory.open(path).status()["status"] in ENDED:
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    return resume(path, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
+    trust = comparison.by.trusted
+    return resume(path, trust=trust, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
 
 
 def _tell(path: Path, run: Run | None, say: Say) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flatfed.algorithms.spelling import Method, parse_method
+from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
@@ -20,7 +21,8 @@ from flatfed.experiments.running.loading import moved
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.monitor import Monitor
 from flatfed.reports.tables.extras import Extras
-from flatfed.runs.directory import is_run, require_run
+from flatfed.runs.described.import_paths import named_files
+from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.metrics import describe_metrics, primary_of
@@ -58,11 +60,13 @@ class Comparison:
     extras: Extras = field(default_factory=Extras)
     checkpoint_every: int | None = None
     keep_checkpoints: tuple[int, ...] = ()
+    by: NamedBy = USER
+    """Who named the model; it is no part of what is compared."""
 
     def check_extras(self) -> None:
         """Refuse what its table cannot show: methods that are not compared, targets that the metric cannot have."""
         self.extras.check_methods([method.spelling for method in self.methods])
-        about = describe_metrics(self.recipe.build())
+        about = describe_metrics(self.recipe.build(self.by))
         self.extras.check_metric(primary_of([], about))
 
     def runs(self, out: Path) -> Iterator[tuple[Path, Callable[[], Plan]]]:
@@ -74,7 +78,7 @@ class Comparison:
     def _plan(self, method: Method, seed: int, task: Task | None = None) -> Plan:
         recipe = replace(self.recipe, seed=seed)
         if task is None:
-            task = recipe.build()
+            task = recipe.build(self.by)
         return Plan(
             task,
             method.algorithm,
@@ -120,6 +124,7 @@ class Comparison:
             "report": self._report(),
             "checkpoint_every": self.checkpoint_every,
             "keep_checkpoints": list(self.keep_checkpoints),
+            CODE: named_files(self.recipe.to_dict()),
         }
 
     def _report(self) -> dict[str, Any] | None:
@@ -150,13 +155,19 @@ def is_comparison(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def load_comparison(path: Path, workers: int | str | None = None, data_dir: str | Path | None = None) -> Comparison:
-    """Read back what a directory compares, perhaps on data that lie elsewhere now."""
+def load_comparison(
+    path: Path, workers: int | str | None = None, data_dir: str | Path | None = None, trust: bool = False
+) -> Comparison:
+    """Read back what a directory compares, perhaps on data that lie elsewhere now.
+
+    With `trust` the code that it names may be imported, wherever it comes from.
+    """
     record = config_of_today(read_json(path / FILE))
     try:
         comparison = _from_record(record, data_dir)
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
+    comparison = replace(comparison, by=NamedBy(path / FILE, trust, path, recorded_files(record["about"])))
     if workers is None:
         return comparison
     return replace(comparison, workers=workers)

@@ -166,13 +166,14 @@ def measure_flatness(
     workers: int | str,
     on_run: OnCount = nobody,
     say: Say = nobody,
+    trust: bool = False,
 ) -> None:
     """Measure every run that came to its end; where one cannot be measured, a remark says why and the others go on."""
     finished = list(filter(_is_finished, paths))
     for number, path in enumerate(finished):
         on_run(f"flatness of {'/'.join(path.parts[-2:])}", number, len(finished))
         try:
-            with laboratory(path, samples=flatness.samples, workers=workers, say=say) as lab:
+            with laboratory(path, samples=flatness.samples, workers=workers, say=say, trust=trust) as lab:
                 lab.measure(flatness.measurements)
         except FlatfedError as error:
             say(f"{path}: its flatness could not be measured: {error}")

@@ -165,6 +165,7 @@ def laboratory(
     workers: int | str | None = None,
     data_dir: str | Path | None = None,
     task: Task | None = None,
+    trust: bool = False,
     on_step: OnStep = nobody,
     say: Say = nobody,
     start: bool = True,
@@ -183,6 +184,7 @@ def laboratory(
         workers: worker processes; by default the run's, or none where there is little to do.
         data_dir: where a run's data lie, if no longer where they were.
         task: of a run that no file can describe.
+        trust: import the code that a run names, wherever it comes from: only for a run of somebody you trust.
         on_step: hears what is being done.
         say: hears remarks.
         start: start the workers at once; if not, they run within `with lab.started():`.
@@ -195,6 +197,8 @@ def laboratory(
         _refuse_examples(source, examples)
     if isinstance(source, Task):
         return _of_task(source, sample, workers or 0, on_step)
+    if isinstance(source, str | Path):
+        source = open_saved(source, trust=trust)
     return _of_run(_opened(source, task, data_dir, say), sample, weights, workers, on_step, start)
 
 

@@ -33,6 +33,7 @@ def landscape(
     *,
     workers: int | str | None = None,
     data_dir: str | Path | None = None,
+    trust: bool = False,
     on_point: OnCount = nobody,
     say: Say = nobody,
 ) -> Landscape:
@@ -47,6 +48,7 @@ def landscape(
             weights=view.weights,
             workers=workers,
             data_dir=data_dir,
+            trust=trust,
             say=say,
             start=False,
         )

@@ -19,8 +19,9 @@ from flatfed.experiments.running.play import branch_play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import TENSORS, remember, task_of
 from flatfed.runs.checkpoints import Loaded
-from flatfed.runs.directory import BRANCH, RunDirectory
-from flatfed.runs.files import write_json
+from flatfed.runs.described.import_paths import named_files
+from flatfed.runs.directory import BRANCH, CODE, RunDirectory
+from flatfed.runs.files import refuse_link, refuse_way_out, write_json
 from flatfed.runs.history import Row
 
 Say = Callable[[str], None]
@@ -34,6 +35,7 @@ def branch(
     round: int | None = None,
     rounds: int | None = None,
     task: Task | None = None,
+    trust: bool = False,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
@@ -53,6 +55,7 @@ def branch(
         round: branch after n rounds; by default from the newest checkpoint before the average begins.
         rounds: total number of rounds of the new run; None takes the old one's.
         task: needed only where the run was made from objects that no file can describe.
+        trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were.
         workers: another number of worker processes; results do not depend on it.
         on_round: called with each new history row.
@@ -60,17 +63,20 @@ def branch(
         about: kept with the new run for reports.
         on_begin: called with the new run's record and the round to go on from, when nothing was refused.
     """
-    source = with_data(open_run(Path(path)), data_dir)
+    source = with_data(open_run(Path(path), trust), data_dir)
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
     # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)
     rows = _taken_over(source, plan, start.round)
-    record = {"task": source.config["task"], "setting": describe(plan), "about": about or {}}
+    recipe = source.config["task"]
+    record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(Path(out), plan.to_config() | record)
     with directory.lock():
         directory.begin()
         on_begin(directory.config, start.round)
         if (source.path / TENSORS).is_file():
+            refuse_way_out(source.path / TENSORS, source.path)
+            refuse_link(directory.path / TENSORS)
             # A copy, so that the new run does not need the old one's directory.
             shutil.copyfile(source.path / TENSORS, directory.path / TENSORS)
         origin = {"run": source.config["run"], "path": str(source.path.resolve()), "round": start.round}

@@ -24,6 +24,7 @@ def load_run(
     path: str | Path,
     *,
     task: Task | None = None,
+    trust: bool = False,
     data_dir: str | Path | None = None,
     say: Say = lambda text: None,
     accept_changed_data: bool = False,
@@ -33,11 +34,12 @@ def load_run(
     Args:
         path: the run directory.
         task: needed only where the run was made from objects that no file can describe.
+        trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were.
         say: called with remarks, such as a checkpoint that had to be passed over.
         accept_changed_data: open it although examples, labels or partition are not those that the run was made with.
     """
-    directory = open_run(Path(path), accept_changed_data=accept_changed_data)
+    directory = open_run(Path(path), trust, accept_changed_data)
     _, federation = restored(directory, task, data_dir, say)
     # The history may be ahead of the newest good checkpoint.
     rows = [row for row in directory.rows if row["round"] < federation.round]
@@ -70,13 +72,16 @@ def _loaded(directory: RunDirectory, round: int | None, say: Say) -> Loaded:
     return directory.checkpoints.load(round, directory.check_config)
 
 
-def open_run(path: Path, *, accept_changed_data: bool = False) -> RunDirectory:
-    """Open a run directory; where a folder is a comparison's instead, say which runs it holds."""
+def open_run(path: Path, trust: bool = False, accept_changed_data: bool = False) -> RunDirectory:
+    """Open a run directory; where a folder is a comparison's instead, say which runs it holds.
+
+    With `trust` the code that the run names may be imported, wherever it comes from.
+    """
     if not is_run(path):
         runs = sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
         if runs:
             raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed(runs)}")
-    return RunDirectory.open(path, accept_changed_data=accept_changed_data)
+    return RunDirectory.open(path, trust, accept_changed_data)
 
 
 def with_data(directory: RunDirectory, data_dir: str | Path | None) -> RunDirectory:

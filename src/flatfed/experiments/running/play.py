@@ -18,7 +18,8 @@ from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
 from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks
-from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.described.import_paths import named_files
+from flatfed.runs.directory import CODE, RunDirectory, is_run
 from flatfed.runs.federation_state import restore, stores_of, tensors_of
 from flatfed.runs.history import History, Row, salvaged_rows
 
@@ -43,7 +44,7 @@ def play(
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan.task, plan.task_recipe)
-    record = {"task": recipe, "setting": describe(plan), "about": about or {}}
+    record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()

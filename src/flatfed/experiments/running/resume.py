@@ -22,6 +22,7 @@ def resume(
     rounds: int | None = None,
     *,
     task: Task | None = None,
+    trust: bool = False,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
@@ -35,6 +36,7 @@ def resume(
         path: the run directory.
         rounds: a new total number of rounds; None keeps the run's own.
         task: needed only where the run was made from objects that no file can describe.
+        trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
         workers: another number of worker processes; results do not depend on it.
         on_round: called with each new history row.
@@ -43,7 +45,13 @@ def resume(
         accept_changed_history: go on although rows of the history were changed or lost, with those that can be read.
     """
     plan, directory = prepare(
-        path, rounds, task=task, data_dir=data_dir, workers=workers, accept_changed_data=accept_changed_data
+        path,
+        rounds,
+        task=task,
+        trust=trust,
+        data_dir=data_dir,
+        workers=workers,
+        accept_changed_data=accept_changed_data,
     )
     return continue_play(plan, directory, on_round, say, accept_changed_history)
 
@@ -53,12 +61,13 @@ def prepare(
     rounds: int | None = None,
     *,
     task: Task | None = None,
+    trust: bool = False,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     accept_changed_data: bool = False,
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
-    directory = with_data(open_run(Path(path), accept_changed_data=accept_changed_data), data_dir)
+    directory = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
     done = len(directory.recorded.rows)
     if rounds is not None and rounds < done:
         raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from flatfed import models
+from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
@@ -30,7 +31,7 @@ from flatfed.models.catalogue import with_defaults
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.files import replace_file
+from flatfed.runs.files import refuse_way_out, replace_file
 from flatfed.runs.sealing import digest
 
 
@@ -56,8 +57,11 @@ class TaskRecipe:
     new_head: bool = False
     partition_seed: int | None = None
 
-    def build(self) -> Task:
-        """Load the data, divide it, initialise the model, and try the model on two of the examples."""
+    def build(self, by: NamedBy = USER) -> Task:
+        """Load the data, divide it, initialise the model, and try the model on two of the examples.
+
+        `by` says who named the model: where a file did, not every import path is believed.
+        """
         pool = self.pool()
         name = self.model or pool.default_model
         model = models.build(
@@ -67,6 +71,7 @@ class TaskRecipe:
             options=self.model_options,
             weights=self.weights,
             new_head=self.new_head,
+            by=by,
             **pool.facts,
         )
         augment, batch_transform = self._augmentation(pool)
@@ -219,7 +224,7 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
     if recipe["kind"] == "catalogue":
         return _built_again(directory, recipe)
     if recipe["kind"] == "tensors":
-        return rebuild_task(recipe, _checked_tensors(directory))
+        return rebuild_task(recipe, _checked_tensors(directory), directory.named_by)
     raise ConfigError(
         f"{directory.path} was made from a task that only lived in memory ({recipe['reason']}); "
         "pass it again: ff.resume(path, task=task)"
@@ -231,7 +236,7 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     if (directory.path / TENSORS).is_file():  # the whole model that the run started from, its new head included
         recipe = recipe | {"weights": str(_checked_tensors(directory)), "new_head": False}
     made = TaskRecipe.from_dict(recipe)
-    task = made.build()
+    task = made.build(directory.named_by)
     if not directory.accepts_changed_data:
         _refuse_changed(directory, recipe, _digests(task, made.pool()))
     return task
@@ -265,6 +270,7 @@ def accepted(directory: RunDirectory, task: Task) -> RunDirectory:
 def _checked_tensors(directory: RunDirectory) -> Path:
     """Return the file of a task's tensors, unchanged since it was written."""
     path = directory.path / TENSORS
+    refuse_way_out(path, directory.path)
     recorded = directory.config["task"].get(TENSORS_DIGEST)
     if recorded is None or not path.is_file():  # of an earlier version; or whoever reads it says that it is missing
         return path

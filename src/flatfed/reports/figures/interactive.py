@@ -16,6 +16,7 @@ from flatfed.flatness.drawable import Grid
 from flatfed.reports.figures.drawing.pieces import centre_loss, mesh_lines
 from flatfed.reports.figures.drawing.scales import finite, is_wide, with_gaps
 from flatfed.reports.figures.drawing.style import GREY, INK, colour, named, one_note, require_some, short
+from flatfed.runs.files import replace_file
 
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""
@@ -61,7 +62,7 @@ def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> No
     # Titles and labels are the user's words, and no markup.
     words = {"title": html.escape(title or "Loss surfaces"), "caption": html.escape(_caption(grids))}
     page = PAGE.format(policy=POLICY, ink=INK, grey=GREY, plot=_plot(grids), **words)
-    Path(file).write_text(page, encoding="utf-8")
+    replace_file(Path(file), page.encode())
 
 
 def _plot(grids: Sequence[Grid]) -> str:

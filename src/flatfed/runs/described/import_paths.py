@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
+from flatfed.core.configuration.named_code import NamedBy, files_of, is_within_library, origin_of, place_of
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.runs.earlier_versions import import_path_of_today
+
+FUNCTIONS = ("torch.nn.functional", "torch._C._nn")
+"""Modules whose functions any file may name: losses and activations, which see tensors and nothing else."""
+
+TRANSFORMS = ("flatfed.data.storage.pool:Normalise", "flatfed.data.formats.images:CropNormalise")
+AUGMENTATIONS = "flatfed.data.augment."
+"""What any file may name to prepare examples and to augment them."""
+
+NAMING = ("class", "function", "import", "loss", "types")
+"""Keys of a described task that name code."""
 
 
 class CannotDescribe(FlatfedError):
@@ -32,17 +45,17 @@ def describe_value(value: Any, where: str) -> Any:
     raise CannotDescribe(f"{where} is a {type(value).__name__}")
 
 
-def rebuild_value(described: Any) -> Any:
+def rebuild_value(described: Any, by: NamedBy) -> Any:
     """Undo `describe_value`."""
     if isinstance(described, list):
-        return [rebuild_value(entry) for entry in described]
+        return [rebuild_value(entry, by) for entry in described]
     if not isinstance(described, dict):
         return described
     if "class" in described:
-        return rebuild_callable(described)
+        return rebuild_callable(described, by)
     if "tuple" in described:
-        return tuple(rebuild_value(entry) for entry in described["tuple"])
-    return imported(described["import"])
+        return tuple(rebuild_value(entry, by) for entry in described["tuple"])
+    return imported_function(described["import"], by)
 
 
 def describe_callable(thing: Any) -> dict[str, Any] | None:
@@ -55,14 +68,14 @@ def describe_callable(thing: Any) -> dict[str, Any] | None:
     return {"class": import_path(type(thing)), "fields": fields}
 
 
-def rebuild_callable(described: dict[str, Any] | None) -> Any:
+def rebuild_callable(described: dict[str, Any] | None, by: NamedBy) -> Any:
     """Undo `describe_callable`."""
     if described is None:
         return None
     if "function" in described:
-        return imported(described["function"])
-    fields = {name: rebuild_value(value) for name, value in described["fields"].items()}
-    return imported(described["class"])(**fields)
+        return imported_function(described["function"], by)
+    fields = {name: rebuild_value(value, by) for name, value in described["fields"].items()}
+    return imported_transform(described["class"], by)(**fields)
 
 
 def import_path(thing: Any) -> str:
@@ -72,19 +85,15 @@ def import_path(thing: Any) -> str:
     # The module of a script is another one when it is resumed, and a name may lead to something else.
     if module in (None, "__main__") or name is None or _lookup(path) is not thing:
         raise CannotDescribe(f"{thing!r:.60} cannot be imported by name")
+    # No file is believed that names it.
+    if place_of(module).is_standard:
+        raise CannotDescribe(f"{path} is in Python's standard library")
     return path
 
 
-def imported(path: str) -> Any:
-    """Return what a path names, also where an earlier version had it elsewhere."""
-    thing = _lookup(path)
-    if thing is None:
-        raise CheckpointError(f"{path} cannot be imported here; pass the task: ff.resume(path, task=task)")
-    return thing
-
-
 def _lookup(path: str) -> Any:
-    module, _, name = import_path_of_today(path).partition(":")
+    """Return what the path of a thing at hand leads to."""
+    module, _, name = path.partition(":")
     try:
         thing: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -92,6 +101,82 @@ def _lookup(path: str) -> Any:
     except (ImportError, AttributeError, ValueError):
         return None
     return thing
+
+
+# --- from a file ----------------------------------------------------------------------------------------------
+#
+# What is imported at all is decided by where it lies (`NamedBy`). Of flatfed and torch, which any file may name, only
+# a few kinds are built: nothing of them opens a file or starts anything.
+
+
+def imported_module_class(path: str, by: NamedBy) -> type[nn.Module]:
+    """Return the class of modules that a path names."""
+    cls = _imported(path, by)
+    if not _is_module_class(cls):
+        raise CheckpointError(f"{path} is not a module class")
+    return cls  # type: ignore[no-any-return]
+
+
+def imported_transform(path: str, by: NamedBy) -> Any:
+    """Return the dataclass that a path names, whose objects are called with a batch."""
+    cls = _imported(path, by)
+    if not isinstance(cls, type) or not hasattr(cls, "__dataclass_fields__"):
+        raise CheckpointError(f"{path} is not a dataclass")
+    if is_within_library(cls.__module__) and not _is_transform(cls):
+        raise CheckpointError(f"{path} neither prepares examples nor augments them")
+    return cls
+
+
+def imported_function(path: str, by: NamedBy) -> Any:
+    """Return the function, or the class of modules, that a path names."""
+    thing = _imported(path, by)
+    if not callable(thing):
+        raise CheckpointError(f"{path} is not a function")
+    if is_within_library(origin_of(thing)) and not (_is_module_class(thing) or _is_of_tensors(thing)):
+        raise CheckpointError(f"{path} is not a function of tensors")
+    return thing
+
+
+def _is_module_class(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, nn.Module)
+
+
+def _is_transform(cls: type) -> bool:
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    is_called = any("__call__" in vars(base) for base in cls.__mro__)
+    return is_called and (path in TRANSFORMS or path.startswith(AUGMENTATIONS))
+
+
+def _is_of_tensors(thing: Any) -> bool:
+    is_function = isinstance(thing, FunctionType | BuiltinFunctionType)
+    return is_function and thing.__module__ in FUNCTIONS and not thing.__name__.startswith("_")
+
+
+def _imported(path: Any, by: NamedBy) -> Any:
+    """Return what a path names, also where an earlier version had it elsewhere."""
+    try:
+        return by.find(import_path_of_today(str(path)))
+    except (ImportError, AttributeError, ValueError) as error:
+        if isinstance(error, FlatfedError):
+            raise
+        raise CheckpointError(f"{path} cannot be imported here; pass the task: ff.resume(path, task=task)") from None
+
+
+def named_files(recorded: Any) -> dict[str, str]:
+    """Return the modules of others than flatfed and torch that the record of a task names, with their files."""
+    return files_of(sorted({path.partition(":")[0] for path in _paths(recorded)}))
+
+
+def _paths(recorded: Any, key: str = "") -> Iterator[str]:
+    """Yield the import paths in a record, the model of a catalogue's task included."""
+    if isinstance(recorded, dict):
+        for name, value in recorded.items():
+            yield from _paths(value, name)
+    elif isinstance(recorded, list):
+        for value in recorded:
+            yield from _paths(value, key)
+    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model"):
+        yield recorded
 
 
 def _is_dataclass_object(value: Any) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from types import FunctionType
 from typing import Any
 
 from torch import Tensor, nn
 
+from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_value,
     import_path,
-    imported,
+    imported_module_class,
     rebuild_value,
 )
 
@@ -71,7 +74,18 @@ def _attributes(module: nn.Module, path: str) -> dict[str, Any]:
     """Return what a module keeps besides parameters, buffers and children."""
     skipped = INTERNAL | DERIVED if isinstance(module, nn.RNNBase) else INTERNAL
     own = {name: value for name, value in module.__dict__.items() if name not in skipped}
+    for name in own:
+        if replaces_behaviour(type(module), name):
+            raise CannotDescribe(f"{path}.{name} takes the place of a method of its class")
     return {name: describe_value(value, f"{path}.{name}") for name, value in own.items()}
+
+
+def replaces_behaviour(cls: type[nn.Module], name: str) -> bool:
+    """Say whether an attribute of an object would change how it works: a method, a hook, what torch keeps there."""
+    if name in INTERNAL | DERIVED or name.startswith("__") or hasattr(nn.Module, name):
+        return True
+    there = inspect.getattr_static(cls, name, None)
+    return isinstance(there, FunctionType | staticmethod | classmethod) or inspect.isdatadescriptor(there)
 
 
 def without_addresses(model: dict[str, Any], first: dict[Any, str] | None = None) -> dict[str, Any]:
@@ -94,8 +108,8 @@ def _without_address(entry: dict[str, Any] | None, known: dict[Any, str]) -> dic
 class ModuleRebuilder:
     """Builds modules from their description; what was one module or one parameter becomes one again."""
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        self._tensors = tensors
+    def __init__(self, tensors: dict[str, Tensor], by: NamedBy) -> None:
+        self._tensors, self._by = tensors, by
         self._modules: dict[str, nn.Module] = {}
         self._parameters: dict[str, nn.Parameter] = {}
 
@@ -103,15 +117,15 @@ class ModuleRebuilder:
         """Return the module that was described."""
         if "same" in described:
             return self._modules[described["same"]]
-        cls = imported(described["class"])
-        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-            raise CheckpointError(f"{described['class']} is not a module class")
+        cls = imported_module_class(described["class"], self._by)
         # Not through its own constructor, whose arguments are not known: everything that it made is described.
         module: nn.Module = cls.__new__(cls)
         self._modules[described["path"]] = module
         nn.Module.__init__(module)
         for name, value in described["attributes"].items():
-            object.__setattr__(module, name, rebuild_value(value))
+            if replaces_behaviour(cls, name):
+                raise CheckpointError(f"{described['path']}.{name} would take the place of a method of {cls.__name__}")
+            object.__setattr__(module, name, rebuild_value(value, self._by))
         self._fill(module, described)
         if isinstance(module, nn.RNNBase):
             module._init_flat_weights()

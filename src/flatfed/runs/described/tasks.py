@@ -13,7 +13,8 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from flatfed.core.errors import CheckpointError
+from flatfed.core.configuration.named_code import NamedBy
+from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition, TensorExamples
 from flatfed.core.task.metrics import Classification
@@ -22,10 +23,12 @@ from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_callable,
     import_path,
-    imported,
+    imported_function,
+    imported_module_class,
     rebuild_callable,
 )
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
+from flatfed.runs.files import refuse_way_out
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""
@@ -62,23 +65,37 @@ def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
     return safetensors.torch.save({name: t.detach().contiguous() for name, t in tensors.items()})
 
 
-def rebuild_task(recipe: dict[str, Any], path: Path) -> Task:
-    """Build a task from its recipe and its tensors' file."""
+def rebuild_task(recipe: dict[str, Any], path: Path, by: NamedBy) -> Task:
+    """Build a task from its recipe and its tensors' file; `by` says whose word the recipe is."""
+    refuse_way_out(path, path.parent)
     try:
         tensors = safetensors.torch.load_file(path)
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
+    try:
+        return _rebuilt(recipe, tensors, by)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if isinstance(error, FlatfedError):
+            raise
+        # A record that was written by hand, or by a stranger.
+        raise CheckpointError(
+            f"{by.file or path}: its task cannot be built ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _rebuilt(recipe: dict[str, Any], tensors: dict[str, Tensor], by: NamedBy) -> Task:
     local = recipe["local"]
+    types = tuple(imported_module_class(name, by) for name in local["types"])
     return Task(
-        model=ModuleRebuilder(tensors).module(without_addresses(recipe["model"])),
+        model=ModuleRebuilder(tensors, by).module(without_addresses(recipe["model"])),
         clients=_rebuild_clients(recipe["clients"], tensors),
         test=_rebuild_examples("test", tensors) if recipe["test"] else None,
-        loss=imported(recipe["loss"]),
-        augment=rebuild_callable(recipe["augment"]),
-        prepare=rebuild_callable(recipe["prepare"]),
-        batch_transform=rebuild_callable(recipe.get("batch_transform")),
+        loss=imported_function(recipe["loss"], by),
+        augment=rebuild_callable(recipe["augment"], by),
+        prepare=rebuild_callable(recipe["prepare"], by),
+        batch_transform=rebuild_callable(recipe.get("batch_transform"), by),
         tests={name: _rebuild_examples(f"tests/{name}", tensors) for name in recipe.get("tests", {})},
-        local=Local(tuple(imported(t) for t in local["types"]), tuple(local["names"]), local["buffers_only"]),
+        local=Local(types, tuple(local["names"]), local["buffers_only"]),
         name=recipe["name"],
         test_batch=recipe.get("test_batch", 512),
         class_names=recipe.get("class_names", ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from flatfed.core.errors import ConfigError
+from flatfed.runs.files import replace_file
 
 # Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -110,7 +112,14 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> Any:
 def save(figure: Any, files: Sequence[Path]) -> None:
     """Write a figure as it is into each of the files; the ending decides the format."""
     for file in files:
-        figure.savefig(file, dpi=160)
+        _write(figure, Path(file), dpi=160)
+
+
+def _write(figure: Any, file: Path, **options: Any) -> None:
+    """Replace a file by a figure; the old one may be a link that somebody put beside a run."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format=file.suffix.lower().removeprefix("."), **options)
+    replace_file(file, picture.getvalue())
 
 
 def png_and_svg(folder: Path, name: str) -> list[Path]:
@@ -134,7 +143,7 @@ def finish(
     _settle(figure, below / total, body / total)
     for file in files:
         # Without a date, so that the same figure is the same file.
-        figure.savefig(file, dpi=DPI, metadata=UNDATED.get(Path(file).suffix.lower()))
+        _write(figure, Path(file), dpi=DPI, metadata=UNDATED.get(Path(file).suffix.lower()))
 
 
 @dataclass(frozen=True)
