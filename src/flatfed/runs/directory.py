@@ -13,27 +13,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
-import platform
-import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.earlier_versions import config_of_today
+from flatfed.runs.environment import describe
 from flatfed.runs.files import (
-    open_unlinked,
     read_json,
     refuse_link,
     remove_temporary_files,
@@ -41,42 +34,9 @@ from flatfed.runs.files import (
     write_synced,
 )
 from flatfed.runs.history import Recorded, Row, read_history, require_good
+from flatfed.runs.lock import held, is_held
 from flatfed.runs.metrics import summarise
 from flatfed.runs.sealing import seal_of
-
-PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
-ARITHMETIC = ("torch", "numpy")
-"""The packages that compute."""
-
-
-def describe() -> dict[str, Any]:
-    """Return versions of Python and the packages that decide a run's bits, and the kind of machine."""
-    return {
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        # Which instructions torch computes with: AVX2, AVX512. Another set rounds in another order.
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "packages": {name: _version(name) for name in PACKAGES},
-    }
-
-
-def arithmetic_of(environment: dict[str, Any]) -> dict[str, str]:
-    """Return of an environment what decides the bits, by name; earlier versions wrote too little to say."""
-    if "cpu" not in environment:
-        return {}
-    packages = environment.get("packages", {})
-    versions = {name: str(packages.get(name)) for name in ARITHMETIC}
-    instructions = {"CPU instructions": str(environment["cpu"]), "machine": str(environment.get("machine"))}
-    return instructions | {"Python": str(environment.get("python"))} | versions
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
 
 FORMAT = 2
 SEALED = 2
@@ -242,16 +202,6 @@ class RunDirectory:
             record["history"] = history
         write_json(self.path / "status.json", record)
 
-    def changes(self) -> str:
-        """Return what of the environment is another than when the run began, where that decides bits; or nothing."""
-        try:
-            before = arithmetic_of(read_json(self.path / "environment.json"))
-        except CheckpointError:  # it is for people, and no run needs it
-            return ""
-        now = arithmetic_of(describe())
-        changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now[name]]
-        return "; ".join(changed)
-
     def reserve(self) -> None:
         """Take room for the record of how the run ends, which must find some even where the disk is full."""
         self.release()
@@ -270,7 +220,7 @@ class RunDirectory:
     def _standing(self, record: dict[str, Any]) -> dict[str, str]:
         if "status" not in record:
             raise CheckpointError(f"{self.path / 'status.json'} lacks the status")
-        if record["status"] == "running" and not self._being_written():
+        if record["status"] == "running" and not is_held(self.path):
             return {"status": "interrupted", "reason": "its process was ended from outside"}
         return {"status": str(record["status"]), "reason": str(record.get("reason", ""))}
 
@@ -284,8 +234,9 @@ class RunDirectory:
         """Return the run's metrics."""
         settings = self.config["settings"]
         record = self._status_record()
-        self._check_rows(record)
         standing = self._standing(record)
+        if standing["status"] != "running":
+            self._check_rows(record)
         try:
             return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
         except KeyError as error:
@@ -293,47 +244,20 @@ class RunDirectory:
 
     def _check_rows(self, record: dict[str, Any]) -> None:
         """Refuse a history that is not the one that the run ended with, or that its newest checkpoint builds on."""
-        if "rows" in self.__dict__ or self.recorded.damage:
-            return  # this process trained it and has its rows; or whoever reads them says what is wrong
+        if "rows" in self.__dict__:
+            return  # this process trained it and has its rows
         mark = record.get("history") or self.checkpoints.newest_marks().get("history")
-        if mark is not None and not self.recorded.holds(mark):
+        if mark is None or self.recorded.damage:
+            return  # of an earlier version; or whoever reads the rows says what is wrong
+        if not self.recorded.holds(mark):
             raise CheckpointError(
                 f"{self.history_path} is not what was written: rows were changed or lost among the first "
                 f"{mark['rows']}; put the file back as it was"
             )
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the directory for writing: two processes must not continue one run."""
-        path = self.path.resolve() / ".lock"
-        busy = ConfigError(f"{self.path} is being written by another process; wait for it or stop it")
-        if path in _HELD:
-            raise busy
-        # Not emptied, and no link: it may lead to a file of the user.
-        with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
-            try:
-                # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise busy from None
-            _HELD.add(path)
-            try:
-                yield
-            finally:
-                _HELD.discard(path)
-
-    def _being_written(self) -> bool:
-        path = self.path.resolve() / ".lock"
-        # Not through the file where this process holds the lock: closing it again would let the lock go.
-        if path in _HELD or path.is_symlink() or not path.exists():
-            return path in _HELD
-        try:
-            # To read and shared, which is all that may be had of a run of somebody else, or on a disk without writing.
-            with os.fdopen(open_unlinked(path, os.O_RDONLY), "rb") as file:
-                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return False
-        except OSError:
-            return True
+        return held(self.path)
 
 
 @dataclass(frozen=True)
@@ -354,10 +278,6 @@ class OnDisk:
     def of(cls, written: dict[str, Any], config: dict[str, Any] | None = None) -> OnDisk:
         """Return it for what is written; `config` is that in today's words, where it was in others."""
         return cls(config or written, seal_of(written), tuple(written.get(REPLACES, ())))
-
-
-_HELD: set[Path] = set()
-"""Locks of this process: opening and closing their files again would let them go."""
 
 
 def recorded_files(record: dict[str, Any]) -> dict[str, str] | None:

@@ -10,7 +10,7 @@ import click
 from flatfed.cli.making.directory import free_directory
 from flatfed.cli.making.task import typed_once
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, json_option, trust_option
+from flatfed.cli.options.runs import accept_data_option, data_dir_option, json_option, trust_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError, nearest
@@ -38,6 +38,7 @@ OWNER = "average."
 @data_dir_option
 @option("--workers", "Worker processes.  [default: as RUN]", Whole(0, "auto"))
 @trust_option
+@accept_data_option
 @json_option
 def branch(
     path: Path,
@@ -49,6 +50,7 @@ def branch(
     data_dir: str | None,
     workers: int | str | None,
     trust: bool,
+    accept_changed_data: bool,
     as_json: bool,
 ) -> int:
     """Train on from a checkpoint of RUN with an average, in a new run directory.
@@ -64,7 +66,9 @@ def branch(
     from flatfed.experiments.running.loading import open_run, with_data
 
     made = _average(average, settings)
-    plan = branched_plan(with_data(open_run(path, trust), data_dir), made, rounds, remembered=False)
+    plan = branched_plan(
+        with_data(open_run(path, trust, accept_changed_data), data_dir), made, rounds, remembered=False
+    )
     place = out or free_directory(f"{path.resolve().name}-{average}")
 
     def train(following: Following) -> Run:
@@ -76,6 +80,7 @@ def branch(
             rounds=rounds,
             task=plan.task,
             trust=trust,
+            accept_changed_data=accept_changed_data,
             data_dir=data_dir,
             workers=workers,
             on_round=following.round,

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, trust_option, weights_option, workers_option
+from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Whole, within_option
 from flatfed.cli.output.files import refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
@@ -74,6 +74,7 @@ Options = dict[str, Any]
 @data_dir_option
 @workers_option
 @trust_option
+@accept_data_option
 @option("--json as_json", "Print the results as JSON, every client included.", is_flag=True, group="output")
 @click.pass_context
 def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> int:
@@ -91,7 +92,8 @@ def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> 
     measurements = _measurements(options)
     draws_maps = options["tsne"] or options["tsne_clients"] is not None
     # Maps ask for the data once more, after the measurements.
-    runs = open_all(runs_named(paths), keeps_tasks=draws_maps, trust=options["trust"])
+    allowed = options["trust"], options["accept_changed_data"]
+    runs = open_all(runs_named(paths), draws_maps, *allowed)
     results = _measure(runs, measurements, options)
     _report(results, options)
     if options["figures"] is not None:

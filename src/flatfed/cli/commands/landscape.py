@@ -11,7 +11,7 @@ import click
 
 from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import data_dir_option, trust_option, weights_option, workers_option
+from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Number, Whole, WholeNumbers
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.core.errors import ConfigError
@@ -62,6 +62,7 @@ Options = dict[str, Any]
 @data_dir_option
 @workers_option
 @trust_option
+@accept_data_option
 def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: Any) -> int:
     """Evaluate the loss of each RUN's model at many points and draw it: PNG, SVG, JSON, and a page to turn a surface.
 
@@ -121,7 +122,7 @@ def _view(options: Options) -> View:
 def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
     from flatfed.experiments.measuring.landscapes import landscape as look
 
-    where = {"workers": options["workers"], "data_dir": options["data_dir"], "trust": options["trust"]}
+    where = {name: options[name] for name in ("workers", "data_dir", "trust", "accept_changed_data")}
     with (
         StepProgress("points", at_once=False) as progress,
         interruptible("interrupted; the points so far are kept, and the same command goes on"),

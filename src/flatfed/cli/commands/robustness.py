@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import json_option, trust_option, workers_option
+from flatfed.cli.options.runs import accept_data_option, json_option, trust_option, workers_option
 from flatfed.cli.options.values import within_option
 from flatfed.cli.output.files import refuse_other_pictures, refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
@@ -39,6 +39,7 @@ Methods = Sequence["MethodRobustness"]
 @option("--csv table_file", "Also write the results of all runs here.", click.Path(path_type=Path))
 @workers_option
 @trust_option
+@accept_data_option
 @json_option
 def robustness(
     paths: tuple[Path, ...], figure: Path | None, table_file: Path | None, as_json: bool, **options: Any
@@ -84,6 +85,7 @@ def _measure(paths: tuple[Path, ...], options: dict[str, Any]) -> list[MethodRob
             data_dir=options["data_dir"],
             workers=options["workers"],
             trust=options["trust"],
+            accept_changed_data=options["accept_changed_data"],
             on_corruption=progress.show,
             say=progress.say,
         )

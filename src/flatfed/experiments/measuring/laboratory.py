@@ -166,6 +166,7 @@ def laboratory(
     data_dir: str | Path | None = None,
     task: Task | None = None,
     trust: bool = False,
+    accept_changed_data: bool = False,
     on_step: OnStep = nobody,
     say: Say = nobody,
     start: bool = True,
@@ -185,6 +186,7 @@ def laboratory(
         data_dir: where a run's data lie, if no longer where they were.
         task: of a run that no file can describe.
         trust: import the code that a run names, wherever it comes from: only for a run of somebody you trust.
+        accept_changed_data: open it although its examples, labels or partition are not those that it was made with.
         on_step: hears what is being done.
         say: hears remarks.
         start: start the workers at once; if not, they run within `with lab.started():`.
@@ -198,7 +200,7 @@ def laboratory(
     if isinstance(source, Task):
         return _of_task(source, sample, workers or 0, on_step)
     if isinstance(source, str | Path):
-        source = open_saved(source, trust=trust)
+        source = open_saved(source, trust=trust, accept_changed_data=accept_changed_data)
     return _of_run(_opened(source, task, data_dir, say), sample, weights, workers, on_step, start)
 
 

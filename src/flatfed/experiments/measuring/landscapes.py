@@ -34,6 +34,7 @@ def landscape(
     workers: int | str | None = None,
     data_dir: str | Path | None = None,
     trust: bool = False,
+    accept_changed_data: bool = False,
     on_point: OnCount = nobody,
     say: Say = nobody,
 ) -> Landscape:
@@ -49,6 +50,7 @@ def landscape(
             workers=workers,
             data_dir=data_dir,
             trust=trust,
+            accept_changed_data=accept_changed_data,
             say=say,
             start=False,
         )

@@ -49,6 +49,7 @@ def robustness(
     workers: int | str | None = None,
     task: Task | None = None,
     trust: bool = False,
+    accept_changed_data: bool = False,
     on_corruption: OnCount = nobody,
     say: Say = nobody,
 ) -> Robustness:
@@ -64,10 +65,11 @@ def robustness(
         workers: another number of worker processes; results do not depend on it.
         task: needed only where the run was made from objects that no file can describe.
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
+        accept_changed_data: open it although its examples, labels or partition are not those that it was made with.
         on_corruption: called with the name of each corruption to be measured, and how many are done, of how many.
         say: called with remarks.
     """
-    directory = open_run(Path(path), trust)
+    directory = open_run(Path(path), trust, accept_changed_data)
     request = CorruptionRequest.of_run(directory, severities, names, data_dir)
     return _measured(_Run(directory, request, data_dir, workers, task), on_corruption, say)
 
@@ -122,6 +124,7 @@ def robustness_of_methods(
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     trust: bool = False,
+    accept_changed_data: bool = False,
     on_corruption: OnCount = nobody,
     say: Say = nobody,
 ) -> list[MethodRobustness]:
@@ -135,7 +138,7 @@ def robustness_of_methods(
         show = _Counted("/".join(path.parts[-2:]), number, len(paths), len(chosen), on_corruption)
         with failures.noted(path):
             collect([path])  # a history that cannot be read would spoil the table of all in the end
-            directory = open_run(path, trust)
+            directory = open_run(path, trust, accept_changed_data)
             request = CorruptionRequest.of_run(directory, severities, chosen, data_dir)
             results = _measured(_Run(directory, request, data_dir, workers), show, say)
             measured[path] = _measured_run(path, directory, results)

@@ -65,7 +65,9 @@ class SavedRun:
             raise CheckpointError(f"{self.path} is missing; there are checkpoints of the rounds {there}")
 
 
-def open_saved(source: str | Path | SavedRun, keeps_task: bool = False, trust: bool = False) -> SavedRun:
+def open_saved(
+    source: str | Path | SavedRun, keeps_task: bool = False, trust: bool = False, accept_changed_data: bool = False
+) -> SavedRun:
     """Open the run that a path leads to, or whose checkpoint it leads to; one that is open stays as it is.
 
     With `trust` the code that it names may be imported, wherever it comes from.
@@ -73,12 +75,17 @@ def open_saved(source: str | Path | SavedRun, keeps_task: bool = False, trust: b
     if isinstance(source, SavedRun):
         return source
     path = Path(source)
-    return SavedRun(path, open_run(home_of(path), trust), _round_of(path), keeps_task)
+    return SavedRun(path, open_run(home_of(path), trust, accept_changed_data), _round_of(path), keeps_task)
 
 
-def open_all(sources: Sequence[Path | SavedRun], keeps_tasks: bool = False, trust: bool = False) -> list[SavedRun]:
+def open_all(
+    sources: Sequence[Path | SavedRun],
+    keeps_tasks: bool = False,
+    trust: bool = False,
+    accept_changed_data: bool = False,
+) -> list[SavedRun]:
     """Open several runs."""
-    return [open_saved(source, keeps_tasks, trust) for source in sources]
+    return [open_saved(source, keeps_tasks, trust, accept_changed_data) for source in sources]
 
 
 def runs_named(paths: Sequence[Path]) -> list[Path]:

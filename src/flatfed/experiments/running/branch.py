@@ -36,6 +36,7 @@ def branch(
     rounds: int | None = None,
     task: Task | None = None,
     trust: bool = False,
+    accept_changed_data: bool = False,
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     on_round: Callable[[Row], None] | None = None,
@@ -56,6 +57,7 @@ def branch(
         rounds: total number of rounds of the new run; None takes the old one's.
         task: needed only where the run was made from objects that no file can describe.
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
+        accept_changed_data: open it although its examples, labels or partition are not those that it was made with.
         data_dir: where the data sets lie, if no longer where they were.
         workers: another number of worker processes; results do not depend on it.
         on_round: called with each new history row.
@@ -63,7 +65,7 @@ def branch(
         about: kept with the new run for reports.
         on_begin: called with the new run's record and the round to go on from, when nothing was refused.
     """
-    source = with_data(open_run(Path(path), trust), data_dir)
+    source = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
     # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)

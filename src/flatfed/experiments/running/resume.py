@@ -14,6 +14,7 @@ from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.environment import changes_since
 from flatfed.runs.history import Row
 
 
@@ -87,7 +88,7 @@ def prepare(
 
 def _tell_changes(directory: RunDirectory) -> None:
     """Warn where the machine or the libraries are others than those that the run began with."""
-    changes = directory.changes()
+    changes = changes_since(directory.path)
     if changes:
         warnings.warn(
             f"{directory.path}: the bits may differ from those of a run without a stop: {changes}", stacklevel=3

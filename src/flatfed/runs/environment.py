@@ -1,0 +1,59 @@
+"""What a run was made with: versions and machine, and whether that is the same now."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flatfed.core.errors import CheckpointError
+from flatfed.runs.files import read_json
+
+FILE = "environment.json"
+PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
+ARITHMETIC = ("torch", "numpy")
+"""The packages that compute."""
+
+
+def describe() -> dict[str, Any]:
+    """Return versions of Python and the packages that decide a run's bits, and the kind of machine."""
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        # Which instructions torch computes with: AVX2, AVX512. Another set rounds in another order.
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def arithmetic_of(environment: dict[str, Any]) -> dict[str, str]:
+    """Return of an environment what decides the bits, by name; earlier versions wrote too little to say."""
+    if "cpu" not in environment:
+        return {}
+    packages = environment.get("packages", {})
+    versions = {name: str(packages.get(name)) for name in ARITHMETIC}
+    instructions = {"CPU instructions": str(environment["cpu"]), "machine": str(environment.get("machine"))}
+    return instructions | {"Python": str(environment.get("python"))} | versions
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def changes_since(run: Path) -> str:
+    """Return what of the environment is another than when the run began, where that decides bits; or nothing."""
+    try:
+        before = arithmetic_of(read_json(run / FILE))
+    except CheckpointError:  # it is for people, and no run needs it
+        return ""
+    now = arithmetic_of(describe())
+    changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now[name]]
+    return "; ".join(changed)

@@ -1,0 +1,51 @@
+"""The lock of a run directory: who writes it, and whether anybody does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flatfed.core.errors import ConfigError
+from flatfed.runs.files import open_unlinked
+
+_HELD: set[Path] = set()
+"""Locks of this process: opening and closing their files again would let them go."""
+
+
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """Hold a run directory for writing; where another process does, that is an error."""
+    path = run.resolve() / ".lock"
+    busy = ConfigError(f"{run} is being written by another process; wait for it or stop it")
+    if path in _HELD:
+        raise busy
+    # Not emptied, and no link: it may lead to a file of the user.
+    with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        try:
+            # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise busy from None
+        _HELD.add(path)
+        try:
+            yield
+        finally:
+            _HELD.discard(path)
+
+
+def is_held(run: Path) -> bool:
+    """Say whether a process writes a run directory."""
+    path = run.resolve() / ".lock"
+    # Not through the file where this process holds the lock: closing it again would let the lock go.
+    if path in _HELD or path.is_symlink() or not path.exists():
+        return path in _HELD
+    try:
+        # To read and shared, which is all that may be had of a run of somebody else, or on a disk without writing.
+        with os.fdopen(open_unlinked(path, os.O_RDONLY), "rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except OSError:
+        return True
