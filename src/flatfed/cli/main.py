@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,8 @@ import click
 
 from flatfed import __version__
 from flatfed.cli.options.values import typed_words, word_for
-from flatfed.core.errors import ConfigWarning, EngineError, FlatfedError, nearest
+from flatfed.core.configuration.plain import fault_of_text, shown
+from flatfed.core.errors import ConfigError, ConfigWarning, EngineError, FlatfedError, nearest
 
 COMMANDS = {
     "run": "flatfed.cli.commands.run:run",
@@ -79,7 +82,8 @@ def cli() -> None:
       flatfed list algorithms                                 what there is
 
     Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was
-    asked for, 130 interrupted (and saved).
+    asked for, 130 interrupted (and saved). FLATFED_TRACEBACK=1 in the environment shows the traceback of an error that
+    flatfed did not foresee.
     """
 
 
@@ -88,16 +92,59 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # One thread per process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
-    here = str(Path.cwd())
+    sys.exit(_exit_code(arguments))
+
+
+def _find_modules_here() -> None:
+    """Let --model my_module:Net find what lies here."""
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        raise ConfigError("the working directory does not exist any more; change to another one") from None
     if here not in sys.path:
         # At the end, so that a file here never takes the place of an installed package.
-        sys.path.append(here)  # so that --model my_module:Net finds what lies here
-    sys.exit(_exit_code(arguments))
+        sys.path.append(here)
+
+
+def _refuse_unreadable(arguments: Sequence[str]) -> None:
+    """Refuse arguments that no file could hold and no terminal show."""
+    for argument in arguments:
+        problem = fault_of_text(argument)
+        if problem:
+            raise ConfigError(f"the argument {shown(argument)} {problem}; write it in UTF-8")
 
 
 def _exit_code(arguments: Sequence[str] | None) -> int:
     """Run a command and return how it ended; what it could not do is told on standard error."""
     try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except Exception as error:
+        # The last guard: whoever calls the command has no use for a traceback, and whoever mends it has.
+        if os.environ.get("FLATFED_TRACEBACK"):
+            raise
+        click.echo(_unforeseen(error), err=True)
+        return FAILED
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return what is said of an error that nobody thought of, its traceback being kept in a file."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    defect = f"Error: unexpected: {words[:300]}; this is a defect of flatfed"
+    text = "".join(traceback.format_exception(error))
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="flatfed-traceback-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123  (no path)
+            file.write(text)
+    except OSError:
+        return f"{defect}; FLATFED_TRACEBACK=1 shows the traceback"
+    return f"{defect}: the traceback is in {path}"
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run a command; errors that were foreseen become a sentence and a code."""
+    try:
+        _refuse_unreadable(arguments)
+        _find_modules_here()
         # Not standalone: which error ends with which code is decided here.
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
     except click.ClickException as error:

@@ -30,6 +30,7 @@ from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.files import read_json, remove_temporary_files, write_json
 from flatfed.runs.history import History, Row, read_rows
 from flatfed.runs.metrics import summarise
+from flatfed.runs.structure import STATUS, check, check_config
 
 PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
 
@@ -54,7 +55,6 @@ def _version(name: str) -> str | None:
 FORMAT = 1
 BRANCH = "branch.json"
 UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", "history.jsonl", BRANCH)
-REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
 
 
 class RunDirectory:
@@ -139,11 +139,10 @@ class RunDirectory:
         """Return how the run stands; one that says `running` but has no process is `interrupted`."""
         path = self.path / "status.json"
         recorded = read_json(path) if path.exists() else {"status": "running"}
-        if "status" not in recorded:
-            raise CheckpointError(f"{path} lacks the status")
+        check(path, recorded, STATUS)
         if recorded["status"] == "running" and not self._being_written():
             return {"status": "interrupted", "reason": "its process was ended from outside"}
-        return {"status": str(recorded["status"]), "reason": str(recorded.get("reason", ""))}
+        return {"status": recorded["status"], "reason": recorded.get("reason", "")}
 
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
@@ -193,12 +192,7 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
     """Refuse a record of another format, or one that lacks what every run has."""
     if config.get("format") != FORMAT:
         raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads {FORMAT}")
-    missing = [name for name in REQUIRED if name not in config]
-    if missing:
-        raise CheckpointError(f"{file} lacks {', '.join(missing)}")
-    for name in ("settings", "task", "algorithm", "sampler"):
-        if not isinstance(config[name], dict):
-            raise CheckpointError(f"{file}: {name} is not an object")
+    check_config(file, config)
 
 
 def is_run(path: Path) -> bool:

@@ -58,7 +58,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested without end
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")

@@ -10,6 +10,7 @@ from typing import IO, Any
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
 from flatfed.runs.files import replace_file
+from flatfed.runs.structure import fault_of_row, fault_of_rows
 
 Row = dict[str, Any]
 
@@ -59,20 +60,27 @@ def read_rows(path: Path) -> list[Row]:
     rows = [_row(line) for line in path.read_bytes().split(b"\n")]
     while rows and rows[-1] is None:  # after the last line break, or torn off
         rows.pop()
-    return [_whole(path, number, row) for number, row in enumerate(rows, start=1)]
+    whole = [_whole(path, number, row) for number, row in enumerate(rows, start=1)]
+    problem = fault_of_rows(whole)
+    if problem:
+        raise CheckpointError(f"{path}: {problem}")
+    return whole
 
 
 def _whole(path: Path, number: int, row: Row | None) -> Row:
     if row is None:
         # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
         raise CheckpointError(f"{path}, line {number} is damaged")
+    problem = fault_of_row(row)
+    if problem:
+        raise CheckpointError(f"{path}, line {number}: {problem}")
     return row
 
 
 def _row(line: bytes) -> Row | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: nested without end
         return None
     if not isinstance(row, dict) or not isinstance(row.get("round"), int):
         return None

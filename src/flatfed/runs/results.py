@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,9 @@ from typing import Any
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import point_of_today, result_of_today
 from flatfed.runs.files import read_json, replace_file, write_json
+from flatfed.runs.structure import POINT, RESULT, RESULT_KEY, fault_of
 
 FOLDER, FORMAT = "flatness", 1
-PARTS = ("numbers", "clients", "series", "remark")
 
 
 class KeptResults:
@@ -62,7 +61,7 @@ def _entries(path: Path, list_name: str, name: str) -> list[dict[str, Any]]:
 def _entry(path: Path, entry: Any, name: str) -> dict[str, Any]:
     is_entry = isinstance(entry, dict) and isinstance(entry.get("key"), dict) and isinstance(entry.get(name), dict)
     result = result_of_today(entry[name]) if is_entry else {}
-    if set(PARTS) - set(result):
+    if not is_entry or fault_of(entry["key"], RESULT_KEY) or fault_of(result, RESULT):
         raise CheckpointError(f"{path} holds something that is no result; remove it to measure again")
     return {"key": entry["key"], "result": result}
 
@@ -74,6 +73,18 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _point(line: str) -> dict[str, Any] | None:
+    """Return a point that a line holds; None where it is no whole one."""
+    try:
+        point = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(point, dict):
+        return None
+    point = point_of_today(point)
+    return None if fault_of(point, POINT) else point
 
 
 class Points:
@@ -92,17 +103,15 @@ class Points:
         first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
         try:
             key = json.loads(first)
-        except ValueError:  # torn off before it held anything
+        except (ValueError, RecursionError):  # torn off before it held anything
             self._path.unlink()
             return
         if key != self._key:
             raise CheckpointError(f"{self._path} holds another landscape; remove it to evaluate this one")
         for line in lines:
-            with contextlib.suppress(
-                ValueError, KeyError, TypeError, AttributeError
-            ):  # one that was torn off by a crash
-                entry = point_of_today(json.loads(line))
-                self._points[tuple(entry["at"])] = entry["metrics"]
+            point = _point(line)
+            if point is not None:  # one that was torn off by a crash is evaluated again
+                self._points[tuple(point["at"])] = point["metrics"]
         if lines and lines[-1]:  # the next one must begin a line of its own
             self._write_anew()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError, nearest
 
 FILE_SETTINGS = "flatfed.file-settings"
@@ -32,15 +33,12 @@ def file_settings(ctx: click.Context) -> dict[str, Any]:
 
 def _content(file: Path) -> dict[Any, Any]:
     """Return what a file holds."""
-    import yaml  # here, for most commands are given no file
-
     try:
-        # The safe loader, because others may make Python objects that a file names.
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = read_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"--config {file}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {file} is not YAML: {' '.join(str(error).split())}") from None
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {file} is not YAML that can be used: {error}") from None
     return _lines(content, f"--config {file} must hold `option: value` lines")
 
 

@@ -24,6 +24,7 @@ from flatfed.runs.directory import is_run, require_run
 from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.metrics import describe_metrics, primary_of
+from flatfed.runs.structure import COMPARISON, check
 
 FILE = "comparison.json"
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
@@ -153,6 +154,7 @@ def is_comparison(path: Path) -> bool:
 def load_comparison(path: Path, workers: int | str | None = None, data_dir: str | Path | None = None) -> Comparison:
     """Read back what a directory compares, perhaps on data that lie elsewhere now."""
     record = config_of_today(read_json(path / FILE))
+    check(path / FILE, record, COMPARISON)
     try:
         comparison = _from_record(record, data_dir)
     except (KeyError, TypeError, ConfigError) as error:
