@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -92,7 +93,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # One thread per process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
+    _print_any_character()
     sys.exit(_exit_code(arguments))
+
+
+def _print_any_character() -> None:
+    """Let characters that a terminal does not have (λ on one of ASCII) be printed as codes, not be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _find_modules_here() -> None:

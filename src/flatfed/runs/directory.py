@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import platform
+import shlex
 import sys
 import uuid
 from collections.abc import Iterator
@@ -93,6 +94,13 @@ class RunDirectory:
         config = config_of_today(read_json(path / "config.json"))
         _check_config(path / "config.json", config)
         return cls(path, config, recorded=config)
+
+    @property
+    def how_to_resume(self) -> str:
+        """What continues the run: a command, or a call where the task lived only in memory."""
+        if self.config["task"]["kind"] == "memory":
+            return f"ff.resume({str(self.path)!r}, task=task)"
+        return f"flatfed resume {shlex.quote(str(self.path))}"
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
@@ -209,10 +217,19 @@ def require_run(path: Path) -> None:
 def refuse_taken(path: Path) -> None:
     """Say why a new run cannot be written here, if so."""
     if is_run(path):
-        continued = f"`flatfed resume {path}` continues it"
-        raise ConfigError(f"{path} already holds a run; {continued}, or choose another {PARAMETER}", parameter="out")
+        raise ConfigError(
+            f"{path} already holds a run; {_continued(path)}choose another {PARAMETER}", parameter="out"
+        )
     if path.exists() and not _is_free(path):
         raise ConfigError(f"{path} exists and is not empty; choose another {PARAMETER}", parameter="out")
+
+
+def _continued(path: Path) -> str:
+    """Return how a run is continued, if it can be read."""
+    try:
+        return f"`{RunDirectory.open(path).how_to_resume}` continues it, or "
+    except CheckpointError:
+        return ""
 
 
 def _is_free(path: Path) -> bool:

@@ -216,11 +216,11 @@ class _Session:
         done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"
         if self.directory is None:
             return f"{done}; nothing was written because no run directory was given"
-        return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
+        return f"{done}; saved. Continue with: {self.directory.how_to_resume}"
 
     def _with_hint(self, error: EngineError) -> EngineError:
         done = "saved; resume with" if self.history.rows else "nothing was trained; when this is mended, start with"
-        hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
+        hint = f"\n{done}: {self.directory.how_to_resume}" if self.directory else ""
         hinted = EngineError(f"{error}{hint}")
         # The traceback of the worker is among the notes.
         for note in getattr(error, "__notes__", []):
