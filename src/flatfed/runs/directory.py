@@ -217,9 +217,7 @@ def require_run(path: Path) -> None:
 def refuse_taken(path: Path) -> None:
     """Say why a new run cannot be written here, if so."""
     if is_run(path):
-        raise ConfigError(
-            f"{path} already holds a run; {_continued(path)}choose another {PARAMETER}", parameter="out"
-        )
+        raise ConfigError(f"{path} already holds a run; {_continued(path)}choose another {PARAMETER}", parameter="out")
     if path.exists() and not _is_free(path):
         raise ConfigError(f"{path} exists and is not empty; choose another {PARAMETER}", parameter="out")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -356,7 +357,7 @@ def fault_of_row(row: Mapping[str, Any]) -> str:
 
 def fault_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return what is wrong with rows that are good one by one: their order, or a column of two kinds."""
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in pairwise(rows):
         if row["round"] <= before["round"]:
             return f"round {row['round']} comes after round {before['round']}"
     lists = {name for row in rows for name, value in row.items() if isinstance(value, list)}

@@ -1,11 +1,9 @@
-"""What a file may hold whatever it is for: bounded nesting, numbers that fit into 64 bits, and text that can be shown."""
+"""What a file may hold whatever it is for: bounded nesting, numbers of at most 64 bits, text that can be shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from flatfed.core.errors import ConfigError
 
 DEEPEST = 100
 """Levels of lists and mappings inside one another; Python gives up at about a thousand calls."""
@@ -37,7 +35,7 @@ def fault_of_text(text: str) -> str:
 
 
 def fault(value: Any) -> str:
-    """Return what is wrong with values as JSON or YAML gives them, wherever it stands inside; empty where nothing is."""
+    """Return what is wrong with values as JSON or YAML gives them, however deep inside; empty where nothing is."""
     # With a list of what is left and not by calls: the nesting may be deeper than Python can follow.
     left = [(value, 0)]
     while left:
@@ -69,8 +67,3 @@ def _fault_of_one(value: Any) -> str:
     return ""
 
 
-def refuse_unusable(values: Any, where: str) -> None:
-    """Refuse values of a file that nothing can be done with."""
-    problem = fault(values)
-    if problem:
-        raise ConfigError(f"{where}: {problem}")

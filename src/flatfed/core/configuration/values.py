@@ -27,7 +27,7 @@ def read_yaml(text: str) -> Any:
     import yaml  # here, for most commands read none
 
     try:
-        value = yaml.load(text, _loader())  # noqa: S506  (derived from the safe one)
+        value = yaml.load(text, _loader())  # derived from the safe one
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: digits without end, say
         raise ConfigError(" ".join(str(error).split())) from None
     problem = fault(value)
@@ -50,11 +50,9 @@ def _loader() -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             """Refuse aliases, which can stand for more than any memory holds, and endless nesting."""
             if self.check_event(yaml.AliasEvent):
-                mark = self.peek_event().start_mark
-                raise yaml.composer.ComposerError(None, None, "aliases (*name) are not taken; write it out", mark)
+                raise yaml.YAMLError(f"line {self.line + 1}: aliases (*name) are not taken; write it out")
             if self.depth >= DEEPEST:
-                mark = self.peek_event().start_mark
-                raise yaml.composer.ComposerError(None, None, f"nested more than {DEEPEST} levels deep", mark)
+                raise yaml.YAMLError(f"line {self.line + 1}: nested more than {DEEPEST} levels deep")
             self.depth += 1
             try:
                 return super().compose_node(parent, index)
@@ -63,9 +61,7 @@ def _loader() -> Any:
 
     left_out = {"timestamp", "binary", "omap", "pairs", "set"}
     tags = {f"tag:yaml.org,2002:{name}" for name in left_out}
-    Loader.yaml_constructors = {
-        tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag not in tags
-    }
+    Loader.yaml_constructors = {tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag not in tags}
     Loader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in tags]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -126,9 +126,7 @@ def _rounds_done(path: Path) -> int:
     return len(RunDirectory.open(path).history().rows)
 
 
-def _train(
-    comparison: Comparison, run: _PlannedRun, on_round: Callable[[Row], None] | None, say: Say
-) -> Run | None:
+def _train(comparison: Comparison, run: _PlannedRun, on_round: Callable[[Row], None] | None, say: Say) -> Run | None:
     """Begin a run or go on with it; None where it came to its end before."""
     if not is_run(run.path):
         return play(run.plan(), run.path, on_round)
