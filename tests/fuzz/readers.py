@@ -36,7 +36,7 @@ def answered(*arguments: object) -> Outcome:
     assert "Traceback" not in outcome.err, outcome.err
     assert "unexpected" not in outcome.err, outcome.err
     if outcome.code == 2:
-        assert "Error: " in outcome.err
+        assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a word: the help
     return outcome
 
 

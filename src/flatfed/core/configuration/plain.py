@@ -65,5 +65,3 @@ def _fault_of_one(value: Any) -> str:
     if isinstance(value, int) and abs(value) > LARGEST:
         return f"{shown(value)} does not fit into 64 bits"
     return ""
-
-

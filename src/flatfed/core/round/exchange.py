@@ -243,6 +243,8 @@ class Courier:
                 good[reply.client] = reply
             else:
                 faults.append((reply.client, fault))
+        # By client and not as they came: workers are done in any order, and histories must be the same.
+        faults.sort(key=lambda entry: (entry[0], entry[1].reason))
         self.tally.rejected += [{"client": client, "reason": fault.reason} for client, fault in faults]
         return [good[client] for client in sorted(good)], faults
 
