@@ -16,12 +16,39 @@ from flatfed.reports.tables.extras import Target
 
 NAMES = [
     *("fedavg", "feddyn", "fedsam", "fedadam", "scaffold", "sam", "asam", "swa", "wima", "centralised"),
-    *("lambda_max", "lpf", "sharpness", "trace", "crop", "flip", "cutout", "mixup", "ramp", "cosine", "steps", "linear"),
+    *(
+        "lambda_max",
+        "lpf",
+        "sharpness",
+        "trace",
+        "crop",
+        "flip",
+        "cutout",
+        "mixup",
+        "ramp",
+        "cosine",
+        "steps",
+        "linear",
+    ),
 ]
 KEYS = ["rho", "alpha", "tau", "start", "samples", "size", "client_opt", "average.start", "data.path", "model.width"]
 NUMBERS = [
     *("0", "1", "-1", "0.1", "1e30", "1e400", "nan", "inf", "-inf", "9" * 25, "9" * 400, "9" * 5000, "0x10", "1_0"),
-    *("2020-13-45", "2020-12-01", "yes", "null", "~", "[]", "{}", "[1", "'", '"a\\0b"', '"\\ud800"', "&a [*a]", "!!set {a}"),
+    *(
+        "2020-13-45",
+        "2020-12-01",
+        "yes",
+        "null",
+        "~",
+        "[]",
+        "{}",
+        "[1",
+        "'",
+        '"a\\0b"',
+        '"\\ud800"',
+        "&a [*a]",
+        "!!set {a}",
+    ),
     *("٣", "1:30", "75%", "fedavg:final", "((", "))", "()", "=", "=1", ",", "+", ":", "", " ", "\n", "\t", "é"),
 ]
 words = st.one_of(st.sampled_from([*NAMES, *KEYS, *NUMBERS]), st.text(max_size=6))

@@ -81,7 +81,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("arguments", REFUSED, ids=lambda words: " ".join(words)[:40].encode("ascii", "replace").decode())
+@pytest.mark.parametrize(
+    "arguments", REFUSED, ids=lambda words: " ".join(words)[:40].encode("ascii", "replace").decode()
+)
 def test_refused(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = () if arguments[0] == "show" else (*SMALL, "--out", "out") if "--out" not in arguments else SMALL
@@ -124,5 +126,3 @@ def test_an_unforeseen_error_is_a_sentence_and_a_file(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in Path(done.stderr.removeprefix(begin).strip()).read_text()
     shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"FLATFED_TRACEBACK": "1"})
     assert shown.stderr.startswith("Traceback") and shown.returncode == 1
-
-

@@ -47,13 +47,17 @@ def test_yaml(text: str) -> None:
 def test_configuration_files(tmp_path: Path, data: st.DataObject) -> None:
     """The data set is none, so that nothing is ever trained."""
     file = tmp_path / "c.yaml"
-    raw = data.draw(st.one_of(yaml_texts.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=60)))
+    raw = data.draw(
+        st.one_of(yaml_texts.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=60))
+    )
     file.write_bytes(raw)
     outcome = answered("run", "no-data-set", "fedavg", "--config", file)
     assert outcome.code == 2
 
 
-BILLION = "a: &a [x, x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24))
+BILLION = "a: &a [x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
+)
 
 HOSTILE_YAML = {
     "an alias for each of 2^24": BILLION,

@@ -215,7 +215,7 @@ SETTINGS = Record(
 )
 
 SHOWN_METRIC = Record({}, {"label": TEXT, "unit": TEXT, "higher_is_better": Maybe(TRUTH)}, closed=True)
-SAMPLE = Record({}, {"of": TEXT, "most": Maybe(COUNT), "seed": INDEX})
+SAMPLE = Record({}, {"of": TEXT, "most": Maybe(COUNT), "seed": INDEX, "part": INDEX}, closed=True)
 MONITOR = Record({"measurement": CONFIGURED, "every": COUNT, "sample": SAMPLE})
 RANGE = Record({"min": NUMBER, "mean": NUMBER, "max": NUMBER})
 
