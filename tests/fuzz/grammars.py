@@ -52,7 +52,7 @@ NUMBERS = [
     *("٣", "1:30", "75%", "fedavg:final", "((", "))", "()", "=", "=1", ",", "+", ":", "", " ", "\n", "\t", "é"),
 ]
 words = st.one_of(st.sampled_from([*NAMES, *KEYS, *NUMBERS]), st.text(max_size=6))
-signs = st.sampled_from(list("()+,=:.-* ") + ["", "(", ")", "="])
+signs = st.sampled_from([*"()+,=:.-* ", "", "(", ")", "="])
 
 
 @st.composite
