@@ -26,7 +26,12 @@ def main() -> int:
 
 def passes(script: str, name: str, runs: int) -> bool:
     """Run one and say whether it found nothing; what it found is printed, with the input."""
-    limits = [f"-rss_limit_mb={MEGABYTES}", f"-timeout={SECONDS}", "-verbosity=0", f"-artifact_prefix={tempfile.gettempdir()}/"]
+    limits = [
+        f"-rss_limit_mb={MEGABYTES}",
+        f"-timeout={SECONDS}",
+        "-verbosity=0",
+        f"-artifact_prefix={tempfile.gettempdir()}/",
+    ]
     command = [sys.executable, str(HERE / script), name, f"-runs={runs}", *limits]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, sys.path)])}
     print(f"{script} {name}", flush=True)
