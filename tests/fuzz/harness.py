@@ -23,18 +23,16 @@ def run(read: Callable[[bytes], object], seeds: dict[str, bytes]) -> None:
         except FlatfedError as error:
             assert str(error).strip()
 
-    with tempfile.TemporaryDirectory() as corpus:
-        for name, whole in seeds.items():
-            (Path(corpus) / name).write_bytes(whole)
-        atheris.Setup([*sys.argv, corpus], once)
-        atheris.Fuzz()
+    corpus = Path(tempfile.mkdtemp(prefix="fuzz-"))  # whoever starts this clears the place of temporary files
+    for name, whole in seeds.items():
+        (corpus / name).write_bytes(whole)
+    atheris.Setup([*sys.argv, str(corpus)], once)
+    atheris.Fuzz()
 
 
 def through_file(read: Callable[[Path], object]) -> Callable[[bytes], object]:
     """Return a reader of bytes for one of files."""
-    # In memory, where there is such a place: a disk would be the slowest part of it.
-    shared = Path("/dev/shm")
-    place = Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared if shared.is_dir() else None)) / "file"
+    place = Path(tempfile.mkdtemp(prefix="fuzz-")) / "file"
 
     def from_bytes(data: bytes) -> object:
         place.write_bytes(data)

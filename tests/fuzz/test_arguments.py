@@ -68,6 +68,7 @@ REFUSED = [
     ["run", "digits", "fedavg", "--clients", LARGE],
     ["run", "digits", "fedavg", "--lr", LARGE],
     ["run", "digits", "fedavg", "--set", f"server_lr={LARGE}"],
+    ["run", "digits", "fedavg", "--workers", "100000"],
     ["run", "digits", "fedadam", "--set", "tau=1e30"],
     ["run", "digits", "fedavg", "--set", "server_lr=2020-13-45"],
     ["run", "digits", "fedavg", "--set", "server_lr=2020-12-01"],

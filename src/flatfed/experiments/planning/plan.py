@@ -30,6 +30,7 @@ from flatfed.core.round.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.task.task import Task
 from flatfed.engines.factory import start_engine
 from flatfed.flatness.monitor import Monitor
+from flatfed.machine import worker_count
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 
@@ -195,6 +196,7 @@ def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
 def check_plan(plan: Plan) -> None:
     """Refuse what cannot be played, and warn of what is only approximate."""
     plan.sampler.check(plan.task.population, plan.settings.rounds)
+    worker_count(plan.workers)  # for its refusal alone
     _check_checkpoints(plan)
     _check_statistics(plan)
     find_device(plan.settings.device)
