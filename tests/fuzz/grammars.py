@@ -70,9 +70,9 @@ texts = st.one_of(
     st.text(max_size=30),
     near(),
     st.lists(st.tuples(words, signs), max_size=8).map(lambda pairs: "".join(word + sign for word, sign in pairs)),
-    st.integers(1, 3000).map(lambda depth: "(" * depth + ")" * depth),
-    st.integers(1, 3000).map(lambda depth: "a(" * depth + ")" * depth),
-    st.integers(1, 3000).map(lambda depth: "[" * depth),
+    st.integers(1, 400).map(lambda depth: "(" * depth + ")" * depth),
+    st.integers(1, 400).map(lambda depth: "a(" * depth + ")" * depth),
+    st.integers(1, 400).map(lambda depth: "[" * depth),
 )
 
 FACTS = {"classes": 10, "image_size": 8, "in_channels": 1}

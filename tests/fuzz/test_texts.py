@@ -21,7 +21,7 @@ MANY = bool(os.environ.get("FLATFED_FUZZ"))
 
 @pytest.mark.parametrize("reader", READERS)
 @given(text=texts)
-@settings(max_examples=5000 if MANY else 40)
+@settings(max_examples=1500 if MANY else 40)
 def test_grammars(reader: str, text: str) -> None:
     good_or_refused(lambda: READERS[reader](text))
 

@@ -145,8 +145,7 @@ def _outcome(comparison: Comparison, out: Path, reasons: dict[Path, str]) -> Out
     """Return the runs that can be read, and of the others what is known of them."""
     outcome = Outcome()
     for run in _runs(comparison, out):
-        config = _readable_config(run.path)
-        if config is not None:
+        if _is_readable(run.path):
             outcome.paths.append(run.path)
         else:
             reason = reasons.get(run.path, "its run directory cannot be read")
@@ -154,13 +153,12 @@ def _outcome(comparison: Comparison, out: Path, reasons: dict[Path, str]) -> Out
     return outcome
 
 
-def _readable_config(path: Path) -> dict[str, Any] | None:
+def _is_readable(path: Path) -> bool:
     try:
-        directory = RunDirectory.open(path)
-        directory.summary()
+        RunDirectory.open(path).summary()
     except FlatfedError:
-        return None
-    return directory.config
+        return False
+    return True
 
 
 def _unpublished(comparison: Comparison, run: _PlannedRun, reason: str) -> OneRun:
