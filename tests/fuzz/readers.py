@@ -34,7 +34,7 @@ def answered(*arguments: object) -> Outcome:
     outcome = flatfed(*arguments)
     assert outcome.code in (0, 1, 2), outcome
     assert "Traceback" not in outcome.err, outcome.err
-    assert "unexpected" not in outcome.err, outcome.err
+    assert "a defect of flatfed" not in outcome.err, outcome.err
     if outcome.code == 2:
         assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a word: the help
     return outcome
