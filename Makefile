@@ -43,9 +43,13 @@ battery: setup
 	FLATFED_BATTERY=1 $(BIN)/python -m pytest -n 2 tests/methods tests/core/test_probe.py tests/core/test_local_by_name.py \
 	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models
 
-# The tests that draw examples, with new ones: a failure prints how to have it again.
+# The tests that draw examples, with new ones (a failure prints how to have it again), and readers of bytes and texts
+# under inputs that are steered by coverage.
+FUZZ_RUNS ?= 20000
 fuzz: setup
 	FLATFED_FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python tests/fuzz/run_harnesses.py $(FUZZ_RUNS)
 
 # The tests again with the lines they reach counted, which takes half as long again.
 coverage: setup browser

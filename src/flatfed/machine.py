@@ -62,6 +62,10 @@ def _quota_v1(root: Path) -> float | None:
     return max(1.0, quota / int((root / "cpu" / "cpu.cfs_period_us").read_text()))
 
 
+MOST_WORKERS = 1024
+"""More would be a slip of the finger, and take the machine down before the first round."""
+
+
 def worker_count(workers: int | str) -> int:
     """Return the number of worker processes that `workers` asks for; 0 means this process."""
     if workers == "auto":
@@ -69,7 +73,9 @@ def worker_count(workers: int | str) -> int:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise ConfigError(f"workers must be 'auto' or a whole number of at least 0, not {workers!r}")
     if workers > MOST_WORKERS:
-        raise ConfigError(f"{PARAMETER} must be at most {MOST_WORKERS:,}, not {workers}", parameter="workers")
+        raise ConfigError(
+            f"{PARAMETER} must be at most {MOST_WORKERS:,}, not {workers}; each is a process", parameter="workers"
+        )
     return workers
 
 

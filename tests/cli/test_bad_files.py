@@ -45,7 +45,12 @@ BROKEN_COMPARISONS = {
     "half": ('{"format": 1,', ["half/comparison.json"]),
     "hollow": ("{}", ["hollow/comparison.json", "methods"]),
     "number": ('{"methods": 3}', ["number/comparison.json"]),
-    "misspelt": ('{"methods": [{"spelling": "fedagv", "average": null}]}', ["misspelt/comparison.json", "fedagv"]),
+    "misspelt": (
+        '{"methods": [{"spelling": "fedagv", "algorithm": {"id": "fedavg"}, "average": null}], "seeds": [0], '
+        '"task": {"dataset": "digits"}, "settings": {}, "sampler": {"id": "uniform"}, '
+        '"about": {"workers": 0, "command": ""}}',
+        ["misspelt/comparison.json", "fedagv"],
+    ),
 }
 
 

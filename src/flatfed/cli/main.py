@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +17,8 @@ import click
 from flatfed import __version__
 from flatfed.cli.options.values import typed_words, word_for
 from flatfed.cli.output.streams import Lossy, lossy_streams
-from flatfed.core.errors import ConfigWarning, EngineError, FlatfedError, nearest
+from flatfed.core.configuration.plain import fault_of_text, shown
+from flatfed.core.errors import ConfigError, ConfigWarning, EngineError, FlatfedError, nearest
 from flatfed.experiments.running.interruption import CommandInterruption
 from flatfed.machine import disk_full, no_room
 
@@ -82,7 +86,8 @@ def cli() -> None:
       flatfed list algorithms                                 what there is
 
     Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was
-    asked for, 130 interrupted (and saved).
+    asked for, 130 interrupted (and saved). FLATFED_TRACEBACK=1 in the environment shows the traceback of an error that
+    flatfed did not foresee.
     """
 
 
@@ -101,33 +106,76 @@ def _prepare() -> None:
     # One thread per process is what makes runs exact, and idle OpenMP threads would only take time from workers.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _show_warning
-    here = str(Path.cwd())
+    _print_any_character()
+
+
+def _print_any_character() -> None:
+    """Let characters that a terminal does not have (λ on one of ASCII) be printed as codes, not be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _find_modules_here() -> None:
+    """Let --model my_module:Net find what lies here."""
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        raise ConfigError("the working directory does not exist any more; change to another one") from None
     if here not in sys.path:
         # At the end, so that a file here never takes the place of an installed package.
-        sys.path.append(here)  # so that --model my_module:Net finds what lies here
+        sys.path.append(here)
+
+
+def _refuse_unreadable(arguments: Sequence[str]) -> None:
+    """Refuse arguments that no file could hold and no terminal show."""
+    for argument in arguments:
+        problem = fault_of_text(argument)
+        if problem:
+            raise ConfigError(f"the argument {shown(argument)} {problem}; write it in UTF-8")
 
 
 def _exit_code(arguments: Sequence[str] | None, interruption: CommandInterruption) -> int:
     """Run a command and return how it ended; what it could not do is told on standard error."""
     try:
         _prepare()
-        return _run(arguments)
+        return _run(sys.argv[1:] if arguments is None else arguments)
     except (click.Abort, KeyboardInterrupt) as error:
         interruption.done()
         # Click turns the interrupt into an Abort and keeps what it said as the cause.
         click.echo(str(error.__cause__ or error) or "interrupted", err=True)
         return INTERRUPTED
-    except Exception:
-        if not interruption.name:
+    except Exception as error:
+        if interruption.name:
+            # Some libraries turn an interrupt into an error of theirs, when they are imported say.
+            click.echo(f"interrupted ({interruption.name})", err=True)
+            return INTERRUPTED
+        # The last guard: whoever calls the command has no use for a traceback, and whoever mends it has.
+        if os.environ.get("FLATFED_TRACEBACK"):
             raise
-        # Some libraries turn an interrupt into an error of theirs, when they are imported say.
-        click.echo(f"interrupted ({interruption.name})", err=True)
-        return INTERRUPTED
+        click.echo(_unforeseen(error), err=True)
+        return FAILED
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    """Run a command and return its exit code; a mistake is told in a sentence."""
+def _unforeseen(error: Exception) -> str:
+    """Return what is said of an error that nobody thought of, its traceback being kept in a file."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    defect = f"Error: unexpected: {words[:300]}; this is a defect of flatfed"
+    text = "".join(traceback.format_exception(error))
     try:
+        descriptor, path = tempfile.mkstemp(prefix="flatfed-traceback-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123  (no path)
+            file.write(text)
+    except OSError:
+        return f"{defect}; FLATFED_TRACEBACK=1 shows the traceback"
+    return f"{defect}: the traceback is in {path}"
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run a command; errors that were foreseen become a sentence and a code."""
+    try:
+        _refuse_unreadable(arguments)
+        _find_modules_here()
         # Not standalone: which error ends with which code is decided here.
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
     except click.ClickException as error:

@@ -16,7 +16,7 @@ from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunction, no_reply, together
 from flatfed.core.method.messages import Message
 from flatfed.core.model.devices import single_thread
-from flatfed.core.randomness import preserved_global_state
+from flatfed.core.randomness import preserved_other_generators, preserved_torch_generator
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
@@ -25,7 +25,7 @@ from flatfed.machine import keep_freed_memory
 
 
 class InProcessEngine:
-    """Runs clients here, on one thread, leaving torch's global generator and thread count as they were.
+    """Runs clients here, on one thread, leaving the global generators and the thread count as they were.
 
     Memory that a step frees stays with the process for the next one.
     """
@@ -41,13 +41,15 @@ class InProcessEngine:
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Run the jobs in order, one at a time, or group by group where clients are vectorised."""
         refuse_without_alarm(self._settings)
-        for group in grouped(jobs, self._settings):
-            self._pulse()
-            received = together(self._held.receive(group[0].round, group[0].exchange, message))
-            with single_thread(), preserved_global_state(), named_errors(f"client {group[0].client}"):
-                replies = self._replies(received, group)
-            # Outside of the contexts: between two replies the caller has its own threads and generator.
-            yield from replies
+        # Once for all clients: putting NumPy's generator back takes as long as a small step.
+        with preserved_other_generators():
+            for group in grouped(jobs, self._settings):
+                self._pulse()
+                received = together(self._held.receive(group[0].round, group[0].exchange, message))
+                with single_thread(), preserved_torch_generator(), named_errors(f"client {group[0].client}"):
+                    replies = self._replies(received, group)
+                # Outside of the contexts: between two replies the caller has its own threads and torch's generator.
+                yield from replies
 
     def _replies(self, received: Message, group: list[Job]) -> list[Reply]:
         """Run clients together; of a group that is out of time each alone: only those that hang are given up."""
@@ -77,10 +79,11 @@ class InProcessEngine:
         self, piece: WorkFunction, given: Mapping[str, Tensor], items: Sequence[Item]
     ) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """Do a piece of work for one item after the other."""
-        for number, item in enumerate(items):
-            with single_thread(), preserved_global_state(), named_errors(label(piece, item)):
-                result = dict(piece(self._trainer.evaluator, given, *item))
-            yield number, result
+        with preserved_other_generators():
+            for number, item in enumerate(items):
+                with single_thread(), preserved_torch_generator(), named_errors(label(piece, item)):
+                    result = dict(piece(self._trainer.evaluator, given, *item))
+                yield number, result
 
     def close(self) -> None:
         """Nothing was started."""

@@ -18,7 +18,7 @@ from flatfed.core.evaluation.statistics import Statistics, even_chunks
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
-from flatfed.core.randomness import key, torch_generator
+from flatfed.core.randomness import key, key_global_generators, torch_generator
 from flatfed.core.task.examples import Examples
 from flatfed.core.task.metrics import add_up
 from flatfed.flatness.sample import Sample
@@ -206,7 +206,7 @@ def _chunks(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Ite
     """
     for start, size in even_chunks(len(_examples(evaluator, sample)), evaluator.task.test_batch):
         if first <= start < first + count:
-            torch.default_generator.manual_seed(key(evaluator.settings.seed, sample.of, start))
+            key_global_generators(key(evaluator.settings.seed, sample.of, start))
             yield start, size
 
 

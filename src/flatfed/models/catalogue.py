@@ -11,14 +11,13 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.named_code import USER, NamedBy, origin_of
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
-from flatfed.core.randomness import key, preserved_global_state
+from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
@@ -198,7 +197,7 @@ def build(
     facts |= {"vocabulary": vocabulary, "length": length}
     arguments = builder_arguments(id, builder, known_facts(id, facts), options or {})
     with preserved_global_state():
-        torch.default_generator.manual_seed(key(seed, "init"))
+        key_global_generators(key(seed, "init"))
         network = _built(id, builder, arguments)
     _start(id, network, classes, weights, new_head)
     return network

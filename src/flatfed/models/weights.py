@@ -63,6 +63,7 @@ def _fitting(tensors: Tensors, model: nn.Module, id: str, head: Head, new_head: 
     taken, needed = _without(kept, fitting.tensors), _without(kept, own)
     _check_names(taken, needed, head)
     _check_shapes(taken, needed, head)
+    _check_types(taken, needed)
     return _Fitting(taken, fitting.remark)
 
 
@@ -141,6 +142,18 @@ def _check_shapes(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], head
         name = _most_telling(names, head)
         shapes = f"{tuple(tensors[name].shape)}, the model's {tuple(own[name].shape)}"
         raise ConfigError(f"their {name} has shape {shapes}{_hint(names, head)}")
+
+
+def _check_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse whole and complex numbers where the model has real ones: they would be rounded, or lose a part."""
+    # Real numbers of another precision are converted; counters, such as BatchNorm's, are whole in the model too.
+    for name, tensor in tensors.items():
+        if own[name].is_floating_point() and not tensor.is_floating_point():
+            raise ConfigError(f"their {name} is of type {_type(tensor)}, the model's {_type(own[name])}")
+
+
+def _type(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _of_other_shape(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
+from flatfed.core.configuration.plain import fault
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import ClientStore
@@ -32,6 +33,8 @@ from flatfed.runs.files import (
     write_synced,
 )
 from flatfed.runs.sealing import digest
+from flatfed.runs.structure import MANIFEST
+from flatfed.runs.structure import check as check_structure
 
 FORMAT = 1
 # One more than is needed to go on, should the newest turn out to be damaged.
@@ -132,7 +135,7 @@ class Checkpoints:
     def rounds(self) -> list[int]:
         """Return the rounds of which there is a checkpoint, newest first."""
         numbers = [path.name.removeprefix("round-") for path in self._root.glob("round-*")]
-        return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
+        return sorted((int(number) for number in numbers if number.isdecimal()), reverse=True)
 
     def load_newest(self, say: Any = lambda text: None, check: Check = lambda round, marks: None) -> Loaded:
         """Return the newest good checkpoint; one that is damaged or foreign is passed over with its reason.
@@ -189,7 +192,7 @@ class Checkpoints:
         path = self._path(round)
         sealed = read_json(path / "checkpoint.json")
         manifest = sealed.get("manifest")
-        if not isinstance(manifest, dict) or sealed.get("sha256") != _seal(manifest):
+        if not isinstance(manifest, dict) or fault(manifest) or sealed.get("sha256") != _seal(manifest):
             raise CheckpointError(f"{path} is damaged: its manifest does not match its own SHA-256")
         if manifest.get("format") != FORMAT:
             raise CheckpointError(f"{path} has format {manifest.get('format')!r}; this version reads {FORMAT}")
@@ -197,6 +200,7 @@ class Checkpoints:
             raise CheckpointError(f"{path} belongs to another run ({manifest.get('run')}, not {self._run})")
         if manifest.get("round") != round:
             raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
+        check_structure(path / "checkpoint.json", manifest, MANIFEST)
         return manifest
 
     def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import uuid
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.lock import held, is_held
 from flatfed.runs.metrics import summarise
 from flatfed.runs.sealing import seal_of
+from flatfed.runs.structure import STATUS, check, check_config
 
 FORMAT = 2
 SEALED = 2
@@ -48,7 +50,6 @@ CODE = "code"
 RESERVE, RESERVE_BYTES = ".reserve", 64 * 2**10
 """Room for the last record of a run whose disk is full."""
 UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", RESERVE, "history.jsonl", BRANCH)
-REQUIRED = ("run", "method", "algorithm", "average", "sampler", "settings", "workers", "task")
 
 
 class RunDirectory:
@@ -105,6 +106,13 @@ class RunDirectory:
         _check_config(path / "config.json", config)
         on_disk = OnDisk.of(written, config)
         return cls(path, config, on_disk, trusted=trusted, accepts_changed_data=accept_changed_data)
+
+    @property
+    def how_to_resume(self) -> str:
+        """What continues the run: a command, or a call where the task lived only in memory."""
+        if self.config["task"]["kind"] == "memory":
+            return f"ff.resume({str(self.path)!r}, task=task)"
+        return f"flatfed resume {shlex.quote(str(self.path))}"
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
@@ -218,17 +226,17 @@ class RunDirectory:
         return self._standing(self._status_record())
 
     def _standing(self, record: dict[str, Any]) -> dict[str, str]:
-        if "status" not in record:
-            raise CheckpointError(f"{self.path / 'status.json'} lacks the status")
         if record["status"] == "running" and not is_held(self.path):
             return {"status": "interrupted", "reason": "its process was ended from outside"}
-        return {"status": str(record["status"]), "reason": str(record.get("reason", ""))}
+        return {"status": record["status"], "reason": record.get("reason", "")}
 
     def _status_record(self) -> dict[str, Any]:
         path = self.path / "status.json"
         if not path.exists():
             return {"status": "running"}
-        return read_json(path)
+        record = read_json(path)
+        check(path, record, STATUS)
+        return record
 
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
@@ -292,12 +300,7 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
     """Refuse a record of another format, or one that lacks what every run has."""
     if config.get("format") not in (1, FORMAT):
         raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads 1 and {FORMAT}")
-    missing = [name for name in REQUIRED if name not in config]
-    if missing:
-        raise CheckpointError(f"{file} lacks {', '.join(missing)}")
-    for name in ("settings", "task", "algorithm", "sampler"):
-        if not isinstance(config[name], dict):
-            raise CheckpointError(f"{file}: {name} is not an object")
+    check_config(file, config)
 
 
 def is_run(path: Path) -> bool:
@@ -314,10 +317,17 @@ def require_run(path: Path) -> None:
 def refuse_taken(path: Path) -> None:
     """Say why a new run cannot be written here, if so."""
     if is_run(path):
-        continued = f"`flatfed resume {path}` continues it"
-        raise ConfigError(f"{path} already holds a run; {continued}, or choose another {PARAMETER}", parameter="out")
+        raise ConfigError(f"{path} already holds a run; {_continued(path)}choose another {PARAMETER}", parameter="out")
     if path.exists() and not _is_free(path):
         raise ConfigError(f"{path} exists and is not empty; choose another {PARAMETER}", parameter="out")
+
+
+def _continued(path: Path) -> str:
+    """Return how a run is continued, if it can be read."""
+    try:
+        return f"`{RunDirectory.open(path).how_to_resume}` continues it, or "
+    except CheckpointError:
+        return ""
 
 
 def _is_free(path: Path) -> bool:

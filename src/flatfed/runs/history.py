@@ -17,6 +17,7 @@ from flatfed.core.errors import CheckpointError
 from flatfed.runs.earlier_versions import row_of_today
 from flatfed.runs.files import naming, open_to_append, replace_file
 from flatfed.runs.sealing import chained
+from flatfed.runs.structure import fault_of_row, fault_of_rows
 
 Row = dict[str, Any]
 IN_MEMORY = 1000
@@ -141,8 +142,15 @@ def read_history(path: Path) -> Recorded:
         if row is None:
             # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
             return Recorded(rows, seals, f"{path}, line {number + 1} is damaged")
+        today = row_of_today(row)
+        problem = fault_of_row(today)
+        if problem:
+            return Recorded(rows, seals, f"{path}, line {number + 1}: {problem}")
         seals.append(chained(lines[number], seals[-1] if seals else ""))
-        rows.append(row_of_today(row))
+        rows.append(today)
+    problem = fault_of_rows(rows)
+    if problem:
+        return Recorded([], [], f"{path}: {problem}")
     return Recorded(rows, seals)
 
 
@@ -163,8 +171,9 @@ def read_rows(path: Path) -> list[Row]:
 
 def salvaged_rows(path: Path) -> list[Row]:
     """Return every row that can be read, whether or not it was changed since it was written."""
-    rows = [_parsed(line) for line in path.read_bytes().split(b"\n")]
-    return [row_of_today(row) for row in rows if row is not None]
+    parsed = [_parsed(line) for line in path.read_bytes().split(b"\n")]
+    rows = [row_of_today(row) for row in parsed if row is not None]
+    return [row for row in rows if not fault_of_row(row)]
 
 
 def _parsed(line: bytes) -> Row | None:

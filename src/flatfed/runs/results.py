@@ -21,11 +21,11 @@ from flatfed.runs.files import (
     write_json,
 )
 from flatfed.runs.sealing import KEY, line_seal, sealed_line
+from flatfed.runs.structure import POINT, RESULT, RESULT_KEY, fault_of
 
 FOLDER, FORMAT = "flatness", 2
 SEALED = 2
 """The format from which on files carry seals."""
-PARTS = ("numbers", "clients", "series", "remark")
 
 
 def refuse_unwritable(folder: Path) -> None:
@@ -85,7 +85,7 @@ def _entries(path: Path, list_name: str, name: str) -> list[dict[str, Any]]:
 def _entry(path: Path, entry: Any, name: str) -> dict[str, Any]:
     is_entry = isinstance(entry, dict) and isinstance(entry.get("key"), dict) and isinstance(entry.get(name), dict)
     result = result_of_today(entry[name]) if is_entry else {}
-    if set(PARTS) - set(result):
+    if not is_entry or fault_of(entry["key"], RESULT_KEY) or fault_of(result, RESULT):
         raise CheckpointError(f"{path} holds something that is no result; remove it to measure again")
     return {"key": entry["key"], "result": result}
 
@@ -152,10 +152,12 @@ class Points:
             seal = written.pop(KEY, None)
             if is_sealed and seal != line_seal(written, self._seal):
                 raise self._damaged(number)
-            entry = point_of_today(written)
-            self._points[tuple(entry["at"])] = entry["metrics"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             raise self._damaged(number) from None
+        entry = point_of_today(written)
+        if fault_of(entry, POINT):
+            raise self._damaged(number)
+        self._points[tuple(entry["at"])] = entry["metrics"]
 
     def _damaged(self, number: int) -> CheckpointError:
         return CheckpointError(f"{self._path}, line {number} is damaged; remove the file to evaluate again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from flatfed.cli.output.progress import Progress, StepProgress, interruptible
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flatfed.experiments.comparing.compare import Outcome
     from flatfed.experiments.comparing.comparison import Comparison, Flatness
 
 END = f"""
@@ -60,25 +62,25 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     from flatfed.cli.output.results import print_results, read_results
     from flatfed.reports.write import write_report
 
-    paths = _train(comparison, out)
+    outcome = _train(comparison, out)
     if comparison.flatness is not None:
-        _measure(comparison.flatness, paths, comparison)
-    results = read_results(paths)
+        _measure(comparison.flatness, outcome.paths, comparison)
+    results = read_results(outcome.runs)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
     print_results(results, as_json, comparison.extras)
     # Standard output holds the table alone, for pipes.
     click.echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
-    return 0
+    return 1 if outcome.failed else 0
 
 
-def _train(comparison: Comparison, out: Path) -> list[Path]:
+def _train(comparison: Comparison, out: Path) -> Outcome:
     from flatfed.cli.output.results import comparison_text
     from flatfed.experiments.comparing.compare import compare as run_comparison
 
     runs = len(comparison.methods) * len(comparison.seeds)
     with (
         Progress(comparison.settings.rounds, runs) as progress,
-        interruptible(f"interrupted; saved. Continue the comparison with: flatfed resume {out}"),
+        interruptible(f"interrupted; saved. Continue the comparison with: flatfed resume {shlex.quote(str(out))}"),
     ):
 
         def begin() -> None:

@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
+from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError, nearest
 
 FILE_SETTINGS = "flatfed.file-settings"
-
-MOST_PARTS = 10_000
-"""More values than this are in no file of options."""
 
 
 def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -35,39 +33,13 @@ def file_settings(ctx: click.Context) -> dict[str, Any]:
 
 def _content(file: Path) -> dict[Any, Any]:
     """Return what a file holds."""
-    import yaml  # here, for most commands are given no file
-
     try:
-        text = file.read_text(encoding="utf-8")
-        # Before anything is built: what is repeated is one object here, and many when it is built or shown.
-        _refuse_repetition(yaml.compose(text, Loader=yaml.SafeLoader), file)
-        # The safe loader, because others may make Python objects that a file names.
-        content = yaml.safe_load(text)
+        content = read_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"--config {file}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {file} is not YAML: {' '.join(str(error).split())}") from None
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {file} is not YAML that can be used: {error}") from None
     return _lines(content, f"--config {file} must hold `option: value` lines")
-
-
-def _refuse_repetition(document: Any, file: Path) -> None:
-    """Refuse a file whose anchors (`&name`, `*name`) make a few lines stand for very many."""
-    waiting, count = [document], 0
-    while waiting:
-        parts = _parts(waiting.pop())
-        count += len(parts)
-        if count > MOST_PARTS:
-            raise ConfigError(f"--config {file} holds more than {MOST_PARTS:,} values; write only options, once each")
-        waiting += parts
-
-
-def _parts(node: Any) -> list[Any]:
-    """Return what a mapping or a list of a YAML document holds."""
-    held = getattr(node, "value", None)
-    if not isinstance(held, list):
-        return []
-    pairs = [entry if isinstance(entry, tuple) else (entry,) for entry in held]
-    return [part for pair in pairs for part in pair]
 
 
 def _settings(content: Any, file: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn
 import click
 
 from flatfed.cli.options.config_file import file_settings, options_of
+from flatfed.core.configuration.plain import LARGEST, shown
 from flatfed.core.errors import CheckpointError, ConfigError
 
 BY_NAME = ("data.", "model.", "partition.")
@@ -80,8 +81,8 @@ class Number(click.ParamType[float | str]):
             return str(value)
         try:
             return _real(value)
-        except (TypeError, ValueError):
-            self.fail(f"{value!r} is not a number", param, ctx)
+        except (TypeError, ValueError, OverflowError):  # OverflowError: a file may hold 400 digits
+            self.fail(f"{shown(value)} is not a number", param, ctx)
 
     def _is_schedule(self, value: Any) -> bool:
         return self.may_vary and isinstance(value, str) and "(" in value
@@ -97,8 +98,8 @@ def _real(value: Any) -> float:
 class Whole(click.ParamType[int | str]):
     """A whole number of at least `least`, or one word, such as `auto`."""
 
-    def __init__(self, least: int, word: str | None = None) -> None:
-        self.least, self.word, self.name = least, word, "N"
+    def __init__(self, least: int, word: str | None = None, most: int = LARGEST) -> None:
+        self.least, self.most, self.word, self.name = least, most, word, "N"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return how the value is written."""
@@ -114,11 +115,13 @@ class Whole(click.ParamType[int | str]):
             self._refuse(value, param, ctx)
         if number < self.least:
             self._refuse(value, param, ctx)
+        if number > self.most:
+            self.fail(f"{shown(value)} is too large; at most {self.most:,} can be asked for", param, ctx)
         return number
 
     def _refuse(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
         either = f"neither {self.word!r} nor" if self.word else "not"
-        self.fail(f"{value!r} is {either} a whole number of at least {self.least}", param, ctx)
+        self.fail(f"{shown(value)} is {either} a whole number of at least {self.least}", param, ctx)
 
 
 class Augmentation(click.ParamType[bool | str]):
@@ -135,7 +138,7 @@ class Augmentation(click.ParamType[bool | str]):
             return self.words[value]
         names = self._names(value)
         if not any(names):
-            self.fail(f"{value!r} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
+            self.fail(f"{shown(value)} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
         for word in {"none", "default"}.intersection(names):
             self.fail(f"{value!r}: {word!r} stands alone; give either it or names", param, ctx)
         return str(value)
@@ -155,11 +158,13 @@ class WholeNumbers(click.ParamType[list[int]]):
         """Return the numbers; none may come twice."""
         numbers = list_of_whole(value)
         if not numbers:
-            self.fail(f"{value!r} is not a list of whole numbers such as 0,1,2", param, ctx)
+            self.fail(f"{shown(value)} is not a list of whole numbers such as 0,1,2", param, ctx)
         if min(numbers) < 0:
-            self.fail(f"{value!r} holds {min(numbers)}; each number must be at least 0", param, ctx)
+            self.fail(f"{shown(value)} holds {min(numbers)}; each number must be at least 0", param, ctx)
+        if max(numbers) > LARGEST:
+            self.fail(f"{shown(value)} holds a number above {LARGEST:,}", param, ctx)
         if len(set(numbers)) < len(numbers):
-            self.fail(f"{value!r} names a number twice", param, ctx)
+            self.fail(f"{shown(value)} names a number twice", param, ctx)
         return numbers
 
 

@@ -92,9 +92,12 @@ def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
         if recorded is not None:
             yield recorded
             continue
-        if plan is None:
-            plan = comparison.plan_of(method)  # once: the task is the same for all
-        yield _config(replace(plan, algorithm=method.algorithm, average=method.average))
+        try:
+            if plan is None:
+                plan = comparison.plan_of(method)  # once: the task is the same for all
+            yield _config(replace(plan, algorithm=method.algorithm, average=method.average))
+        except Exception:  # this method will be shown as failed; the others need their summary
+            yield comparison.config_of(method, comparison.seeds[0])
 
 
 def _recorded(path: Path) -> dict[str, Any] | None:
@@ -135,7 +138,7 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     return 0 if result.status == "finished" else 1
 
 
-def read_results(runs: Sequence[Path | RunDirectory]) -> list[Result]:
+def read_results(runs: Sequence[Path | RunDirectory | OneRun]) -> list[Result]:
     """Read some runs; a remark on them goes to standard error."""
     from flatfed.reports.results.results import collect
 

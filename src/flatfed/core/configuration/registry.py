@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
@@ -75,9 +76,20 @@ class Registry(dict[str, type[C]]):
 
     def make(self, id: str, **values: Any) -> C:
         """Return the configuration `id` with these parameters."""
-        return self.find(id)(**values)
+        cls = self.find(id)
+        missing = [name for name in _required(cls) if name not in values]
+        if missing:
+            raise ConfigError(f"{self.kind} {id} needs {', '.join(missing)}")
+        return cls(**values)
 
     def from_dict(self, data: Mapping[str, Any]) -> C:
         """Undo `Config.to_dict`; a nested configuration is made by the family that its parameter names."""
         values = {name: value for name, value in data.items() if name != "id"}
         return self.make(str(data["id"]), **values)
+
+
+def _required(cls: Any) -> list[str]:
+    """Return the parameters of a configuration that have no default."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    nothing = dataclasses.MISSING
+    return [field.name for field in fields if field.default is nothing and field.default_factory is nothing]

@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from flatfed.core.configuration.checking import is_schedule
+from flatfed.core.configuration.plain import DEEPEST, fault
+from flatfed.core.errors import ConfigError
 
 
 def parse_value(text: str) -> Any:
     """Return the number, truth value, null, schedule or text that is written, as YAML reads it; 1e-3 is a number."""
-    import yaml
-
     if is_schedule(text):
         return text
     if _looks_real(text):
         return float(text)
     try:
-        return yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
+        return read_yaml(text)
+    except ConfigError:  # what is no YAML is text
         return text
+
+
+def read_yaml(text: str) -> Any:
+    """Return what a YAML text holds, in the types of JSON: a date is text; aliases and deep nesting are an error."""
+    import yaml  # here, for most commands read none
+
+    try:
+        value = yaml.load(text, _loader())  # derived from the safe one
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: digits without end, say
+        raise ConfigError(" ".join(str(error).split())) from None
+    problem = fault(value)
+    if problem:
+        raise ConfigError(problem)
+    return value
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return the loader class; made when first used, because YAML is imported late."""
+    import yaml
+
+    # The safe one, because others may make Python objects that a file names.
+    class Loader(yaml.SafeLoader):
+        """Reads JSON's types alone; what stands in a file once is read once."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Refuse aliases, which can stand for more than any memory holds, and endless nesting."""
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError(f"line {self.line + 1}: aliases (*name) are not taken; write it out")
+            if self.depth >= DEEPEST:
+                raise yaml.YAMLError(f"line {self.line + 1}: nested more than {DEEPEST} levels deep")
+            self.depth += 1
+            try:
+                return super().compose_node(parent, index)
+            finally:
+                self.depth -= 1
+
+    left_out = {"timestamp", "binary", "omap", "pairs", "set"}
+    tags = {f"tag:yaml.org,2002:{name}" for name in left_out}
+    Loader.yaml_constructors = {tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag not in tags}
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in tags]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return Loader
 
 
 def _looks_real(text: str) -> bool:

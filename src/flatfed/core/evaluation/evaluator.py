@@ -32,7 +32,7 @@ from flatfed.core.method.loaded_model import NOTHING, LoadedModel
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS
-from flatfed.core.randomness import key
+from flatfed.core.randomness import key, key_global_generators
 from flatfed.core.task.examples import Examples
 from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
 from flatfed.core.task.task import TEST, Task
@@ -59,7 +59,7 @@ class Evaluator:
         """Return sums over `count` examples of a test set from `first`, with the model in inference mode."""
         self.show(w, buffers)
         # Transforms of a data set draw in tests too: keyed by the chunk, whoever evaluates it.
-        torch.default_generator.manual_seed(key(self.settings.seed, test, first))
+        key_global_generators(key(self.settings.seed, test, first))
         return self.totals(self.task.test_sets[test], first, count)
 
     def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
@@ -69,7 +69,7 @@ class Evaluator:
         for first, count in even_chunks(len(examples), self.task.test_batch):
             # For every chunk: the pass before may have moved statistics and left BatchNorm in training mode.
             self.show(w, buffers, kept)
-            torch.default_generator.manual_seed(key(self.settings.seed, "own examples", client, first))
+            key_global_generators(key(self.settings.seed, "own examples", client, first))
             parts.append(self.totals(examples, first, count, policy))
         return add_up(parts)
 
@@ -108,7 +108,7 @@ class Evaluator:
     def calibrate(self, w: Tensor, buffers: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
         """Return the real buffers of the model with the statistics of one batch of the calibration sample."""
         self.show(w, buffers)
-        torch.default_generator.manual_seed(key(self.settings.seed, "calibration batch", number))
+        key_global_generators(key(self.settings.seed, "calibration batch", number))
         inputs = self.oracle.prepared(self.calibration.inputs(number))
         with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
             self.oracle.model(inputs)

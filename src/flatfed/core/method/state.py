@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Slot:
             return self._empty_window(model)
         if self.start == "model":
             return model.clone()
+        if abs(self.start) > torch.finfo(model.dtype).max:
+            raise ConfigError(f"a vector that begins at {self.start:g} is beyond the numbers of {model.dtype}")
         return torch.full_like(model, self.start)
 
     def _empty_window(self, model: Tensor) -> Tensor:

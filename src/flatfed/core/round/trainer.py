@@ -26,6 +26,7 @@ from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
 from flatfed.core.model.oracle import ClientOracle
+from flatfed.core.randomness import key, key_other_generators
 from flatfed.core.round.vectorised import SharedOracle, VectorisedClients
 from flatfed.core.task.task import Task
 
@@ -50,12 +51,21 @@ class Trainer:
         """Do one job and return the reply; `job.kept` is changed in place and handed back with it."""
         self._loaded.write_buffers((message | job.personal).vectors, job.kept)
         self.oracle.model.train()
+        self._key_other_generators(job)
         return self._work(self.oracle, message, job, pulse)
+
+    def _key_other_generators(self, job: Job) -> None:
+        """Key what a user's model or loss may draw from beside torch's generator, which is keyed for every step.
+
+        Once per client, because NumPy takes as long for it as for a small step.
+        """
+        key_other_generators(key(self.settings.seed, "numpy and random", job.round, job.exchange, job.client))
 
     def run_together(self, message: Message, jobs: Sequence[Job], pulse: Pulse = no_pulse) -> list[Reply]:
         """Do several jobs, vectorised where the settings say so, and return their replies."""
         if not self.settings.vectorised or len(jobs) == 1:
             return [self.run(message, job, pulse) for job in jobs]
+        self._key_other_generators(jobs[0])  # groups, and the turns within one, are the same on any number of workers
         # The plain model is in use too: a request that has no equal in the group is answered by it.
         self.oracle.model.train()
         works = [functools.partial(self._named_work, message, job, pulse) for job in jobs]

@@ -14,7 +14,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.model.devices import single_thread
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import CannotStack, StackedModel, write_gradients
-from flatfed.core.randomness import preserved_global_state
+from flatfed.core.randomness import global_state, preserved_global_state
 from flatfed.core.task.task import Task
 
 FEWEST_CLIENTS = 8
@@ -70,10 +70,10 @@ def why_not_vectorised(task: Task, settings: Settings) -> str:
         with single_thread(), preserved_global_state():
             oracle, stack = Oracle(task, torch.float64), StackedModel(task, torch.float64)
             inputs, targets = oracle.batch(*_trial_batch(task, settings))
-            before = torch.get_rng_state()
+            before = global_state()
             oracle.gradient(inputs, targets)
             # One pass for all clients has one generator, so that none could have draws of its own.
-            if not torch.equal(before, torch.get_rng_state()):
+            if global_state() != before:
                 return "the model or its loss draws random numbers"
             same = _agree(oracle, stack, inputs, targets)
     except CannotStack as error:

@@ -51,7 +51,10 @@ def read_idx(path: Path, axes: int | None = None) -> npt.NDArray[Any]:
     if header is None:
         raise ConfigError(f"{path} is truncated in its header; get it again")
     _check_length(path, len(raw), header.file_length)
-    values = np.frombuffer(raw, header.kind, offset=header.length).reshape(header.shape)
+    try:
+        values = np.frombuffer(raw, header.kind, offset=header.length).reshape(header.shape)
+    except ValueError as error:  # more axes than NumPy has, or one of length 0 beside huge ones
+        raise ConfigError(f"{path} is damaged ({error}); get it again") from None
     return values.astype(header.kind.newbyteorder("="))
 
 

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from flatfed.core.errors import CheckpointError, EngineError, FlatfedError
+from flatfed.algorithms.spelling import Method
+from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.resume import resume
 from flatfed.experiments.running.run import Run
+from flatfed.reports.results.result import OneRun
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.files import refuse_link
 from flatfed.runs.history import Row
+from flatfed.runs.metrics import summarise
 
 ENDED = ("finished", "diverged")
 """How a run stands that has nothing left to train."""
 
 Say = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """What came of a comparison: the run directories that can be read, and the runs of which there is none."""
+
+    paths: list[Path] = field(default_factory=list)
+    unpublished: list[OneRun] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[Path | OneRun]:
+        """All runs, for a report."""
+        return [*self.paths, *self.unpublished]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run ended with an error; one that diverged is a result."""
+        return bool(self.unpublished) or any(_has_failed(path) for path in self.paths)
+
+
+def _has_failed(path: Path) -> bool:
+    return RunDirectory.open(path).status()["status"] == "failed"
 
 
 def compare(
@@ -28,32 +55,73 @@ def compare(
     on_round: Callable[[Row], None] | None = None,
     say: Say = lambda text: None,
     on_begin: Callable[[], None] = lambda: None,
-) -> list[Path]:
-    """Run what is not finished yet and return all run directories.
+) -> Outcome:
+    """Run what is not finished yet and return what there is of all runs.
 
-    A run that diverges, stops or fails is recorded as such and the others go on. `on_begin` is called before the first
-    one, when nothing was refused.
+    A run that diverges, stops or fails, however it does, is recorded as such and the others go on. `on_begin` is called
+    before the first one, when nothing was refused.
     """
-    # All plans are checked before the first round: a mistake in the last method must not cost the hours before it.
-    for path, plan in comparison.runs(out):
-        if not is_run(path):
-            # What is written there must stay within the comparison.
-            refuse_link(path.parent)
-            refuse_link(path)
-            plan().check()
+    reasons = _check(comparison, out)
     claim(comparison, out)
     on_begin()
-    paths = []
-    for path, plan in comparison.runs(out):
-        paths.append(path)
+    for run in _runs(comparison, out):
+        if run.path in reasons:
+            say(f"{run.path}: failed: {reasons[run.path]}")
+            continue
         try:
             # Within the `try`: to read how far a run is may fail already.
-            on_start(path, _rounds_done(path))
-            _tell(path, _train(comparison, path, plan, on_round, say), say)
-        except (EngineError, CheckpointError) as error:
-            say(f"{path}: {error}")
-    # A run that failed before it was published has no record that a report could read.
-    return list(filter(_is_readable, paths))
+            on_start(run.path, _rounds_done(run.path))
+            _tell(run.path, _train(comparison, run, on_round, say), say)
+        except Exception as error:  # a method may be anybody's code, and the others' hours must not be lost with it
+            reasons[run.path] = _words(error)
+            say(f"{run.path}: {reasons[run.path]}")
+    return _outcome(comparison, out, reasons)
+
+
+@dataclass(frozen=True)
+class _PlannedRun:
+    """One method with one seed: where it goes, and what makes its plan."""
+
+    method: Method
+    seed: int
+    path: Path
+    plan: Callable[[], Plan]
+
+
+def _runs(comparison: Comparison, out: Path) -> Iterator[_PlannedRun]:
+    places = list(comparison.runs(out))
+    whose = [(method, seed) for method in comparison.methods for seed in comparison.seeds]
+    for (method, seed), (path, plan) in zip(whose, places, strict=True):
+        yield _PlannedRun(method, seed, path, plan)
+
+
+def _check(comparison: Comparison, out: Path) -> dict[Path, str]:
+    """Check all plans before the first round, and return why some cannot be made.
+
+    What is refused is a mistake in what was asked for: it must not cost the hours of the methods before it. Any other
+    error is that method's alone.
+    """
+    reasons: dict[Path, str] = {}
+    for path, plan in comparison.runs(out):
+        if is_run(path):
+            continue
+        # What is written there must stay within the comparison.
+        refuse_link(path.parent)
+        refuse_link(path)
+        try:
+            plan().check()
+        except FlatfedError:
+            raise
+        except Exception as error:
+            reasons[path] = _words(error)
+    return reasons
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says; one that flatfed did not raise itself says little without its name."""
+    if isinstance(error, FlatfedError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _rounds_done(path: Path) -> int:
@@ -62,22 +130,32 @@ def _rounds_done(path: Path) -> int:
     return len(RunDirectory.open(path).recorded.rows)
 
 
-def _train(
-    comparison: Comparison, path: Path, plan: Callable[[], Plan], on_round: Callable[[Row], None] | None, say: Say
-) -> Run | None:
+def _train(comparison: Comparison, run: _PlannedRun, on_round: Callable[[Row], None] | None, say: Say) -> Run | None:
     """Begin a run or go on with it; None where it came to its end before."""
-    if not is_run(path):
-        return play(plan(), path, on_round)
-    if RunDirectory.open(path).status()["status"] in ENDED:
+    if not is_run(run.path):
+        return play(run.plan(), run.path, on_round)
+    if RunDirectory.open(run.path).status()["status"] in ENDED:
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
     trust = comparison.by.trusted
-    return resume(path, trust=trust, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
+    return resume(run.path, trust=trust, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
 
 
 def _tell(path: Path, run: Run | None, say: Say) -> None:
     if run is not None and run.reason:
         say(f"{path}: {run.status}: {run.reason}")
+
+
+def _outcome(comparison: Comparison, out: Path, reasons: dict[Path, str]) -> Outcome:
+    """Return the runs that can be read, and of the others what is known of them."""
+    outcome = Outcome()
+    for run in _runs(comparison, out):
+        if _is_readable(run.path):
+            outcome.paths.append(run.path)
+        else:
+            reason = reasons.get(run.path, "its run directory cannot be read")
+            outcome.unpublished.append(_unpublished(comparison, run, reason))
+    return outcome
 
 
 def _is_readable(path: Path) -> bool:
@@ -86,3 +164,20 @@ def _is_readable(path: Path) -> bool:
     except FlatfedError:
         return False
     return True
+
+
+def _unpublished(comparison: Comparison, run: _PlannedRun, reason: str) -> OneRun:
+    """Return a run that failed before it had a record of its own, as a report shows it."""
+    config = _config_of(comparison, run)
+    settings = comparison.settings
+    summary = summarise([], settings.rounds, settings.evaluate_last, config)
+    return OneRun(run.path, config, summary | {"status": "failed", "reason": reason}, [])
+
+
+def _config_of(comparison: Comparison, run: _PlannedRun) -> dict[str, Any]:
+    """Return the record that a run would have: of its plan, or where that cannot be made, of what was asked for."""
+    try:
+        plan = run.plan()
+        return {"run": "", **plan.to_config(), "task": plan.task_recipe}
+    except Exception:  # its plan is perhaps what failed
+        return comparison.config_of(run.method, run.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.files import read_json, write_json
 from flatfed.runs.metrics import describe_metrics, primary_of
+from flatfed.runs.structure import COMPARISON, check
 
 FILE = "comparison.json"
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
@@ -96,6 +98,19 @@ class Comparison:
         """Return the plan of a method with the first seed; its task may be at hand."""
         return self._plan(method, self.seeds[0], task)
 
+    def config_of(self, method: Method, seed: int) -> dict[str, Any]:
+        """Return what the record of a run would say of what was asked for, without building anything."""
+        return {
+            "run": "",
+            "method": method.spelling,
+            "algorithm": method.algorithm.to_dict(),
+            "average": method.average and method.average.to_dict(),
+            "sampler": self.sampler.to_dict(),
+            "settings": _without(self.settings.replace(seed=seed).to_dict(), "id"),
+            "workers": self.workers,
+            "task": replace(self.recipe, seed=seed).to_dict(),
+        }
+
     @property
     def title(self) -> str:
         """What is compared, in a line."""
@@ -163,6 +178,7 @@ def load_comparison(
     With `trust` the code that it names may be imported, wherever it comes from.
     """
     record = config_of_today(read_json(path / FILE))
+    check(path / FILE, record, COMPARISON)
     try:
         comparison = _from_record(record, data_dir)
     except (KeyError, TypeError, ConfigError) as error:
@@ -262,7 +278,8 @@ def _renew(comparison: Comparison, out: Path) -> None:
     recorded = load_comparison(out, data_dir=asked["task"]["data_dir"]).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):
         raise ConfigError(
-            f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {out}`", parameter="out"
+            f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {shlex.quote(str(out))}`",
+            parameter="out",
         )
     recorded["about"] = written["about"] | _renewed(asked["about"])  # so that resuming measures and reports the same
     if recorded != written:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from flatfed import __version__
 from flatfed.algorithms.spelling import spelling_of
 from flatfed.core.configuration.checking import Count, Index, checked
@@ -15,7 +17,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError, ConfigWarning
 from flatfed.core.evaluation.evaluator import Evaluator, NoStatistics
 from flatfed.core.evaluation.statistics import default_statistics, has_batch_norm, has_local_statistics, test_chunks
-from flatfed.core.method.algorithm import Algorithm, Average
+from flatfed.core.method.algorithm import Algorithm, Average, client_slots
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
 from flatfed.core.method.state import State
@@ -197,10 +199,12 @@ def check_plan(plan: Plan) -> None:
     # For its refusal alone; the engine counts again when it starts.
     worker_count(plan.workers)
     plan.sampler.check(plan.task.population, plan.settings.rounds)
+    worker_count(plan.workers)  # for its refusal alone
     _check_checkpoints(plan)
     _check_statistics(plan)
     find_device(plan.settings.device)
     check_vectorised(plan.task, plan.settings)
+    _check_states(plan)
     _check_replies(plan)
     _check_client_timeout(plan)
     _check_learning_rate(plan)
@@ -246,6 +250,19 @@ def _try_single_examples(plan: Plan) -> None:
             evaluator.measure(shared, {}, test, first, count)
     except NoStatistics as error:
         raise ConfigError(f"the {test} set: {error}") from None
+
+
+def _check_states(plan: Plan) -> None:
+    """Refuse parameters from which no first state can be made, such as squares beyond the type's numbers."""
+    first = plan.algorithm.at(0)
+    one = torch.zeros(1, dtype=plan.settings.torch_dtype)
+    try:
+        for slots in (first.server_state(), first.records(), client_slots(first)):
+            State.declared(slots, one)
+    except OverflowError as error:
+        raise ConfigError(f"{plan.algorithm.id}: a parameter is too large: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{plan.algorithm.id}: {error}; a parameter is too large") from None
 
 
 def _check_replies(plan: Plan) -> None:

@@ -178,7 +178,7 @@ class _Session:
     def _when_there_is_room(self) -> str:
         if self.directory is None or not is_run(self.directory.path):
             return "make room and start again"
-        return f"make room, then continue with: flatfed resume {self.directory.path}"
+        return f"make room, then continue with: {self.directory.how_to_resume}"
 
     def _begin(self, federation: Federation) -> None:
         """Let the federation be where it starts, and the directory say that it runs."""
@@ -300,11 +300,11 @@ class _Session:
         done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"
         if self.directory is None:
             return f"{done}; nothing was written because no run directory was given"
-        return f"{done}; saved. Continue with: flatfed resume {self.directory.path}"
+        return f"{done}; saved. Continue with: {self.directory.how_to_resume}"
 
     def _with_hint(self, error: EngineError) -> EngineError:
         done = "saved; resume with" if self.history.count else "nothing was trained; when this is mended, start with"
-        hint = f"\n{done}: flatfed resume {self.directory.path}" if self.directory else ""
+        hint = f"\n{done}: {self.directory.how_to_resume}" if self.directory else ""
         hinted = EngineError(f"{error}{hint}")
         # The traceback of the worker is among the notes.
         for note in getattr(error, "__notes__", []):

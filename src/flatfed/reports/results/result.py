@@ -13,6 +13,7 @@ from flatfed.reports.tables.grid import Spread, known, spread_of
 from flatfed.runs.files import read_json
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
+from flatfed.runs.structure import ENVIRONMENT, check
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class OneRun:
         if not path.is_file():
             return {}
         environment = read_json(path)
+        check(path, environment, ENVIRONMENT)
         packages = environment.get("packages", {})
         known = {
             "flatfed": packages.get("flatfed"),

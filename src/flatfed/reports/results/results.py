@@ -102,10 +102,11 @@ def _ignore(text: str) -> None:
     """Say nothing."""
 
 
-def collect(runs: Sequence[Path | RunDirectory], say: Callable[[str], None] = _ignore) -> list[Result]:
+def collect(runs: Sequence[Path | RunDirectory | OneRun], say: Callable[[str], None] = _ignore) -> list[Result]:
     """Read runs and group them by method, data set and options, in the order in which these first appear.
 
-    A run that only repeats another one counts once; `say` is called with a word on it.
+    A run that only repeats another one counts once; `say` is called with a word on it. One that is given as it is has
+    no directory that could be read.
     """
     groups = _grouped([_read(run) for run in runs])
     for group in groups:
@@ -113,7 +114,9 @@ def collect(runs: Sequence[Path | RunDirectory], say: Callable[[str], None] = _i
     return labelled(groups)
 
 
-def _read(run: Path | RunDirectory) -> OneRun:
+def _read(run: Path | RunDirectory | OneRun) -> OneRun:
+    if isinstance(run, OneRun):  # one that has no directory
+        return run
     directory = RunDirectory.open(run) if isinstance(run, Path) else run
     summary = directory.summary() | _flatness(directory)
     return OneRun(directory.path, directory.config, summary, directory.rows)

@@ -1,0 +1,367 @@
+"""What the files of a run must look like: which names they hold, and values of which types.
+
+Digests tell whether a file is as it was written. This tells whether it can be read at all: a file may come from an
+earlier version, or from somebody's hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+from flatfed.core.configuration.plain import fault as fault_of_values
+from flatfed.core.configuration.plain import shown
+from flatfed.core.errors import CheckpointError
+
+
+class Shape(Protocol):
+    """What a value must be."""
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value, beginning with the place inside of it; empty where it fits."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A value of one of some types; `what` says it in words."""
+
+    what: str
+    types: tuple[type, ...]
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        # To Python, True is the number 1.
+        if isinstance(value, bool) and bool not in self.types:
+            return f" is {value}, not {self.what}"
+        if not isinstance(value, self.types):
+            return f" is {shown(value)}, not {self.what}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """Null, or a value of a shape."""
+
+    shape: Shape
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if value is None:
+            return ""
+        return self.shape.fault(value)
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A whole number that is not below another."""
+
+    least: int
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        problem = WHOLE.fault(value)
+        if not problem and value < self.least:
+            return f" is {value}, below {self.least}"
+        return problem
+
+
+@dataclass(frozen=True)
+class Each:
+    """A list of values of one shape."""
+
+    shape: Shape
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if not isinstance(value, list | tuple):
+            return f" is {shown(value)}, not a list"
+        return _first_fault((f"[{place}]", self.shape, entry) for place, entry in enumerate(value))
+
+
+@dataclass(frozen=True)
+class Named:
+    """A mapping of any names to values of one shape."""
+
+    shape: Shape
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if not isinstance(value, Mapping):
+            return f" is {shown(value)}, not an object"
+        return _first_fault((f".{name}", self.shape, entry) for name, entry in value.items())
+
+
+@dataclass(frozen=True)
+class ByClient:
+    """A mapping of clients, whose numbers JSON has as text, to values of one shape."""
+
+    shape: Shape
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        problem = Named(self.shape).fault(value)
+        if problem:
+            return problem
+        for name in value:
+            if not (name.isascii() and name.isdecimal()):
+                return f" holds {shown(name)}, which is no client's number"
+        return ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Text of a pattern; `what` says it in words."""
+
+    what: str
+    pattern: str
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        problem = TEXT.fault(value)
+        if not problem and re.fullmatch(self.pattern, value) is None:
+            return f" is {shown(value)}, not {self.what}"
+        return problem
+
+
+@dataclass(frozen=True)
+class Record:
+    """A mapping with names that it must hold, and some that it may; others are not looked at unless it is `closed`."""
+
+    must: Mapping[str, Shape] = field(default_factory=dict)
+    may: Mapping[str, Shape] = field(default_factory=dict)
+    closed: bool = False
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if not isinstance(value, Mapping):
+            return f" is {shown(value)}, not an object"
+        missing = [name for name in self.must if name not in value]
+        if missing:
+            return f" lacks {', '.join(missing)}"
+        known = {**self.must, **self.may}
+        unknown = [name for name in value if name not in known]
+        if self.closed and unknown:
+            return f" holds {shown(unknown[0])}, which means nothing there"
+        return _first_fault((f".{name}", known[name], entry) for name, entry in value.items() if name in known)
+
+
+def _first_fault(parts: Any) -> str:
+    for where, shape, value in parts:
+        problem: str = shape.fault(value)
+        if problem:
+            return f"{where}{problem}"
+    return ""
+
+
+ANYTHING = Kind("anything", (object, bool))
+TEXT = Kind("text", (str,))
+TRUTH = Kind("true or false", (bool,))
+WHOLE = Kind("a whole number", (int,))
+NUMBER = Kind("a number", (int, float))
+NUMBER_OR_TEXT = Kind("a number or the text of a schedule", (int, float, str))
+OPTIONS = Named(ANYTHING)
+CONFIGURED = Record({"id": TEXT})
+COUNT, INDEX = AtLeast(1), AtLeast(0)
+
+RECIPE = Record(
+    {"dataset": TEXT},
+    {
+        "clients": Maybe(COUNT),
+        "partition": CONFIGURED,
+        "model": Maybe(TEXT),
+        "augment": Kind("true, false or text", (bool, str)),
+        "seed": INDEX,
+        "local_layers": Maybe(TEXT),
+        "data_dir": Maybe(TEXT),
+        "data_options": OPTIONS,
+        "model_options": OPTIONS,
+        "weights": Maybe(TEXT),
+        "new_head": TRUTH,
+        "partition_seed": Maybe(INDEX),
+    },
+)
+"""A task of the catalogue."""
+
+DESCRIBED = Record(
+    {"model": Record({"class": TEXT}), "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
+)
+"""A task that was given as tensors."""
+
+IN_MEMORY = Record({}, {"name": TEXT, "reason": TEXT})
+
+TASKS: Mapping[str, Shape] = {"catalogue": RECIPE, "tensors": DESCRIBED, "memory": IN_MEMORY}
+
+SETTINGS = Record(
+    {
+        "rounds": COUNT,
+        "seed": INDEX,
+        "evaluate_last": Maybe(INDEX),
+        "lr": NUMBER_OR_TEXT,
+        "lr_decay": NUMBER_OR_TEXT,
+        "weight_decay": NUMBER_OR_TEXT,
+        "momentum": NUMBER_OR_TEXT,
+        "clip": Maybe(NUMBER_OR_TEXT),
+        "batch_size": Maybe(COUNT),
+        "local_epochs": COUNT,
+        "weighting": TEXT,
+        "dtype": TEXT,
+    }
+)
+
+SHOWN_METRIC = Record({}, {"label": TEXT, "unit": TEXT, "higher_is_better": Maybe(TRUTH)}, closed=True)
+SAMPLE = Record({}, {"of": TEXT, "most": Maybe(COUNT), "seed": INDEX, "part": INDEX}, closed=True)
+MONITOR = Record({"measurement": CONFIGURED, "every": COUNT, "sample": SAMPLE})
+RANGE = Record({"min": NUMBER, "mean": NUMBER, "max": NUMBER})
+
+SETTING = Record(
+    {},
+    {
+        "data": Record(
+            {"name": TEXT, "examples": INDEX, "classes": Maybe(INDEX), "tests": Named(INDEX)},
+            {"options": Maybe(OPTIONS)},
+        ),
+        "clients": Record({"count": INDEX, "examples": RANGE, "classes": Maybe(RANGE)}),
+        "partition": Maybe(OPTIONS),
+        "model": Record({"name": TEXT, "options": OPTIONS, "parameters": INDEX, "bytes": INDEX}, {"class": TEXT}),
+        "augmentation": Record({"names": Each(TEXT)}, {"default": TRUTH}),
+        "cost": Maybe(
+            Record(
+                {
+                    "clients": NUMBER,
+                    "vectors_down": NUMBER,
+                    "vectors_up": NUMBER,
+                    "bytes_down": NUMBER,
+                    "bytes_up": NUMBER,
+                    "backprops_per_step": Kind("a number or text", (int, float, str)),
+                }
+            )
+        ),
+    },
+)
+"""The description of a run for people; runs of earlier versions have less of it, or none."""
+
+WORKERS = Kind("a whole number or auto", (int, str))
+
+CONFIG = Record(
+    {
+        "run": TEXT,
+        "method": TEXT,
+        "algorithm": CONFIGURED,
+        "average": Maybe(CONFIGURED),
+        "sampler": CONFIGURED,
+        "settings": SETTINGS,
+        "workers": WORKERS,
+        "task": Record({"kind": TEXT}),
+    },
+    {
+        "checkpoint_every": Maybe(COUNT),
+        "keep_checkpoints": Each(INDEX),
+        "watch": Each(MONITOR),
+        "model_bytes": INDEX,
+        "metrics": Maybe(Named(Maybe(SHOWN_METRIC))),
+        "test_sets": Maybe(Each(TEXT)),
+        "setting": Maybe(SETTING),
+        "about": Record({}, {"title": TEXT, "command": TEXT}),
+    },
+)
+
+COMPARISON = Record(
+    {
+        "methods": Each(Record({"spelling": TEXT, "algorithm": CONFIGURED, "average": Maybe(CONFIGURED)})),
+        "seeds": Each(INDEX),
+        "task": RECIPE,
+        "settings": OPTIONS,
+        "sampler": CONFIGURED,
+        "about": Record(
+            {"workers": WORKERS, "command": TEXT},
+            {
+                "watch": Each(MONITOR),
+                "flatness": Maybe(Record({"samples": Maybe(COUNT)}, closed=True)),
+                "report": Maybe(Record({}, {"at": Each(COUNT), "targets": Each(TEXT), "baseline": Maybe(TEXT)})),
+                "checkpoint_every": Maybe(COUNT),
+                "keep_checkpoints": Each(INDEX),
+            },
+        ),
+    }
+)
+
+ENVIRONMENT = Record({}, {"packages": Named(Maybe(TEXT)), "python": TEXT})
+STATUS = Record({"status": TEXT}, {"reason": TEXT})
+
+COLUMN = Kind("a number or a list", (int, float, list, type(None)))
+"""What metrics and monitors put into a row beside the usual."""
+COSTS = ("bytes_down", "bytes_up", "backprops", "seconds")
+ROW = Record(
+    {"round": INDEX},
+    {
+        **dict.fromkeys(COSTS, NUMBER),
+        "clients": Each(INDEX),
+        "attempts": COUNT,
+        "rejected": Each(Record({"client": WHOLE, "reason": TEXT})),
+        "watch": Named(Maybe(NUMBER)),
+        "clients_watch": Named(ByClient(Maybe(NUMBER))),
+    },
+)
+
+FILE_AND_DIGEST = Written("a file and its SHA-256", r"[^/:]+:[0-9a-f]{64}")
+MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))})
+RESULT_KEY = Record({}, {"sample": SAMPLE, "round": INDEX, "measurement": OPTIONS, "weights": TEXT})
+RESULT = Record(
+    {
+        "numbers": Named(Maybe(NUMBER)),
+        "clients": Named(ByClient(Maybe(NUMBER))),
+        "series": Named(Each(Maybe(NUMBER))),
+        "remark": TEXT,
+    }
+)
+POINT = Record({"at": Each(NUMBER), "metrics": Named(Maybe(NUMBER))})
+
+
+def fault_of(values: Any, shape: Shape) -> str:
+    """Return what is wrong with what a file holds: values that nobody could use, then their types."""
+    return fault_of_values(values) or shape.fault(values).removeprefix(".")
+
+
+def check(file: Path, values: Any, shape: Shape) -> None:
+    """Refuse what a file holds, naming the file and what is wrong."""
+    problem = fault_of(values, shape)
+    if problem:
+        raise CheckpointError(f"{file}: {problem.strip()}")
+
+
+def check_config(file: Path, config: Mapping[str, Any]) -> None:
+    """Refuse the record of a run that cannot be read."""
+    check(file, config, CONFIG)
+    kind = config["task"]["kind"]
+    if kind not in TASKS:
+        raise CheckpointError(f"{file}: task.kind is {shown(kind)}, not one of {', '.join(TASKS)}")
+    problem = TASKS[kind].fault(config["task"])
+    if problem:
+        raise CheckpointError(f"{file}: task{problem}")
+
+
+def fault_of_row(row: Mapping[str, Any]) -> str:
+    """Return what is wrong with a row of a history; columns beside the usual are numbers or lists of them."""
+    problem = fault_of(row, ROW)
+    if problem:
+        return problem
+    others = {name: value for name, value in row.items() if name not in ROW.may}
+    return Named(COLUMN).fault(others).removeprefix(".")
+
+
+def fault_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with rows that are good one by one: their order, or a column of two kinds."""
+    for before, row in pairwise(rows):
+        if row["round"] <= before["round"]:
+            return f"round {row['round']} comes after round {before['round']}"
+    lists = {name for row in rows for name, value in row.items() if isinstance(value, list)}
+    numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
+    for name in sorted(lists & numbers):
+        return f"{name} is a number in one round and a list in another"
+    return ""
