@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flatfed.runs.files import read_json, write_json
-from flatfed.runs.sealing import digest
+from flatfed.runs.records.files import read_json, write_json
+from flatfed.runs.records.sealing import digest
 
 
 def rewrite(path: Path, content: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import flatfed as ff
 from cli.command import fingerprint
 from engines.bench import assert_same, bits
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.files import read_json
+from flatfed.runs.records.files import read_json
 from runs.bench import POPULATION, digest, in_new_process, litter, small_run, small_task
 
 ROUNDS, KEPT = 12, (3, 6, 9)

@@ -112,7 +112,7 @@ def test_a_changed_setting_is_not_resumed(name: str, value: float, run: Path) ->
 
 
 def test_a_configuration_with_another_valid_seal_is_not_the_checkpoints(run: Path) -> None:
-    from flatfed.runs.files import read_json, write_json
+    from flatfed.runs.records.files import read_json, write_json
 
     config = read_json(run / "config.json")
     config["settings"]["lr"] = 0.5

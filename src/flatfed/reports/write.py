@@ -14,7 +14,7 @@ from flatfed.reports.results.setting import recorded_settings, setting_section
 from flatfed.reports.tables.columns import PLAIN
 from flatfed.reports.tables.extras import Extras
 from flatfed.reports.tables.table import as_csv, as_json, markdown
-from flatfed.runs.files import replace_file
+from flatfed.runs.records.files import replace_file
 
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:

@@ -22,19 +22,11 @@ from flatfed.core.configuration.plain import fault
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import ClientStore
-from flatfed.runs.files import (
-    make_folder,
-    read_json,
-    refuse_link,
-    refuse_way_out,
-    remove_temporary_files,
-    replace_file,
-    sync_directory,
-    write_synced,
-)
-from flatfed.runs.sealing import digest
-from flatfed.runs.structure import MANIFEST
-from flatfed.runs.structure import check as check_structure
+from flatfed.runs.records.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
+from flatfed.runs.records.links import make_folder, refuse_link, refuse_way_out
+from flatfed.runs.records.sealing import digest
+from flatfed.runs.records.structure import MANIFEST
+from flatfed.runs.records.structure import check as check_structure
 
 FORMAT = 1
 # One more than is needed to go on, should the newest turn out to be damaged.

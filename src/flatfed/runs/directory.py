@@ -25,20 +25,15 @@ from typing import Any
 from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
-from flatfed.runs.earlier_versions import config_of_today
 from flatfed.runs.environment import describe
-from flatfed.runs.files import (
-    read_json,
-    refuse_link,
-    remove_temporary_files,
-    write_json,
-    write_synced,
-)
 from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.lock import held, is_held
 from flatfed.runs.metrics import summarise
-from flatfed.runs.sealing import seal_of
-from flatfed.runs.structure import STATUS, check, check_config
+from flatfed.runs.records.earlier_versions import config_of_today
+from flatfed.runs.records.files import read_json, remove_temporary_files, write_json, write_synced
+from flatfed.runs.records.links import refuse_link
+from flatfed.runs.records.sealing import seal_of
+from flatfed.runs.records.structure import STATUS, check, check_config
 
 FORMAT = 2
 SEALED = 2

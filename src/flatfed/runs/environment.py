@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.files import read_json
+from flatfed.runs.records.files import read_json
 
 FILE = "environment.json"
 PACKAGES = ("flatfed", "torch", "numpy", "safetensors")

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.earlier_versions import row_of_today
-from flatfed.runs.files import naming, open_to_append, replace_file
-from flatfed.runs.sealing import chained
-from flatfed.runs.structure import fault_of_row, fault_of_rows
+from flatfed.runs.records.earlier_versions import row_of_today
+from flatfed.runs.records.files import naming, replace_file
+from flatfed.runs.records.links import open_to_append
+from flatfed.runs.records.sealing import chained
+from flatfed.runs.records.structure import fault_of_row, fault_of_rows
 
 Row = dict[str, Any]
 IN_MEMORY = 1000

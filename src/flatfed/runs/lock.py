@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
-from flatfed.runs.files import open_unlinked
+from flatfed.runs.records.links import open_unlinked
 
 _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""

@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import CheckpointError, ConfigError
-from flatfed.runs.earlier_versions import point_of_today, result_of_today
-from flatfed.runs.files import (
-    is_writable,
-    make_folder,
-    open_to_append,
-    read_json,
-    refuse_link,
-    replace_file,
-    write_json,
-)
-from flatfed.runs.sealing import KEY, line_seal, sealed_line
-from flatfed.runs.structure import POINT, RESULT, RESULT_KEY, fault_of
+from flatfed.runs.records.earlier_versions import point_of_today, result_of_today
+from flatfed.runs.records.files import is_writable, read_json, replace_file, write_json
+from flatfed.runs.records.links import make_folder, open_to_append, refuse_link
+from flatfed.runs.records.sealing import KEY, line_seal, sealed_line
+from flatfed.runs.records.shapes import fault_of
+from flatfed.runs.records.structure import POINT, RESULT, RESULT_KEY
 
 FOLDER, FORMAT = "flatness", 2
 SEALED = 2

@@ -70,7 +70,7 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
     """
     from flatfed.experiments.measuring.saved_runs import home_of, runs_named
-    from flatfed.runs.files import is_writable
+    from flatfed.runs.records.files import is_writable
 
     _refuse_contradictions(options)
     view = _view(options)
@@ -133,7 +133,7 @@ def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
 def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
     """Write the numbers and the figures into a folder."""
     from flatfed.reports.landscape import draw
-    from flatfed.runs.files import replace_file
+    from flatfed.runs.records.files import replace_file
 
     numbers = folder / f"{view.kind}.json"
     try:

@@ -19,7 +19,7 @@ def refuse_other_pictures(figure: Path | None) -> None:
 
 def refuse_unwritable(option: str, path: Path, folder: Path) -> None:
     """Refuse a place that cannot be written before anything is measured for it."""
-    from flatfed.runs.files import is_writable
+    from flatfed.runs.records.files import is_writable
 
     if not is_writable(folder):
         raise ConfigError(f"{option} {path}: {folder} cannot be written; name another place")

@@ -16,9 +16,9 @@ from flatfed.experiments.running.resume import resume
 from flatfed.experiments.running.run import Run
 from flatfed.reports.results.result import OneRun
 from flatfed.runs.directory import RunDirectory, is_run
-from flatfed.runs.files import refuse_link
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import summarise
+from flatfed.runs.records.links import refuse_link
 
 ENDED = ("finished", "diverged")
 """How a run stands that has nothing left to train."""

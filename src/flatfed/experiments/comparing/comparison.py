@@ -24,10 +24,10 @@ from flatfed.flatness.monitor import Monitor
 from flatfed.reports.tables.extras import Extras
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
-from flatfed.runs.earlier_versions import config_of_today
-from flatfed.runs.files import read_json, write_json
 from flatfed.runs.metrics import describe_metrics, primary_of
-from flatfed.runs.structure import COMPARISON, check
+from flatfed.runs.records.earlier_versions import config_of_today
+from flatfed.runs.records.files import read_json, write_json
+from flatfed.runs.records.structure import COMPARISON, check
 
 FILE = "comparison.json"
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")

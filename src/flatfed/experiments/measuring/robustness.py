@@ -30,7 +30,7 @@ from flatfed.reports.results.results import collect
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
 from flatfed.reports.robustness.one_run import FILE, FORMAT, CorruptionCell, Robustness, from_dict, write
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.files import read_json
+from flatfed.runs.records.files import read_json
 from flatfed.runs.results import refuse_unwritable
 
 SEED = 0

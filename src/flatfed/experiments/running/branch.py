@@ -21,8 +21,9 @@ from flatfed.experiments.tasks.recipe import TENSORS, remember, task_of
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import BRANCH, CODE, RunDirectory
-from flatfed.runs.files import refuse_link, refuse_way_out, write_json
 from flatfed.runs.history import Row
+from flatfed.runs.records.files import write_json
+from flatfed.runs.records.links import refuse_link, refuse_way_out
 
 Say = Callable[[str], None]
 

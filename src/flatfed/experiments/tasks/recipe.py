@@ -31,8 +31,9 @@ from flatfed.models.catalogue import with_defaults
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.files import refuse_way_out, replace_file
-from flatfed.runs.sealing import digest
+from flatfed.runs.records.files import replace_file
+from flatfed.runs.records.links import refuse_way_out
+from flatfed.runs.records.sealing import digest
 
 
 @dataclass(frozen=True)

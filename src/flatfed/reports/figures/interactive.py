@@ -16,7 +16,7 @@ from flatfed.flatness.drawable import Grid
 from flatfed.reports.figures.drawing.pieces import centre_loss, mesh_lines
 from flatfed.reports.figures.drawing.scales import finite, is_wide, with_gaps
 from flatfed.reports.figures.drawing.style import GREY, INK, colour, named, one_note, require_some, short
-from flatfed.runs.files import replace_file
+from flatfed.runs.records.files import replace_file
 
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""

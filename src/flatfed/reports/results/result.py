@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.reports.tables.grid import Spread, known, spread_of
-from flatfed.runs.files import read_json
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
-from flatfed.runs.structure import ENVIRONMENT, check
+from flatfed.runs.records.files import read_json
+from flatfed.runs.records.structure import ENVIRONMENT, check
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from flatfed.data.corruptions import STANDARD, corruptions
 from flatfed.reports.figures.drawing.style import COLOURS, available, new_figure, require_matplotlib, save
 from flatfed.reports.tables.grid import NOTHING, known_items
 from flatfed.reports.tables.sheets import csv_text, empty_table
-from flatfed.runs.files import replace_file, write_json
+from flatfed.runs.records.files import replace_file, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,7 +13,7 @@ from torch import nn
 from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.named_code import NamedBy, files_of, is_within_library, origin_of, place_of
 from flatfed.core.errors import CheckpointError, FlatfedError
-from flatfed.runs.earlier_versions import import_path_of_today
+from flatfed.runs.records.earlier_versions import import_path_of_today
 
 FUNCTIONS = ("torch.nn.functional", "torch._C._nn")
 """Modules whose functions any file may name: losses and activations, which see tensors and nothing else."""

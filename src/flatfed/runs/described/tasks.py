@@ -28,7 +28,7 @@ from flatfed.runs.described.import_paths import (
     rebuild_callable,
 )
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
-from flatfed.runs.files import refuse_way_out
+from flatfed.runs.records.links import refuse_way_out
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.sealing import is_sealed, opened, sealed
+from flatfed.runs.records.links import open_unlinked
+from flatfed.runs.records.sealing import is_sealed, opened, sealed
 
 WHAT_TO_DO = "put it back as it was"
 
@@ -59,43 +60,6 @@ def is_writable(directory: Path) -> bool:
         directory = directory.parent
     effective = os.access in os.supports_effective_ids  # as writing goes by them
     return directory.is_dir() and os.access(directory, os.W_OK | os.X_OK, effective_ids=effective)
-
-
-# --- no way out of a run directory ----------------------------------------------------------------------------
-#
-# A run directory may come from somebody else. A link in it could lead to any file of the user.
-
-
-def open_unlinked(path: Path, flags: int) -> int:
-    """Open a file of a run directory, as `os.open` does; a symbolic link in its place is an error."""
-    try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    except OSError:
-        refuse_link(path)
-        raise
-
-
-def open_to_append(path: Path) -> IO[bytes]:
-    """Open a file of a run directory, to add to its end."""
-    return os.fdopen(open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder of a run directory, if it is not there; a link in its place is an error."""
-    refuse_link(path)
-    path.mkdir(parents=True, exist_ok=True)
-
-
-def refuse_link(path: Path) -> None:
-    """Refuse a symbolic link where a run has a file or folder of its own."""
-    if path.is_symlink():
-        raise CheckpointError(f"{path} is a link, and what is written there would land elsewhere; remove the link")
-
-
-def refuse_way_out(path: Path, home: Path) -> None:
-    """Refuse a file of the run directory `home` that a link on the way to it puts outside."""
-    if not path.resolve().is_relative_to(home.resolve()):
-        raise CheckpointError(f"{path} is a link that leads out of {home}; put the file itself there")
 
 
 def remove_temporary_files(directory: Path) -> None:
