@@ -140,9 +140,8 @@ def test_every_changed_bit_of_a_row_is_noticed(tmp_path: Path) -> None:
     history.close()
     whole = path.read_bytes()
     for place in range(len(whole) - 1):  # the line break at the end says nothing
-        for bit in (0, 1, 4, 6):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
-            assert not read_history(path).holds(history.mark), (place, bit)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
+        assert not read_history(path).holds(history.mark), place
 
 
 def test_lines_that_are_missing_or_in_another_order_are_noticed(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from runs.bench import ROUNDS, digest, in_new_process, litter, small_run
 
 Reports = dict[str, dict[str, Any]]
 
-STEP = 1 if WHOLE else 2
-"""Every second system call is died before; every one in `make battery`."""
+STEP = 1 if WHOLE else 3
+"""Every third system call is died before; every one in `make battery`."""
 
 KILLED, CUT_OFF = -signal.SIGKILL, -signal.SIGXFSZ
 
@@ -121,7 +121,7 @@ def test_killed_before_any_system_call_of_two_checkpoints(
 def test_a_kill_in_a_checkpoint_leaves_no_litter_once_the_run_is_resumed(reports: dict[str, Reports]) -> None:
     """Most of one checkpoint: states half-written, a directory half-made, old ones half-removed."""
     calls = STEP * len(reports["calls"])
-    killed = [reports["calls"][f"call-{n}"] for n in range(2, calls // 2, 2)]
+    killed = [reports["calls"][f"call-{n}"] for n in range(STEP, calls // 2, STEP)]
     assert [report["litter"] for report in killed if report["litter"]] == []
 
 
