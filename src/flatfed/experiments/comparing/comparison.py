@@ -27,6 +27,7 @@ from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import read_json, write_json
+from flatfed.runs.records.sealing import FORMAT
 from flatfed.runs.records.structure import COMPARISON, check
 
 FILE = "comparison.json"
@@ -119,7 +120,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison, ready for JSON; all but `about` decides the results."""
         return {
-            "format": 1,
+            "format": FORMAT,
             "task": self.recipe.to_dict(),
             "methods": [_described(method) for method in self.methods],
             "seeds": self.seeds,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 KEY = "seal"
+FORMAT = 2
+"""The format of a record that carries a seal; those of format 1 are of earlier versions."""
 
 
 def digest(data: bytes) -> str:
@@ -28,6 +30,11 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
 def is_sealed(value: Mapping[str, Any]) -> bool:
     """Say whether a JSON object carries a seal."""
     return KEY in value
+
+
+def should_be_sealed(value: Mapping[str, Any]) -> bool:
+    """Say whether a JSON object is of a format that has a seal."""
+    return value.get("format") == FORMAT
 
 
 def opened(value: Mapping[str, Any]) -> dict[str, Any] | None:
