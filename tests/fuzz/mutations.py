@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from flatfed.runs.records.sealing import KEY, digest, sealed, sealed_line
+
 ODD_VALUES: list[Any] = [
     None,
     True,
@@ -151,3 +153,38 @@ def edited_line(draw: st.DrawFn, data: bytes) -> bytes:
 def edited(draw: st.DrawFn, data: bytes) -> bytes:
     """A JSON file of which a place or two are others, as by hand: a seal in it stays what it was."""
     return json.dumps(draw(restructured(json.loads(data))), indent=1).encode()
+
+
+# Well-formed and wrong, under seals that fit: who can change a file can seal it.
+
+
+@st.composite
+def resealed(draw: st.DrawFn, data: bytes) -> bytes:
+    """A record that is wrong: sealed, or as an earlier version wrote it."""
+    content = json.loads(data)
+    del content[KEY]
+    wrong = draw(restructured(content))
+    if not isinstance(wrong, dict):
+        return json.dumps(wrong).encode()
+    if draw(st.booleans()):
+        return json.dumps({**wrong, "format": 1}).encode()
+    return json.dumps(sealed(wrong)).encode()
+
+
+@st.composite
+def resealed_manifest(draw: st.DrawFn, data: bytes) -> bytes:
+    """A checkpoint's record that is wrong."""
+    manifest = draw(restructured(json.loads(data)["manifest"]))
+    return json.dumps({"manifest": manifest, "sha256": digest(json.dumps(manifest).encode())}).encode()
+
+
+@st.composite
+def resealed_point(draw: st.DrawFn, data: bytes) -> bytes:
+    """Points of a landscape of which one is wrong."""
+    first, *lines = data.splitlines(keepends=True)
+    point = json.loads(draw(st.sampled_from(lines)))
+    del point[KEY]
+    wrong = draw(restructured(point))
+    if not isinstance(wrong, dict):
+        return first + json.dumps(wrong).encode() + b"\n"
+    return first + sealed_line(wrong, json.loads(first)[KEY])

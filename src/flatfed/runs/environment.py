@@ -12,6 +12,7 @@ import torch
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.files import read_json
+from flatfed.runs.records.structure import ENVIRONMENT, check
 
 FILE = "environment.json"
 PACKAGES = ("flatfed", "torch", "numpy", "safetensors")
@@ -51,9 +52,10 @@ def _version(name: str) -> str | None:
 def changes_since(run: Path) -> str:
     """Return what of the environment is another than when the run began, where that decides bits; or nothing."""
     try:
-        before = arithmetic_of(read_json(run / FILE))
+        environment = read_json(run / FILE)
+        check(run / FILE, environment, ENVIRONMENT)
     except CheckpointError:  # it is for people, and no run needs it
         return ""
-    now = arithmetic_of(describe())
+    before, now = arithmetic_of(environment), arithmetic_of(describe())
     changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now[name]]
     return "; ".join(changed)

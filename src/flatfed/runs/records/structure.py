@@ -53,8 +53,24 @@ RECIPE = Record(
 )
 """A task of the catalogue."""
 
+
+
+class _Module:
+    """A module of a model with those inside of it, or the name of one that was described before."""
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if isinstance(value, Mapping) and "same" in value:
+            return SAME_MODULE.fault(value)
+        return MODULE.fault(value)
+
+
+PARAMETER = Record({"tensor": TEXT, "grad": TRUTH}, {"id": WHOLE})
+SAME_MODULE = Record({"same": TEXT})
+MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(_Module()))})
+
 DESCRIBED = Record(
-    {"model": Record({"class": TEXT}), "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"model": MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
     {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
 )
 """A task that was given as tensors."""
@@ -134,6 +150,7 @@ CONFIG = Record(
         "test_sets": Maybe(Each(TEXT)),
         "setting": Maybe(SETTING),
         "about": Record({}, {"title": TEXT, "command": TEXT}),
+        "replaces": Each(TEXT),
     },
 )
 
@@ -158,7 +175,8 @@ COMPARISON = Record(
 )
 
 ENVIRONMENT = Record({}, {"packages": Named(Maybe(TEXT)), "python": TEXT})
-STATUS = Record({"status": TEXT}, {"reason": TEXT})
+HISTORY_MARK = Record({"rows": INDEX, "seal": TEXT})
+STATUS = Record({"status": TEXT}, {"reason": TEXT, "history": HISTORY_MARK})
 
 COLUMN = Kind("a number or a list", (int, float, list, type(None)))
 """What metrics and monitors put into a row beside the usual."""
@@ -176,7 +194,8 @@ ROW = Record(
 )
 
 FILE_AND_DIGEST = Written("a file and its SHA-256", r"[^/:]+:[0-9a-f]{64}")
-MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))})
+MARKS = Record({}, {"config": TEXT, "history": HISTORY_MARK})
+MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))}, {"marks": MARKS})
 RESULT_KEY = Record({}, {"sample": SAMPLE, "round": INDEX, "measurement": OPTIONS, "weights": TEXT})
 RESULT = Record(
     {
