@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import flatfed as ff
+from records import rewrite
 from runs.bench import small_run
 
 
@@ -20,7 +21,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file = path / "environment.json"
     record = json.loads(file.read_text())
     change(record)
-    file.write_text(json.dumps(record))
+    rewrite(file, record)
 
 
 @pytest.fixture

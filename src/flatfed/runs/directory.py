@@ -155,8 +155,11 @@ class RunDirectory:
     @functools.cached_property
     def rows(self) -> list[Row]:
         """The rows of the history as they were when this object first looked; one that was changed is an error."""
-        # In this order: a run that ends meanwhile notes rows that were not there before.
-        mark = self._end_of_rows()
+        return self._read_rows(self._status_record())
+
+    def _read_rows(self, status: dict[str, Any]) -> list[Row]:
+        """Return the rows; the status must have been read before: a run that ends meanwhile notes more rows in it."""
+        mark = self._end_of_rows(status)
         rows = require_good(self.history_path, self.recorded).rows
         if mark is not None and not self.recorded.holds(mark):
             raise CheckpointError(
@@ -165,12 +168,11 @@ class RunDirectory:
             )
         return rows
 
-    def _end_of_rows(self) -> dict[str, Any] | None:
+    def _end_of_rows(self, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the mark of the rows that the run ended with, or that its newest checkpoint builds on."""
-        record = self._status_record()
-        if self._standing(record)["status"] == "running":
+        if self._standing(status)["status"] == "running":
             return None
-        mark: dict[str, Any] | None = record.get("history") or self.checkpoints.newest_marks().get("history")
+        mark: dict[str, Any] | None = status.get("history") or self.checkpoints.newest_marks().get("history")
         return mark
 
     def keep_rows(self, rows: list[Row]) -> None:
@@ -249,7 +251,10 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
         settings = self.config["settings"]
-        standing = self.status()
+        record = self._status_record()
+        if "rows" not in self.__dict__:
+            self.keep_rows(self._read_rows(record))
+        standing = self._standing(record)
         try:
             return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
         except KeyError as error:

@@ -174,7 +174,7 @@ COMPARISON = Record(
     }
 )
 
-ENVIRONMENT = Record({}, {"packages": Named(Maybe(TEXT)), "python": TEXT})
+ENVIRONMENT = Record({"python": TEXT, "packages": Named(Maybe(TEXT))})
 HISTORY_MARK = Record({"rows": INDEX, "seal": TEXT})
 STATUS = Record({"status": TEXT}, {"reason": TEXT, "history": HISTORY_MARK})
 
