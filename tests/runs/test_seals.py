@@ -117,8 +117,8 @@ def test_a_configuration_with_another_valid_seal_is_not_the_checkpoints(run: Pat
     config = read_json(run / "config.json")
     config["settings"]["lr"] = 0.5
     write_json(run / "config.json", config)
-    not_resumed(flatfed("resume", run, *LONGER), "not the configuration that the checkpoint")
-    refused(flatfed("evaluate", run), "not the configuration that the checkpoint")
+    not_resumed(flatfed("resume", run, *LONGER), "not what the checkpoint of round")
+    refused(flatfed("evaluate", run), "not what the checkpoint of round")
 
 
 def test_more_rounds_and_moved_data_are_no_change(run: Path, tmp_path: Path) -> None:

@@ -39,7 +39,11 @@ Check = Callable[[int, Marks], None]
 
 
 class ChangedError(CheckpointError):
-    """Another file of the run is not what it was when the checkpoint was saved."""
+    """Another file of the run is not what it was when the checkpoint was saved; `what` leaves out what to do."""
+
+    def __init__(self, message: str, parameter: str = "", what: str = "") -> None:
+        super().__init__(message, parameter)
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,8 @@ class Checkpoints:
                 passed_over[round] = error
                 continue
             for number, reason in passed_over.items():
-                say(f"checkpoint of round {number} cannot be used: {reason}")
+                # Another is used, so what could be done about this one is not of interest.
+                say(f"checkpoint of round {number} cannot be used: {getattr(reason, 'what', reason)}")
             return loaded
         raise self._none_usable(list(passed_over.values()))
 

@@ -191,21 +191,18 @@ class RunDirectory:
         if self._on_disk is None or "config" not in marks:
             return
         if marks["config"] not in (*self._on_disk.replaced, self._on_disk.seal):
-            raise ChangedError(
-                f"{self.path / 'config.json'} is not the configuration that the checkpoint of round {round} was saved "
-                "under; put it back as it was, or begin a new run to train with other settings"
-            )
+            what = f"{self.path / 'config.json'} is not what the checkpoint of round {round} was saved under"
+            fix = "put it back as it was, or begin a new run to train with other settings"
+            raise ChangedError(f"{what}; {fix}", what=what)
 
     def check_history(self, round: int, marks: Marks) -> None:
         """Refuse a checkpoint whose rows are no longer there, or no longer what they were."""
         mark = marks.get("history")
         if mark is not None and not self.recorded.holds(mark):
             found = self.recorded.damage or f"{self.history_path} lacks rows, or they were changed"
-            raise ChangedError(
-                f"{found}: the checkpoint of round {round} was saved with {mark['rows']} other rows; put the file back "
-                f"as it was, or go on with what can be read of it: {PARAMETER}",
-                parameter="accept_changed_history",
-            )
+            what = f"{found}: the checkpoint of round {round} was saved with {mark['rows']} other rows"
+            fix = f"put the file back as it was, or go on with what can be read of it: {PARAMETER}"
+            raise ChangedError(f"{what}; {fix}", parameter="accept_changed_history", what=what)
 
     def set_status(
         self,

@@ -30,7 +30,8 @@ from flatfed.runs.records.files import read_json, write_json
 from flatfed.runs.records.sealing import FORMAT
 from flatfed.runs.records.structure import COMPARISON, check
 
-FILE = "comparison.json"
+FILE, FORMAT = "comparison.json", 2
+"""Since format 2 it carries a seal."""
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
 """What the same command may ask for anew: it decides no result."""
 
@@ -178,7 +179,7 @@ def load_comparison(
 
     With `trust` the code that it names may be imported, wherever it comes from.
     """
-    record = config_of_today(read_json(path / FILE))
+    record = config_of_today(read_json(path / FILE, FORMAT))
     check(path / FILE, record, COMPARISON)
     try:
         comparison = _from_record(record, data_dir)
@@ -274,7 +275,7 @@ def _is_free(out: Path) -> bool:
 
 def _renew(comparison: Comparison, out: Path) -> None:
     """Check that a directory holds the same comparison, and note what is asked of it anew."""
-    asked, written = comparison.to_dict(), read_json(out / FILE)
+    asked, written = comparison.to_dict(), read_json(out / FILE, FORMAT)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
     recorded = load_comparison(out, data_dir=asked["task"]["data_dir"]).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):
