@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -111,9 +112,28 @@ def changed(pattern: str) -> Callable[[bytes], st.SearchStrategy[bytes]]:
     return lambda whole: st.one_of(damaged_bytes(whole), damaged_lines(whole), by_hand(whole))
 
 
+@pytest.mark.parametrize("name", ["config.json", "status.json", "environment.json", "flatness/results.json"])
+def test_a_lost_seal_is_noticed(name: str, copy: Copy) -> None:
+    content = json.loads(copy.whole(name))
+    del content["seal"]
+    copy.put(name, json.dumps(content).encode())
+    assert any(seen(read, copy.path).refused for read in READERS)
+    copy.mend()
+
+
+def test_a_changed_row_is_not_loaded(copy: Copy) -> None:
+    copy.put("history.jsonl", copy.whole("history.jsonl").replace(b'"test_loss": 1', b'"test_loss": 0', 1))
+    assert seen(loaded, copy.path).refused
+    copy.mend()
+
+
+def test_a_model_of_an_earlier_checkpoint_is_not_loaded_without_a_word(before: dict[str, Any], earlier: str) -> None:
+    assert before["loaded"] != earlier
+
+
 @pytest.mark.parametrize("pattern", [*TEXTS, *LINES, *TENSORS])
 @given(data=st.data())
-@settings(max_examples=600 if MANY else 15)
+@settings(max_examples=400 if MANY else 8)
 def test_never_another_number(
     pattern: str, copy: Copy, before: dict[str, Any], earlier: str, data: st.DataObject
 ) -> None:

@@ -34,7 +34,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 @given(data=st.data())
-@settings(max_examples=1000 if MANY else 25)
+@settings(max_examples=600 if MANY else 25)
 def test_wrong(copy: Copy, data: st.DataObject) -> None:
     copy.put(FILE, data.draw(resealed(copy.whole(FILE))))
     read_comparison(copy.path)
@@ -50,7 +50,7 @@ def test_a_wrong_configuration_of_a_run(copy: Copy, data: st.DataObject) -> None
 
 
 @given(data=st.data())
-@settings(max_examples=1000 if MANY else 25)
+@settings(max_examples=400 if MANY else 15)
 def test_changed(copy: Copy, data: st.DataObject) -> None:
     copy.mend()
     before, shown = load_comparison(copy.path).to_dict(), answered("show", copy.path, "--json")

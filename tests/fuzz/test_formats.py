@@ -56,6 +56,13 @@ def test_found_before(name: str, what: str, tmp_path: Path) -> None:
     assert not good_or_refused(lambda: FORMATS[name].read(tmp_path / "file"))
 
 
+def test_a_pickle_takes_no_memory_for_parts_that_it_does_not_hold(tmp_path: Path) -> None:
+    """Part number 175 million: Python would take 3 GB before it looked further."""
+    (tmp_path / "file").write_bytes(b"\x80\x02}rray\n.")
+    with pytest.raises(ConfigError, match="part 175726962 of at most 2"):
+        FORMATS["cifar.pickle"].read(tmp_path / "file")
+
+
 TYPES = {
     "int64": torch.int64,
     "uint8": torch.uint8,

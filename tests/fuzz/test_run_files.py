@@ -53,20 +53,20 @@ def make_wrong(copy: Copy, pattern: str, wrong: Wrong, data: st.DataObject) -> P
 
 @pytest.mark.parametrize("pattern", UNMARKED)
 @given(data=st.data())
-@settings(max_examples=1500 if MANY else 40)
+@settings(max_examples=1000 if MANY else 25)
 def test_files_that_others_have_marks_of(pattern: str, unmarked: Copy, data: st.DataObject) -> None:
     read_run(make_wrong(unmarked, pattern, UNMARKED[pattern], data))
 
 
 @pytest.mark.parametrize("pattern", MARKED)
 @given(data=st.data())
-@settings(max_examples=1000 if MANY else 20)
+@settings(max_examples=400 if MANY else 8)
 def test_other_files(pattern: str, marked: Copy, data: st.DataObject) -> None:
     read_run(make_wrong(marked, pattern, MARKED[pattern], data))
 
 
 @given(data=st.data())
-@settings(max_examples=500 if MANY else 15)
+@settings(max_examples=300 if MANY else 10)
 def test_show(unmarked: Copy, data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from([*UNMARKED, "status.json", "environment.json"]))
     path = make_wrong(unmarked, pattern, UNMARKED.get(pattern, resealed), data)

@@ -54,23 +54,22 @@ RECIPE = Record(
 """A task of the catalogue."""
 
 
-
-class _Module:
+class Module:
     """A module of a model with those inside of it, or the name of one that was described before."""
 
     def fault(self, value: Any) -> str:
         """Return what is wrong with a value."""
         if isinstance(value, Mapping) and "same" in value:
             return SAME_MODULE.fault(value)
-        return MODULE.fault(value)
+        return NEW_MODULE.fault(value)
 
 
 PARAMETER = Record({"tensor": TEXT, "grad": TRUTH}, {"id": WHOLE})
 SAME_MODULE = Record({"same": TEXT})
-MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(_Module()))})
+NEW_MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(Module()))})
 
 DESCRIBED = Record(
-    {"model": MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
     {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
 )
 """A task that was given as tensors."""
@@ -242,6 +241,7 @@ def fault_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
             return f"round {row['round']} comes after round {before['round']}"
     lists = {name for row in rows for name, value in row.items() if isinstance(value, list)}
     numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
-    for name in sorted(lists & numbers):
-        return f"{name} is a number in one round and a list in another"
+    both = sorted(lists & numbers)
+    if both:
+        return f"{both[0]} is a number in one round and a list in another"
     return ""
