@@ -49,28 +49,33 @@ def seen(read: Callable[[Path], Any], path: Path) -> Seen:
     return Seen(value, remarks=tuple(str(remark.message) for remark in remarks))
 
 
+def text_of(value: Any) -> str:
+    """Return values to be compared; in which order names stand does not matter."""
+    return json.dumps(value, sort_keys=True)
+
+
 def shown(path: Path) -> str:
     """What `show` prints; an error of the command is one of the function."""
     outcome = answered("show", path, "--json", "--at", "1,2", "--target", "0.1")
     if outcome.code:
         raise ff.FlatfedError(outcome.err)
-    return outcome.out
+    return text_of(outcome.json)
 
 
 def summary(path: Path) -> str:
     """What a run says of itself."""
-    return repr(RunDirectory.open(path).summary())
+    return text_of(RunDirectory.open(path).summary())
 
 
 def loaded(path: Path) -> str:
     """What is loaded: the model and the history."""
     run = ff.load_run(path)
-    return repr((run.vector.tolist(), run.history, run.status))
+    return text_of([run.vector.tolist(), run.history, run.status])
 
 
 def results(path: Path) -> str:
     """What was measured."""
-    return repr(KeptResults(path).of_round(range(10)))
+    return text_of(KeptResults(path).of_round(range(10)))
 
 
 READERS: list[Callable[[Path], Any]] = [shown, summary, loaded, results]

@@ -53,12 +53,12 @@ def test_a_wrong_configuration_of_a_run(copy: Copy, data: st.DataObject) -> None
 @settings(max_examples=400 if MANY else 15)
 def test_changed(copy: Copy, data: st.DataObject) -> None:
     copy.mend()
-    before, shown = load_comparison(copy.path).to_dict(), answered("show", copy.path, "--json")
+    before, shown = load_comparison(copy.path).to_dict(), answered("show", copy.path, "--json").json
     whole = copy.whole(FILE)
     copy.put(FILE, data.draw(st.one_of(damaged_bytes(whole), damaged_lines(whole), edited(whole))))
     try:
         assert load_comparison(copy.path).to_dict() == before
-        assert answered("show", copy.path, "--json") == shown
+        assert answered("show", copy.path, "--json").json == shown
     except FlatfedError as error:
         assert FILE in str(error)
         assert answered("show", copy.path, "--json").code == 2
