@@ -62,6 +62,7 @@ class RunDirectory:
         self.accepts_changed_data = accepts_changed_data
         """Whether the user means the data to be others than those that the run was made with."""
         self._on_disk = on_disk
+        self._last_status: dict[str, Any] | None = None
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
@@ -155,11 +156,8 @@ class RunDirectory:
     @functools.cached_property
     def rows(self) -> list[Row]:
         """The rows of the history as they were when this object first looked; one that was changed is an error."""
-        return self._read_rows(self._status_record())
-
-    def _read_rows(self, status: dict[str, Any]) -> list[Row]:
-        """Return the rows; the status must have been read before: a run that ends meanwhile notes more rows in it."""
-        mark = self._end_of_rows(status)
+        # The status first: a run that ends meanwhile notes more rows in it.
+        mark = self._end_of_rows(self._last_status or self._status_record())
         rows = require_good(self.history_path, self.recorded).rows
         if mark is not None and not self.recorded.holds(mark):
             raise CheckpointError(
@@ -243,14 +241,13 @@ class RunDirectory:
             return {"status": "running"}
         record = read_json(path)
         check(path, record, STATUS)
+        self._last_status = record
         return record
 
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
         settings = self.config["settings"]
         record = self._status_record()
-        if "rows" not in self.__dict__:
-            self.keep_rows(self._read_rows(record))
         standing = self._standing(record)
         try:
             return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
