@@ -51,6 +51,7 @@ CONFIGS: list[tuple[str, Any, str]] = [
     ("metrics", {"x": {"colour": 1}}, "metrics.x holds 'colour', which means nothing there"),
     ("metrics", {"x": {"unit": 1}}, "metrics.x.unit is 1, not text"),
     ("test_sets", [1], "test_sets[0] is 1, not text"),
+    ("setting", None, "setting is None, not an object"),
     ("setting", {"data": {}}, "setting.data lacks name"),
     ("setting", {"model": {"name": "x", "options": {}, "parameters": "1", "bytes": 1}}, "setting.model.parameters"),
     ("keep_checkpoints", 3, "keep_checkpoints is 3, not a list"),

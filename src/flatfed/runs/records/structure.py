@@ -147,7 +147,7 @@ CONFIG = Record(
         "model_bytes": INDEX,
         "metrics": Maybe(Named(Maybe(SHOWN_METRIC))),
         "test_sets": Maybe(Each(TEXT)),
-        "setting": Maybe(SETTING),
+        "setting": SETTING,
         "about": Record({}, {"title": TEXT, "command": TEXT}),
         "replaces": Each(TEXT),
     },
