@@ -207,8 +207,9 @@ def _load(path: Path) -> Any:
 
 def _refuse_wild_numbers(raw: bytes) -> None:
     """Refuse a pickle that does not number its parts one by one: Python takes memory up to the largest number."""
-    for before, (operation, number, _) in enumerate(pickletools.genops(raw)):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and number > before:
+    for before, (operation, argument, _) in enumerate(pickletools.genops(raw)):
+        number = argument if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") else None
+        if number is not None and number > before:
             raise pickle.UnpicklingError(f"part {number} of at most {before}")
 
 
