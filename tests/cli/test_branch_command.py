@@ -27,7 +27,7 @@ def test_a_branch_is_the_run_with_swa(source: Path) -> None:
     flatfed("run", "digits", "fedavg+swa", *OPTIONS, *CYCLE, "--keep-checkpoints", "2,4", "--out", "whole")
     assert without_time(read_history(Path("branch"))) == without_time(read_history(Path("whole")))
     ours, theirs = (read_json(Path(name) / "config.json") for name in ("branch", "whole"))
-    assert {n for n in theirs if ours[n] != theirs[n]} <= {"run", "about"}
+    assert {n for n in theirs if ours[n] != theirs[n]} <= {"run", "about", "seal"}
     assert ours["about"]["title"] == theirs["about"]["title"]
     assert ours["about"]["command"].startswith("flatfed")
     assert read_json(Path("branch/branch.json"))["round"] == 4

@@ -103,8 +103,8 @@ def test_python_finds_the_command_too() -> None:
     assert "unknown command 'runn'; did you mean 'run'" in done.stderr
 
 
-LARGE = [("run",), ("compare",), ("flatness",), ("landscape",), ("data", "show")]
-SMALL_ONES = [("branch",), ("show",), ("robustness",), ("resume",), ("evaluate",), ("list",)]
+LARGE = [("run",), ("compare",), ("branch",), ("flatness",), ("landscape",), ("data", "show")]
+SMALL_ONES = [("show",), ("robustness",), ("resume",), ("evaluate",), ("list",)]
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])

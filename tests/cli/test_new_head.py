@@ -109,6 +109,9 @@ def test_the_new_head_is_the_one_that_was_kept_even_where_the_seed_gives_another
     kept = safetensors.torch.load_file("elsewhere/task.safetensors")
     kept["head.weight"] = torch.full_like(kept["head.weight"], 0.5)
     safetensors.torch.save_file(kept, "elsewhere/task.safetensors")
+    config = read_json(Path("elsewhere/config.json"))
+    del config["task"]["tensors_sha256"]  # as in records of earlier versions
+    rewrite(Path("elsewhere/config.json"), config)
     assert torch.equal(task_of(RunDirectory.open(Path("elsewhere"))).model.head.weight, kept["head.weight"])
 
 

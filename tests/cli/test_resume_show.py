@@ -14,6 +14,7 @@ import pytest
 
 from cli.command import CODES, PROCESS, SMALL, fingerprint, flatfed, read_history, read_json, without_time
 from flatfed.runs.directory import RunDirectory
+from records import unmark
 
 
 def stop_after_first_round(run: Path) -> None:
@@ -126,6 +127,7 @@ def test_show_of_a_run_in_progress(run: Path) -> None:
 
 
 def test_show_of_a_run_that_has_no_round_yet(run: Path) -> None:
+    unmark(run)
     (run / "history.jsonl").unlink()
     RunDirectory.open(run).set_status("running")
     outcome = flatfed("show", run, "--figure", "empty.png")

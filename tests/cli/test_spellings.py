@@ -108,7 +108,7 @@ def test_every_number_comes_back(number: float) -> None:
     assert parse_value(repr(number)) == number
 
 
-@given(number=st.integers())
+@given(number=st.integers(1 - 2**63, 2**63 - 1))
 def test_every_whole_number_comes_back_whole(number: int) -> None:
     found = parse_value(str(number))
     assert isinstance(found, int) and found == number

@@ -61,7 +61,7 @@ def test_one_that_goes_another_way_already_is_refused(tmp_path: Path) -> None:
 def test_measurements_that_only_one_took_make_no_difference(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b")
     rows = [json.loads(line) for line in (second / "history.jsonl").read_text().splitlines()]
-    watched = [row | {"watch": {"lambda_max": 3.0}, "clients_watch": {"gap": [1]}} for row in rows]
+    watched = [row | {"watch": {"lambda_max": 3.0}, "clients_watch": {"gap": {"0": 1.0}}} for row in rows]
     (second / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in watched))
     result, words = told(first, second)
     assert len(result.runs) == len(words) == 1

@@ -19,10 +19,11 @@ import flatfed as ff
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.data.formats.images import CropNormalise
 from flatfed.data.storage.pool import Normalise
-from flatfed.engines.arena import shared_directory
+from flatfed.engines.shared_directory import SharedDirectory
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task
 from flatfed.runs.results import KeptResults, Points
+from records import rewrite
 from runs.bench import small_run, small_task
 
 Change = Callable[[dict[str, Any], Path], None]
@@ -44,7 +45,7 @@ def received(_received: Path, tmp_path: Path) -> Path:
 def changed(run: Path, change: Change, marker: Path) -> Path:
     config = json.loads((run / "config.json").read_text())
     change(config["task"], marker)
-    (run / "config.json").write_text(json.dumps(config))
+    rewrite(run / "config.json", config)
     return run
 
 
@@ -171,7 +172,7 @@ def test_code_of_others_is_imported_where_it_is_trusted(
     monkeypatch.syspath_prepend(str(folder))
     for name in ("strange_package.halves:halved", "strange_package:halved"):
         run = changed(received, prepared_by(name), marker)
-        with pytest.raises(FlatfedError, match=rf"config.json names {name}, .* the code of {package}.*; add --trust"):
+        with pytest.raises(FlatfedError, match=rf"config.json names {name}, .* would run {package}.*; add --trust"):
             ff.load_run(run)
     assert not marker.exists() and "strange_package" not in sys.modules
     inputs = torch.ones(1)
@@ -208,11 +209,11 @@ def test_points_are_added_through_no_link(tmp_path: Path) -> None:
 
 
 def test_the_memory_that_workers_share_is_the_users_alone() -> None:
-    directory = shared_directory()
+    directory = SharedDirectory()
     try:
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
     finally:
-        directory.rmdir()
+        directory.remove()
 
 
 def identity(inputs: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 from importlib import metadata
@@ -49,13 +50,28 @@ def _version(name: str) -> str | None:
         return None
 
 
+def read_environment(run: Path) -> dict[str, Any]:
+    """Return what a run was made with; nothing where that was not recorded."""
+    path = run / FILE
+    if not path.is_file():
+        return {}
+    return _read_once(path, path.stat().st_mtime_ns)
+
+
+# One command asks more than once: to compare, and for the report.
+@functools.lru_cache(maxsize=8)
+def _read_once(path: Path, _changed: int) -> dict[str, Any]:
+    environment = read_json(path)
+    check(path, environment, ENVIRONMENT)
+    return environment
+
+
 def changes_since(run: Path) -> str:
     """Return what of the environment is another than when the run began, where that decides bits; or nothing."""
     try:
-        environment = read_json(run / FILE)
-        check(run / FILE, environment, ENVIRONMENT)
+        before = arithmetic_of(read_environment(run))
     except CheckpointError:  # it is for people, and no run needs it
         return ""
-    before, now = arithmetic_of(environment), arithmetic_of(describe())
+    now = arithmetic_of(describe())
     changed = [f"{name} {before[name]}, now {now[name]}" for name in before if before[name] != now[name]]
     return "; ".join(changed)

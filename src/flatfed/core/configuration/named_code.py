@@ -91,8 +91,8 @@ class NamedBy:
         if self.is_believed or is_known:
             return
         raise ConfigError(
-            f"{self._who} {path}, and to open it would run the code of {place.file or 'that module'}; "
-            "add --trust (in Python: trust=True) if you trust whoever made it"
+            f"{self._who} {path}, and opening it would run {place.file or 'that module'}; "
+            "add --trust (trust=True) if you trust its maker"
         )
 
     @property

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.reports.tables.grid import Spread, known, spread_of
+from flatfed.runs.environment import read_environment
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
-from flatfed.runs.records.files import read_json
-from flatfed.runs.records.structure import ENVIRONMENT, check
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,7 @@ class OneRun:
     @cached_property
     def versions(self) -> dict[str, str]:
         """The versions of flatfed, torch and Python that it was made with."""
-        path = self.path / "environment.json"
-        if not path.is_file():
-            return {}
-        environment = read_json(path)
-        check(path, environment, ENVIRONMENT)
+        environment = read_environment(self.path)
         packages = environment.get("packages", {})
         known = {
             "flatfed": packages.get("flatfed"),
