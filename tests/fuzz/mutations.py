@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from flatfed.runs.records.sealing import KEY, digest, sealed, sealed_line
+
 ODD_VALUES: list[Any] = [
     None,
     True,
@@ -103,41 +105,86 @@ def restructured(draw: st.DrawFn, value: Any) -> Any:
 @st.composite
 def damaged_bytes(draw: st.DrawFn, data: bytes) -> bytes:
     """Bytes of which some are others, gone, or twice."""
-    kind = draw(st.sampled_from(["flip", "cut", "repeat", "insert", "other"]))
+    kind = draw(st.sampled_from(["bit", "byte", "end", "gap", "repeat", "insert", "other"]))
     place = draw(st.integers(0, max(len(data) - 1, 0)))
-    if kind == "flip":
-        return data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
-    if kind == "cut":
-        return data[:place]
+    before, after = data[:place], data[place + 1 :]
+    if kind == "bit":
+        return before + bytes(byte ^ 1 << draw(st.integers(0, 7)) for byte in data[place : place + 1]) + after
+    if kind == "byte":
+        return before + bytes([draw(st.integers(0, 255))]) + after
+    if kind == "end":
+        return before
+    if kind == "gap":
+        return before + data[draw(st.integers(place, len(data))) :]
     if kind == "repeat":
         return data + data[place:]
     if kind == "insert":
-        return data[:place] + draw(st.binary(max_size=20)) + data[place:]
+        return before + draw(st.binary(max_size=20)) + data[place:]
     return draw(st.binary(max_size=200))
 
 
 @st.composite
-def damaged_json(draw: st.DrawFn, data: bytes) -> bytes:
-    """A JSON file that is well-formed and wrong, or damaged at its bytes."""
-    if draw(st.integers(0, 3)) == 0:
-        return draw(damaged_bytes(data))
-    return json.dumps(draw(restructured(json.loads(data)))).encode()
+def damaged_lines(draw: st.DrawFn, data: bytes) -> bytes:
+    """Lines of which some are twice, missing or somewhere else."""
+    kind = draw(st.sampled_from(["twice", "missing", "swapped", "turned"]))
+    lines = data.splitlines(keepends=True)
+    first, second = sorted(draw(st.tuples(*[st.integers(0, len(lines) - 1)] * 2)))
+    if kind == "twice":
+        lines.insert(second, lines[first])
+    elif kind == "missing":
+        del lines[first : second + 1]
+    elif kind == "swapped":
+        lines[first], lines[second] = lines[second], lines[first]
+    else:
+        lines = [*lines[first:], *lines[:first]]
+    return b"".join(lines)
 
 
 @st.composite
-def damaged_lines(draw: st.DrawFn, data: bytes) -> bytes:
-    """A file of JSON lines of which one is wrong, twice, missing or somewhere else."""
-    kind = draw(st.sampled_from(["bytes", "line", "line", "line", "twice", "missing", "swapped"]))
-    if kind == "bytes":
-        return draw(damaged_bytes(data))
+def edited_line(draw: st.DrawFn, data: bytes) -> bytes:
+    """JSON lines of which one is well-formed and wrong."""
     lines = data.splitlines()
     place = draw(st.integers(0, len(lines) - 1))
-    if kind == "line":
-        lines[place] = json.dumps(draw(restructured(json.loads(lines[place])))).encode()
-    elif kind == "twice":
-        lines.insert(place, lines[place])
-    elif kind == "missing":
-        del lines[place]
-    else:
-        lines = [*lines[place:], *lines[:place]]
+    lines[place] = json.dumps(draw(restructured(json.loads(lines[place])))).encode()
     return b"\n".join([*lines, b""])
+
+
+@st.composite
+def edited(draw: st.DrawFn, data: bytes) -> bytes:
+    """A JSON file of which a place or two are others, as by hand: a seal in it stays what it was."""
+    return json.dumps(draw(restructured(json.loads(data))), indent=1).encode()
+
+
+# Well-formed and wrong, under seals that fit: who can change a file can seal it.
+
+
+@st.composite
+def resealed(draw: st.DrawFn, data: bytes) -> bytes:
+    """A record that is wrong: sealed, or as an earlier version wrote it."""
+    content = json.loads(data)
+    del content[KEY]
+    wrong = draw(restructured(content))
+    if not isinstance(wrong, dict):
+        return json.dumps(wrong).encode()
+    if draw(st.booleans()):
+        return json.dumps({**wrong, "format": 1}).encode()
+    return json.dumps(sealed(wrong)).encode()
+
+
+@st.composite
+def resealed_manifest(draw: st.DrawFn, data: bytes) -> bytes:
+    """A checkpoint's record that is wrong."""
+    manifest = draw(restructured(json.loads(data)["manifest"]))
+    return json.dumps({"manifest": manifest, "sha256": digest(json.dumps(manifest).encode())}).encode()
+
+
+@st.composite
+def resealed_point(draw: st.DrawFn, data: bytes) -> bytes:
+    """Points of a landscape of which one is wrong."""
+    first, *lines = data.splitlines(keepends=True)
+    point = json.loads(draw(st.sampled_from(lines)))
+    del point[KEY]
+    wrong = draw(restructured(point))
+    if not isinstance(wrong, dict):
+        return first + json.dumps(wrong).encode() + b"\n"
+    return first + sealed_line(wrong, json.loads(first)[KEY])

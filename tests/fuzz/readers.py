@@ -14,7 +14,8 @@ from flatfed.experiments.running.loading import load_run
 from flatfed.experiments.running.resume import prepare
 from flatfed.reports.results.results import collect
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.results import KeptResults
+from flatfed.runs.results import KeptResults, Points
+from fuzz.trained import KEY, LANDSCAPE
 
 
 def good_or_refused(read: Callable[[], Any]) -> bool:
@@ -42,7 +43,7 @@ def answered(*arguments: object) -> Outcome:
 
 def read_run(path: Path) -> None:
     """Read all that a run directory holds."""
-    for read in (_records, _results, _checkpoints, collected):
+    for read in (_records, _results, _points, _checkpoints, _collected, load_run, prepare):
         good_or_refused(lambda read=read: read(path))  # type: ignore[misc]
 
 
@@ -50,29 +51,27 @@ def _records(path: Path) -> None:
     directory = RunDirectory.open(path)
     directory.status()
     directory.summary()
-    directory.history()
 
 
 def _results(path: Path) -> None:
-    kept = KeptResults(path)
-    kept.of_round([2])
+    KeptResults(path).of_round([3])
+
+
+def _points(path: Path) -> None:
+    Points(path, LANDSCAPE, KEY)
 
 
 def _checkpoints(path: Path) -> None:
-    RunDirectory.open(path).checkpoints.load_newest()
+    directory = RunDirectory.open(path)
+    for check in (directory.check_config, directory.check_history):
+        good_or_refused(lambda check=check: directory.checkpoints.load_newest(check=check))  # type: ignore[misc]
 
 
-def collected(path: Path) -> None:
+def _collected(path: Path) -> None:
     """Read a run as a report does."""
     for result in collect([path]):
         assert result.status
         assert [run.versions for run in result.runs]
-
-
-def load(path: Path) -> None:
-    """Load a run with its task and model, and prepare to go on with it."""
-    good_or_refused(lambda: load_run(path))
-    good_or_refused(lambda: prepare(path))
 
 
 def read_comparison(path: Path) -> None:

@@ -1,87 +1,74 @@
-"""Files of a run that are well-formed and wrong, or damaged: read or refused, whoever reads them."""
+"""Files of a run that are well-formed and wrong, under seals that fit: read or refused, whoever reads them."""
 
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.command import SMALL, flatfed
-from fuzz.mutations import damaged_json, damaged_lines
-from fuzz.readers import answered, load, read_comparison, read_run
+from fuzz.mutations import edited_line, resealed, resealed_manifest, resealed_point
+from fuzz.readers import answered, read_run
+from fuzz.trained import Copy, measured_run
+from records import unmark
 
 MANY = bool(os.environ.get("FLATFED_FUZZ"))
-few = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 
-JSON_FILES = ["config.json", "status.json", "environment.json", "flatness/results.json"]
-LINES = ["history.jsonl"]
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison of two methods over two rounds, one with flatness."""
-    out = tmp_path_factory.mktemp("fuzz") / "two"
-    arguments = ["--watch", "lambda_max:1", "--watch-samples", "50", "--flatness", "--rounds", "2"]
-    outcome = flatfed("compare", "digits", "fedavg+swa", "scaffold", *SMALL, *arguments, "--out", out)
-    assert outcome.code == 0, outcome.err
-    return out
+Wrong = Callable[[bytes], st.SearchStrategy[bytes]]
+UNMARKED: dict[str, Wrong] = {"config.json": resealed, "history.jsonl": edited_line}
+"""Files that status and checkpoints have marks of, and what makes them wrong."""
+MARKED: dict[str, Wrong] = {
+    "status.json": resealed,
+    "environment.json": resealed,
+    "flatness/results.json": resealed,
+    "flatness/*.jsonl": resealed_point,
+    "checkpoints/*/checkpoint.json": resealed_manifest,
+}
 
 
 @pytest.fixture(scope="module")
-def run(original: Path) -> Path:
-    return original / "scaffold" / "seed-0"
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    place = tmp_path_factory.mktemp("marked")
+    return Copy(measured_run(place / "run"), place / "copy")
 
 
 @pytest.fixture(scope="module")
-def place(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run that is damaged again and again."""
-    return Path(shutil.copytree(run, tmp_path_factory.mktemp("damaged") / "run"))
+def unmarked(marked: Copy, tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """The same where no file says what another must be."""
+    place = tmp_path_factory.mktemp("unmarked")
+    source = Copy(marked.source, place / "run")
+    unmark(source.path)
+    return Copy(source.path, place / "copy")
 
 
-def put(source: Path, place: Path, name: str, data: bytes) -> None:
-    """Let one file of the copy be damaged, and all others as they were."""
-    for other in [*JSON_FILES, *LINES]:
-        (place / other).write_bytes((source / other).read_bytes())
-    (place / name).write_bytes(data)
+def make_wrong(copy: Copy, pattern: str, wrong: Wrong, data: st.DataObject) -> Path:
+    """Let a file of a copy be wrong."""
+    name = data.draw(st.sampled_from(copy.files(pattern)))
+    copy.put(name, data.draw(wrong(copy.whole(name))))
+    return copy.path
+
+
+@pytest.mark.parametrize("pattern", UNMARKED)
+@given(data=st.data())
+@settings(max_examples=1000 if MANY else 25)
+def test_files_that_others_have_marks_of(pattern: str, unmarked: Copy, data: st.DataObject) -> None:
+    read_run(make_wrong(unmarked, pattern, UNMARKED[pattern], data))
+
+
+@pytest.mark.parametrize("pattern", MARKED)
+@given(data=st.data())
+@settings(max_examples=400 if MANY else 8)
+def test_other_files(pattern: str, marked: Copy, data: st.DataObject) -> None:
+    read_run(make_wrong(marked, pattern, MARKED[pattern], data))
 
 
 @given(data=st.data())
-@settings(few, max_examples=2000 if MANY else 60)
-def test_records(run: Path, place: Path, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from([*JSON_FILES, *LINES]))
-    damaged = damaged_lines if name in LINES else damaged_json
-    put(run, place, name, data.draw(damaged((run / name).read_bytes())))
-    read_run(place)
-
-
-@given(data=st.data())
-@settings(few, max_examples=500 if MANY else 15)
-def test_show(run: Path, place: Path, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from([*JSON_FILES, *LINES]))
-    damaged = damaged_lines if name in LINES else damaged_json
-    put(run, place, name, data.draw(damaged((run / name).read_bytes())))
-    answered("show", place)
-    answered("show", place, "--json", "--at", "1,2", "--target", "0.1")
-
-
-@given(data=st.data())
-@settings(few, max_examples=300 if MANY else 6)
-def test_loading(run: Path, place: Path, data: st.DataObject) -> None:
-    put(run, place, "config.json", data.draw(damaged_json((run / "config.json").read_bytes())))
-    load(place)
-
-
-@given(data=st.data())
-@settings(few, max_examples=1000 if MANY else 25)
-def test_comparisons(original: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    file = original / "comparison.json"
-    whole = file.read_bytes()
-    try:
-        file.write_bytes(data.draw(damaged_json(whole)))
-        read_comparison(original)
-    finally:
-        file.write_bytes(whole)
+@settings(max_examples=300 if MANY else 10)
+def test_show(unmarked: Copy, data: st.DataObject) -> None:
+    pattern = data.draw(st.sampled_from([*UNMARKED, "status.json", "environment.json"]))
+    path = make_wrong(unmarked, pattern, UNMARKED.get(pattern, resealed), data)
+    answered("show", path)
+    answered("show", path, "--json", "--at", "1,2", "--target", "0.1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,13 @@ from flatfed.core.errors import CheckpointError
 from flatfed.reports.results.results import collect
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.environment import changes_since
+from flatfed.runs.records.files import read_json
+from flatfed.runs.records.sealing import digest, line_seal, sealed_line
 from flatfed.runs.results import KeptResults, Points
+from records import rewrite
 from reports.disk import write_run
+from runs.bench import small_run
 
 GONE = object()
 
@@ -46,12 +51,14 @@ CONFIGS: list[tuple[str, Any, str]] = [
     ("metrics", {"x": {"colour": 1}}, "metrics.x holds 'colour', which means nothing there"),
     ("metrics", {"x": {"unit": 1}}, "metrics.x.unit is 1, not text"),
     ("test_sets", [1], "test_sets[0] is 1, not text"),
+    ("setting", None, "setting is None, not an object"),
     ("setting", {"data": {}}, "setting.data lacks name"),
     ("setting", {"model": {"name": "x", "options": {}, "parameters": "1", "bytes": 1}}, "setting.model.parameters"),
     ("keep_checkpoints", 3, "keep_checkpoints is 3, not a list"),
     ("watch", [{}], "watch[0] lacks measurement"),
     ("about", None, "about is None, not an object"),
     ("model_bytes", DEEP, "nested more than 100 levels deep"),
+    ("replaces", 3, "replaces is 3, not a list"),
 ]
 
 ROWS: list[tuple[str, Any, str]] = [
@@ -75,8 +82,11 @@ OTHERS: list[tuple[str, Any, str]] = [
     ("status.json", {"status": 3}, "status is 3, not text"),
     ("status.json", {"reason": ""}, "lacks status"),
     ("status.json", {"status": "failed", "reason": {}}, "reason is {}, not text"),
-    ("environment.json", {"packages": []}, "packages is [], not an object"),
-    ("environment.json", {"python": 3.11}, "python is 3.11, not text"),
+    ("status.json", {"status": "finished", "history": 3}, "history is 3, not an object"),
+    ("status.json", {"status": "finished", "history": {"rows": -1, "seal": ""}}, "history.rows is -1, below 0"),
+    ("environment.json", {}, "lacks python, packages"),
+    ("environment.json", {"python": "3.11", "packages": []}, "packages is [], not an object"),
+    ("environment.json", {"python": 3.11, "packages": {}}, "python is 3.11, not text"),
     ("flatness/results.json", {"format": 1, "results": [{"key": {"sample": 3}, "result": {}}]}, "no result"),
     ("flatness/results.json", {"format": 1, "results": [3]}, "no result"),
     ("flatness/readings.json", {"format": 1, "readings": {}}, "does not hold results"),
@@ -106,10 +116,39 @@ def refused(path: Path, *parts: str) -> None:
 @pytest.mark.parametrize(("name", "value", "words"), CONFIGS)
 def test_configurations(name: str, value: Any, words: str, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    config = json.loads(json.dumps(RunDirectory.open(run).config))  # as an earlier version wrote it: plain
+    config = json.loads(json.dumps(RunDirectory.open(run).config))
     put(config, name, value)
-    (run / "config.json").write_text(json.dumps(config))
+    rewrite(run / "config.json", config)
     refused(run, "config.json", words)
+    # As an earlier version wrote it.
+    (run / "config.json").write_text(json.dumps(config | {"format": 1}))
+    refused(run, "config.json", words)
+
+
+MODULES: list[tuple[str, Any, str]] = [
+    ("task.model.children.0.children", GONE, "task.model.children.0 lacks children"),
+    ("task.model.children.0", 3, "task.model.children.0 is 3, not an object"),
+    ("task.model.children.0", {"same": 3}, "task.model.children.0.same is 3, not text"),
+    ("task.model.children.0.parameters.weight.tensor", [], "parameters.weight.tensor is [], not text"),
+]
+
+
+@pytest.fixture(scope="module")
+def of_tensors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose task is described module by module; each test rewrites its configuration."""
+    path = tmp_path_factory.mktemp("structure") / "run"
+    small_run(path, rounds=1, average=None)
+    return path
+
+
+@pytest.mark.parametrize(("name", "value", "words"), MODULES)
+def test_described_modules(name: str, value: Any, words: str, of_tensors: Path) -> None:
+    config = RunDirectory.open(of_tensors).config
+    wrong = json.loads(json.dumps(config))
+    put(wrong, name, value)
+    rewrite(of_tensors / "config.json", wrong)
+    refused(of_tensors, "config.json", words)
+    rewrite(of_tensors / "config.json", config)
 
 
 @pytest.mark.parametrize(("name", "value", "words"), ROWS)
@@ -127,6 +166,8 @@ def test_other_files(file: str, content: Any, words: str, tmp_path: Path) -> Non
     (run / "flatness").mkdir()
     (run / file).write_text(json.dumps(content))
     refused(run, file, words)
+    rewrite(run / file, content)
+    refused(run, file, words)
 
 
 @pytest.mark.parametrize("file", ["config.json", "status.json", "environment.json"])
@@ -136,8 +177,25 @@ def test_nesting_without_end(file: str, tmp_path: Path) -> None:
     refused(run, file)
 
 
+def test_nesting_that_can_just_be_read_and_not_sealed(tmp_path: Path) -> None:
+    """At some depth the standard library reads what it cannot write; where that is depends on who calls."""
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 300, limit):
+        (tmp_path / "a.json").write_text('{"a": ' + "[" * depth + "]" * depth + ', "seal": ""}')
+        with pytest.raises(CheckpointError, match=r"a\.json"):
+            read_json(tmp_path / "a.json")
+
+
+def test_a_wrong_environment_is_no_reason_not_to_go_on(tmp_path: Path) -> None:
+    rewrite(tmp_path / "environment.json", {"cpu": "AVX2", "python": "3.11", "packages": None})
+    assert changes_since(tmp_path) == ""
+
+
 MANIFESTS: list[tuple[str, Any, str]] = [
     ("server", GONE, "lacks server"),
+    ("marks", None, "marks is None, not an object"),
+    ("marks", {"config": 3}, "marks.config is 3, not text"),
+    ("marks", {"history": {"rows": 1}}, "marks.history lacks seal"),
     ("states", [], "states is [], not an object"),
     ("states", {"clients": []}, "states.clients is [], not an object"),
     ("states", {"clients": {"x": f"a:{'0' * 64}"}}, "states.clients holds 'x', which is no client's number"),
@@ -152,22 +210,38 @@ def test_manifests(name: str, value: Any, words: str, tmp_path: Path) -> None:
     checkpoints.save(1, {}, {})
     manifest = json.loads((tmp_path / "checkpoints/round-000001/checkpoint.json").read_text())["manifest"]
     put(manifest, name, value)
-    sealed = {"manifest": manifest, "sha256": sha256(json.dumps(manifest).encode()).hexdigest()}
+    sealed = {"manifest": manifest, "sha256": digest(json.dumps(manifest).encode())}
     (tmp_path / "checkpoints/round-000001/checkpoint.json").write_text(json.dumps(sealed))
     with pytest.raises(CheckpointError, match="no usable checkpoint") as error:
         checkpoints.load_newest()
     assert words in str(error.value)
 
 
-def test_points_that_are_none_are_evaluated_again(tmp_path: Path) -> None:
-    good = {"at": [0.0, 1.0], "metrics": {"loss": 1.0}}
-    wrong = [3, [], {"at": 1, "metrics": {}}, {"at": [[1]], "metrics": {}}, {"at": [2.0], "metrics": 3}, {"at": [2.0]}]
+NO_POINTS = [3, [], {"at": 1, "metrics": {}}, {"at": [[1]], "metrics": {}}, {"at": [2.0], "metrics": 3}, {"at": [2.0]}]
+KEY = {"k": 1}
+
+
+@pytest.mark.parametrize("wrong", NO_POINTS, ids=json.dumps)
+def test_what_is_no_point_is_refused(wrong: Any, tmp_path: Path) -> None:
     (tmp_path / "flatness").mkdir()
-    lines = [json.dumps(entry) for entry in [{"k": 1}, good, *wrong]] + ["[" * 200_000, ""]
-    (tmp_path / "flatness" / "line.jsonl").write_text("\n".join(lines))
-    points = Points(tmp_path, "line", {"k": 1})
-    assert points.get((0.0, 1.0)) == {"loss": 1.0}
-    assert points.get((2.0,)) is None
+    file = tmp_path / "flatness" / "line.jsonl"
+    # As an earlier version wrote it.
+    file.write_text(f"{json.dumps(KEY)}\n{json.dumps(wrong)}\n")
+    no_points(tmp_path, "line 2 is damaged")
+    if isinstance(wrong, dict):
+        file.write_bytes(sealed_line(KEY, "") + sealed_line(wrong, line_seal(KEY, "")))
+        no_points(tmp_path, "line 2 is damaged")
+
+
+def test_nesting_without_end_in_points(tmp_path: Path) -> None:
+    (tmp_path / "flatness").mkdir()
+    (tmp_path / "flatness" / "line.jsonl").write_text(json.dumps(KEY) + "\n" + "[" * 200_000 + "\n")
+    no_points(tmp_path, "line 2 is damaged")
+
+
+def no_points(run: Path, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        Points(run, "line", KEY)
 
 
 def test_a_good_run_is_read(tmp_path: Path) -> None:

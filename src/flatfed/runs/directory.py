@@ -32,12 +32,9 @@ from flatfed.runs.metrics import summarise
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import read_json, remove_temporary_files, write_json, write_synced
 from flatfed.runs.records.links import refuse_link
-from flatfed.runs.records.sealing import seal_of
+from flatfed.runs.records.sealing import FORMAT, seal_of
 from flatfed.runs.records.structure import STATUS, check, check_config
 
-FORMAT = 2
-SEALED = 2
-"""The format from which on files carry seals."""
 REPLACES = "replaces"
 BRANCH = "branch.json"
 CODE = "code"
@@ -65,6 +62,7 @@ class RunDirectory:
         self.accepts_changed_data = accepts_changed_data
         """Whether the user means the data to be others than those that the run was made with."""
         self._on_disk = on_disk
+        self._last_status: dict[str, Any] | None = None
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
@@ -82,7 +80,7 @@ class RunDirectory:
         refuse_taken(self.path)
         for name in UNPUBLISHED:
             refuse_link(self.path / name)
-        write_json(self.path / "environment.json", describe())
+        write_json(self.path / "environment.json", {"format": FORMAT, **describe()})
 
     def publish(self) -> None:
         """Write the configuration, which makes the directory a run: from now on it can be resumed."""
@@ -96,7 +94,7 @@ class RunDirectory:
     def open(cls, path: Path, trusted: bool = False, accept_changed_data: bool = False) -> RunDirectory:
         """Open an existing run directory; `trusted` says that the code that it names may be imported."""
         require_run(path)
-        written = read_json(path / "config.json", SEALED)
+        written = read_json(path / "config.json")
         config = config_of_today(written)
         _check_config(path / "config.json", config)
         on_disk = OnDisk.of(written, config)
@@ -127,7 +125,7 @@ class RunDirectory:
     def record_changes(self) -> None:
         """Write the configuration, where it is another than the file has, or the file has no seal yet."""
         assert self._on_disk is not None
-        if self.config != self._on_disk.config or self.config["format"] < SEALED:
+        if self.config != self._on_disk.config or self.config["format"] < FORMAT:
             self.publish()
 
     def rewrite(self, config: dict[str, Any]) -> None:
@@ -157,8 +155,23 @@ class RunDirectory:
 
     @functools.cached_property
     def rows(self) -> list[Row]:
-        """The rows of the history as they were when this object first looked; a damaged line is an error."""
-        return require_good(self.history_path, self.recorded).rows
+        """The rows of the history as they were when this object first looked; one that was changed is an error."""
+        # The status first: a run that ends meanwhile notes more rows in it.
+        mark = self._end_of_rows(self._last_status or self._status_record())
+        rows = require_good(self.history_path, self.recorded).rows
+        if mark is not None and not self.recorded.holds(mark):
+            raise CheckpointError(
+                f"{self.history_path} is not what was written: rows were changed or lost among the first "
+                f"{mark['rows']}; put the file back as it was"
+            )
+        return rows
+
+    def _end_of_rows(self, status: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the mark of the rows that the run ended with, or that its newest checkpoint builds on."""
+        if self._standing(status)["status"] == "running":
+            return None
+        mark: dict[str, Any] | None = status.get("history") or self.checkpoints.newest_marks().get("history")
+        return mark
 
     def keep_rows(self, rows: list[Row]) -> None:
         """Take note of rows that were added, so that reports of the same process need not read them again."""
@@ -197,7 +210,7 @@ class RunDirectory:
         history: dict[str, Any] | None = None,
     ) -> None:
         """Record how the run stands and, at its end, its metrics and the mark of its history."""
-        record = {**(metrics or {}), "status": status, "reason": reason}
+        record = {"format": FORMAT, **(metrics or {}), "status": status, "reason": reason}
         if history is not None:
             record["history"] = history
         write_json(self.path / "status.json", record)
@@ -228,6 +241,7 @@ class RunDirectory:
             return {"status": "running"}
         record = read_json(path)
         check(path, record, STATUS)
+        self._last_status = record
         return record
 
     def summary(self) -> dict[str, Any]:
@@ -235,25 +249,10 @@ class RunDirectory:
         settings = self.config["settings"]
         record = self._status_record()
         standing = self._standing(record)
-        if standing["status"] != "running":
-            self._check_rows(record)
         try:
             return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
-
-    def _check_rows(self, record: dict[str, Any]) -> None:
-        """Refuse a history that is not the one that the run ended with, or that its newest checkpoint builds on."""
-        if "rows" in self.__dict__:
-            return  # this process trained it and has its rows
-        mark = record.get("history") or self.checkpoints.newest_marks().get("history")
-        if mark is None or self.recorded.damage:
-            return  # of an earlier version; or whoever reads the rows says what is wrong
-        if not self.recorded.holds(mark):
-            raise CheckpointError(
-                f"{self.history_path} is not what was written: rows were changed or lost among the first "
-                f"{mark['rows']}; put the file back as it was"
-            )
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the directory for writing: two processes must not continue one run."""

@@ -13,13 +13,11 @@ from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.runs.records.earlier_versions import point_of_today, result_of_today
 from flatfed.runs.records.files import is_writable, read_json, replace_file, write_json
 from flatfed.runs.records.links import make_folder, open_to_append, refuse_link
-from flatfed.runs.records.sealing import KEY, line_seal, sealed_line
+from flatfed.runs.records.sealing import FORMAT, KEY, line_seal, sealed_line
 from flatfed.runs.records.shapes import fault_of
 from flatfed.runs.records.structure import POINT, RESULT, RESULT_KEY
 
-FOLDER, FORMAT = "flatness", 2
-SEALED = 2
-"""The format from which on files carry seals."""
+FOLDER = "flatness"
 
 
 def refuse_unwritable(folder: Path) -> None:
@@ -69,7 +67,7 @@ class KeptResults:
 
 def _entries(path: Path, list_name: str, name: str) -> list[dict[str, Any]]:
     """Return the keys and results that a file holds; anything else in it is an error."""
-    content = read_json(path, SEALED)
+    content = read_json(path)
     entries = content.get(list_name)
     if content.get("format") not in (1, FORMAT) or not isinstance(entries, list):
         raise CheckpointError(f"{path} does not hold results of format 1 or {FORMAT}; remove it to measure again")
@@ -144,7 +142,7 @@ class Points:
         try:
             written = json.loads(line)
             seal = written.pop(KEY, None)
-            if is_sealed and seal != line_seal(written, self._seal):
+            if (is_sealed or seal is not None) and seal != line_seal(written, self._seal):
                 raise self._damaged(number)
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise self._damaged(number) from None

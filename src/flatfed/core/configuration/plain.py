@@ -14,9 +14,9 @@ SHOWN = 60
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message: short, and in characters that any terminal can print."""
+    """Return a value for a message: short, and without characters that cannot be printed."""
     try:
-        text = ascii(value) if isinstance(value, str) and fault_of_text(value) else repr(value)
+        text = repr(value)
     except (RecursionError, ValueError):  # ValueError: a number with thousands of digits
         return f"a {type(value).__name__} that is too large to show"
     if len(text) > SHOWN:
@@ -28,8 +28,9 @@ def fault_of_text(text: str) -> str:
     """Return why a text cannot be used: it would fail as a path, or as soon as it is printed; empty where it can."""
     if "\0" in text:
         return "holds a NUL character"
-    # Python's stand-ins for bytes that are not UTF-8; no file or terminal takes them.
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Python's stand-ins for bytes that are not UTF-8; no file or terminal takes them
         return "is not UTF-8 text"
     return ""
 
@@ -54,7 +55,7 @@ def _inside(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         yield from value.keys()
         yield from value.values()
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list):
         yield from value
 
 

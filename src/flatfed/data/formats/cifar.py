@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,6 +195,7 @@ def _unpickled(path: Path) -> dict[str, Any]:
 def _load(path: Path) -> Any:
     raw = read_bytes(path)
     try:
+        _refuse_wild_numbers(raw)
         # The official files were written by Python 2, whose texts are bytes.
         return _Unpickler(io.BytesIO(raw), encoding="bytes").load()
     except _Refused as refused:
@@ -201,6 +203,14 @@ def _load(path: Path) -> Any:
     except Exception as error:
         # A damaged pickle may fail in any way: a missing mark, a wrong type, a number too large.
         raise ConfigError(f"{path} is truncated or damaged ({error or type(error).__name__}); get it again") from None
+
+
+def _refuse_wild_numbers(raw: bytes) -> None:
+    """Refuse a pickle that does not number its parts one by one: Python takes memory up to the largest number."""
+    for before, (operation, argument, _) in enumerate(pickletools.genops(raw)):
+        number = argument if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") else None
+        if number is not None and number > before:
+            raise pickle.UnpicklingError(f"part {number} of at most {before}")
 
 
 def _text(name: Any) -> Any:

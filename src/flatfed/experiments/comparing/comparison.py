@@ -27,10 +27,10 @@ from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import read_json, write_json
+from flatfed.runs.records.sealing import FORMAT
 from flatfed.runs.records.structure import COMPARISON, check
 
-FILE, FORMAT = "comparison.json", 2
-"""Since format 2 it carries a seal."""
+FILE = "comparison.json"
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
 """What the same command may ask for anew: it decides no result."""
 
@@ -178,7 +178,7 @@ def load_comparison(
 
     With `trust` the code that it names may be imported, wherever it comes from.
     """
-    record = config_of_today(read_json(path / FILE, FORMAT))
+    record = config_of_today(read_json(path / FILE))
     check(path / FILE, record, COMPARISON)
     try:
         comparison = _from_record(record, data_dir)
@@ -274,7 +274,7 @@ def _is_free(out: Path) -> bool:
 
 def _renew(comparison: Comparison, out: Path) -> None:
     """Check that a directory holds the same comparison, and note what is asked of it anew."""
-    asked, written = comparison.to_dict(), read_json(out / FILE, FORMAT)
+    asked, written = comparison.to_dict(), read_json(out / FILE)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
     recorded = load_comparison(out, data_dir=asked["task"]["data_dir"]).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -20,13 +21,18 @@ from flatfed.runs.federation_state import restore
 Say = Callable[[str], None]
 
 
+def warned(text: str) -> None:
+    """Say a remark where nobody is there to hear it."""
+    warnings.warn(text, stacklevel=2)
+
+
 def load_run(
     path: str | Path,
     *,
     task: Task | None = None,
     trust: bool = False,
     data_dir: str | Path | None = None,
-    say: Say = lambda text: None,
+    say: Say = warned,
     accept_changed_data: bool = False,
 ) -> Run:
     """Return the run in `path` as its newest good checkpoint has it: model, states, and the history up to there.
@@ -36,7 +42,7 @@ def load_run(
         task: needed only where the run was made from objects that no file can describe.
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were.
-        say: called with remarks, such as a checkpoint that had to be passed over.
+        say: called with remarks, such as a checkpoint that had to be passed over; they are warnings by default.
         accept_changed_data: open it although examples, labels or partition are not those that the run was made with.
     """
     directory = open_run(Path(path), trust, accept_changed_data)

@@ -11,7 +11,7 @@ from typing import Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.links import open_unlinked
-from flatfed.runs.records.sealing import is_sealed, opened, sealed
+from flatfed.runs.records.sealing import is_sealed, opened, sealed, should_be_sealed
 
 WHAT_TO_DO = "put it back as it was"
 
@@ -81,15 +81,18 @@ def sync_directory(path: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a JSON file; the object is written with its seal."""
+    """Replace a JSON file; the object is written with its seal.
+
+    Its format should come first: the seal comes last, so that no part that is cut out takes both with it and leaves
+    something to read.
+    """
     replace_file(path, (json.dumps(sealed(value), indent=1, sort_keys=False) + "\n").encode())
 
 
-def read_json(path: Path, sealed_format: int | None = None) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say which file is wrong and why.
 
-    A seal is checked where there is one. Files of earlier versions have none; one that says that it is of the
-    `sealed_format` must have it.
+    A seal is checked where there is one. Files of earlier versions have none; one of today's format must have it.
     """
     value = _json_object(path)
     if is_sealed(value):
@@ -97,7 +100,7 @@ def read_json(path: Path, sealed_format: int | None = None) -> dict[str, Any]:
         if content is None:
             raise CheckpointError(f"{path} was changed after it was written: {WHAT_TO_DO}")
         return content
-    if sealed_format is not None and value.get("format") == sealed_format:
+    if should_be_sealed(value):
         raise CheckpointError(f"{path} has lost its seal, so it was changed after it was written: {WHAT_TO_DO}")
     return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,7 +71,7 @@ class Each:
 
     def fault(self, value: Any) -> str:
         """Return what is wrong with a value."""
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list):
             return f" is {shown(value)}, not a list"
         return _first_fault((f"[{place}]", self.shape, entry) for place, entry in enumerate(value))
 
@@ -143,9 +143,10 @@ class Record:
         return _first_fault((f".{name}", known[name], entry) for name, entry in value.items() if name in known)
 
 
-def _first_fault(parts: Any) -> str:
+def _first_fault(parts: Iterable[tuple[str, Shape, Any]]) -> str:
+    """Return what is wrong with the first part that does not fit, after its place."""
     for where, shape, value in parts:
-        problem: str = shape.fault(value)
+        problem = shape.fault(value)
         if problem:
             return f"{where}{problem}"
     return ""

@@ -53,8 +53,23 @@ RECIPE = Record(
 )
 """A task of the catalogue."""
 
+
+class Module:
+    """A module of a model with those inside of it, or the name of one that was described before."""
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        if isinstance(value, Mapping) and "same" in value:
+            return SAME_MODULE.fault(value)
+        return NEW_MODULE.fault(value)
+
+
+PARAMETER = Record({"tensor": TEXT, "grad": TRUTH}, {"id": WHOLE})
+SAME_MODULE = Record({"same": TEXT})
+NEW_MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(Module()))})
+
 DESCRIBED = Record(
-    {"model": Record({"class": TEXT}), "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
     {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
 )
 """A task that was given as tensors."""
@@ -132,8 +147,9 @@ CONFIG = Record(
         "model_bytes": INDEX,
         "metrics": Maybe(Named(Maybe(SHOWN_METRIC))),
         "test_sets": Maybe(Each(TEXT)),
-        "setting": Maybe(SETTING),
+        "setting": SETTING,
         "about": Record({}, {"title": TEXT, "command": TEXT}),
+        "replaces": Each(TEXT),
     },
 )
 
@@ -157,8 +173,9 @@ COMPARISON = Record(
     }
 )
 
-ENVIRONMENT = Record({}, {"packages": Named(Maybe(TEXT)), "python": TEXT})
-STATUS = Record({"status": TEXT}, {"reason": TEXT})
+ENVIRONMENT = Record({"python": TEXT, "packages": Named(Maybe(TEXT))})
+HISTORY_MARK = Record({"rows": INDEX, "seal": TEXT})
+STATUS = Record({"status": TEXT}, {"reason": TEXT, "history": HISTORY_MARK})
 
 COLUMN = Kind("a number or a list", (int, float, list, type(None)))
 """What metrics and monitors put into a row beside the usual."""
@@ -176,7 +193,8 @@ ROW = Record(
 )
 
 FILE_AND_DIGEST = Written("a file and its SHA-256", r"[^/:]+:[0-9a-f]{64}")
-MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))})
+MARKS = Record({}, {"config": TEXT, "history": HISTORY_MARK})
+MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))}, {"marks": MARKS})
 RESULT_KEY = Record({}, {"sample": SAMPLE, "round": INDEX, "measurement": OPTIONS, "weights": TEXT})
 RESULT = Record(
     {
@@ -223,6 +241,7 @@ def fault_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
             return f"round {row['round']} comes after round {before['round']}"
     lists = {name for row in rows for name, value in row.items() if isinstance(value, list)}
     numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
-    for name in sorted(lists & numbers):
-        return f"{name} is a number in one round and a list in another"
+    both = sorted(lists & numbers)
+    if both:
+        return f"{both[0]} is a number in one round and a list in another"
     return ""
