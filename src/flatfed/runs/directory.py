@@ -168,7 +168,8 @@ class RunDirectory:
 
     def _end_of_rows(self, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the mark of the rows that the run ended with, or that its newest checkpoint builds on."""
-        if self._standing(status)["status"] == "running":
+        # Also where a process has just begun to go on: its first act is to cut the rows back to a checkpoint.
+        if self._standing(status)["status"] == "running" or is_held(self.path):
             return None
         mark: dict[str, Any] | None = status.get("history") or self.checkpoints.newest_marks().get("history")
         return mark
