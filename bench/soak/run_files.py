@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +73,18 @@ def rounds_saved(run: Path) -> int:
 def sizes(run: Path) -> dict[str, int]:
     """Return the number of files, their bytes without the history, and the bytes of the history."""
     files = bytes_of_others = history = 0
-    for path in run.rglob("*"):
-        try:
-            size = path.stat().st_size
-            is_file = path.is_file()
-        except OSError:
-            continue  # it was removed meanwhile
-        if not is_file:
-            continue
-        files += 1
-        if path.name == "history.jsonl":
-            history = size
-        else:
-            bytes_of_others += size
+    # Not `rglob`: it stumbles over a directory that is removed meanwhile.
+    for folder, _, names in os.walk(run):
+        for name in names:
+            try:
+                size = Path(folder, name).stat().st_size
+            except FileNotFoundError:
+                continue  # it was removed meanwhile
+            files += 1
+            if name == "history.jsonl":
+                history = size
+            else:
+                bytes_of_others += size
     return {"files": files, "bytes": bytes_of_others, "history_bytes": history}
 
 
