@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import stat
@@ -19,9 +20,10 @@ import flatfed as ff
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.data.formats.images import CropNormalise
 from flatfed.data.storage.pool import Normalise
-from flatfed.engines.arena import shared_directory
+from flatfed.engines.shared_directory import SharedDirectory
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults, Points
 from runs.bench import small_run, small_task
 
@@ -42,9 +44,11 @@ def received(_received: Path, tmp_path: Path) -> Path:
 
 
 def changed(run: Path, change: Change, marker: Path) -> Path:
-    config = json.loads((run / "config.json").read_text())
+    """Change what a run says of its task, with a seal that its checkpoints accept: whoever changes it can seal it."""
+    directory = RunDirectory.open(run)
+    config = copy.deepcopy(directory.config)
     change(config["task"], marker)
-    (run / "config.json").write_text(json.dumps(config))
+    directory.rewrite(config)
     return run
 
 
@@ -99,8 +103,9 @@ def test_what_is_not_meant_for_a_task_is_not_built(change: Change, received: Pat
     marker = tmp_path / "code-has-run"
     run = changed(received, change, marker)
     for open_it in (ff.load_run, ff.resume, ff.laboratory):
-        with pytest.raises(FlatfedError):
+        with pytest.raises(FlatfedError) as caught:
             open_it(run)
+        assert "not the configuration" not in str(caught.value), "it was refused for its seal"
     assert not marker.exists()
 
 
@@ -208,11 +213,11 @@ def test_points_are_added_through_no_link(tmp_path: Path) -> None:
 
 
 def test_the_memory_that_workers_share_is_the_users_alone() -> None:
-    directory = shared_directory()
+    directory = SharedDirectory()
     try:
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
     finally:
-        directory.rmdir()
+        directory.remove()
 
 
 def identity(inputs: Tensor) -> Tensor:
