@@ -12,7 +12,7 @@ from typing import Any
 from plan import Fault
 from playing import OPTIONS, Story
 from run_files import counts, differences, litter
-from samples import EXPECTED_TO_GROW, MEASURES, trends
+from samples import ENOUGH_ROUNDS, EXPECTED_TO_GROW, MEASURES, trends
 
 Record = dict[str, Any]
 
@@ -35,7 +35,7 @@ def record(command: dict[str, int], faults: list[Fault], stories: dict[str, Stor
         "seconds": {name: story.seconds for name, story in stories.items()},
         "resumed": disturbed.resumed,
         "problems": [problem for story in stories.values() for problem in story.problems],
-        "trends": {name: trends(story.samples) for name, story in stories.items()},
+        "trends": {name: trends(story.samples, command["rounds"]) for name, story in stories.items()},
         "samples": {name: story.samples for name, story in stories.items()},
     }
 
@@ -88,9 +88,16 @@ def outcome(found: Record) -> list[str]:
         "seconds from start to the first new row": resume_times(found),
         "problems (hangs, other exit codes, tracebacks)": str(len(found["problems"])),
         "files that belong to nothing": named(found["litter"], "none"),
-        "grows": named(growing(found), "nothing but the history"),
+        "grows": grown(found),
     }
     return ["| question | answer |", "|---|---|", *(f"| {what} | {answer} |" for what, answer in answers.items())]
+
+
+def grown(found: Record) -> str:
+    """Return what grows, in words."""
+    if found["command"]["rounds"] < ENOUGH_ROUNDS:
+        return f"not judged below {ENOUGH_ROUNDS:,} rounds"
+    return named(growing(found), "nothing but the history")
 
 
 def named(items: list[str], otherwise: str) -> str:
@@ -127,10 +134,10 @@ def trend_table(found: Record) -> list[str]:
 
 def numbers(measure: str, line: Record) -> str:
     """Return a line's numbers; bytes as kB."""
-    unit, digits = (1000, 1) if measure.endswith("bytes") else (1, 2)
-    places = 0
-    level = [f"{line[name] / unit:,.{places}f}" for name in ("least", "median", "most")]
-    suffix = " kB" if unit == 1000 else ""
+    unit, suffix, digits = 1, "", 2
+    if measure.endswith("bytes"):
+        unit, suffix, digits = 1000, " kB", 1
+    level = [f"{line[name] / unit:,.0f}" for name in ("least", "median", "most")]
     answer = "yes" if line["grows"] else "no"
     return " | ".join(
         [*(text + suffix for text in level), f"{line['slope_per_1000'] / unit:+,.{digits}f}{suffix}", answer]

@@ -137,7 +137,7 @@ def rows_without_times(run: Path) -> list[str]:
 
 def litter(run: Path) -> list[str]:
     """Return what lies in a run directory and belongs to nothing: temporary files, states that nobody refers to."""
-    wanted = set()
+    wanted: set[str] = set()
     for file in run.glob("checkpoints/round-*/checkpoint.json"):
         for entries in json.loads(file.read_text())["manifest"]["states"].values():
             wanted.update(entry.rsplit(":", 1)[0] for entry in entries.values())

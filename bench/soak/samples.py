@@ -26,6 +26,8 @@ WORKERS = 2
 SHARE = 0.02
 """A measure grows where its fitted change over the second half is more than this part of it, and at least one."""
 EXPECTED_TO_GROW = ("history_bytes",)
+ENOUGH_ROUNDS = 1000
+"""Before, a run still grows as it should: clients take part for the first time, and checkpoints come to be."""
 
 
 def take_sample(process: Flatfed, run: Path, rows: int, seen: Iterable[Path]) -> Sample | None:
@@ -75,7 +77,9 @@ def median_slope(rows: list[int], values: list[int]) -> float:
     return statistics.median((other[1] - one[1]) / (other[0] - one[0]) for one, other in pairs)
 
 
-def trends(samples: list[Sample]) -> dict[str, Any]:
-    """Return the trend of every measure that has enough samples."""
+def trends(samples: list[Sample], rounds: int) -> dict[str, Any]:
+    """Return the trend of every measure; none where the run was too short to say."""
+    if rounds < ENOUGH_ROUNDS:
+        return {}
     found = {measure: trend(samples, measure) for measure in MEASURES}
     return {measure: line for measure, line in found.items() if line is not None}
