@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 unexport FLATFED_FUZZ FLATFED_BATTERY
 
-.PHONY: setup demo browser test battery fuzz coverage lint format bench bench-peers gallery index docs clean
+.PHONY: setup demo browser test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -76,6 +76,10 @@ bench: setup
 
 bench-peers: setup .venv-pfl/.ready .venv-flower/.ready
 	$(BIN)/python bench/run_peers.py
+
+# 20,000 rounds under kills, signals, full disks and lost streams, compared to the bit with an undisturbed run: half an hour.
+soak: setup
+	$(BIN)/python bench/soak
 
 gallery: setup
 	$(BIN)/python docs/write_gallery.py

@@ -48,8 +48,11 @@ class Net(nn.Module):
 
 
 def follow(moment):
-    order = json.loads(ORDER.read_text()) if ORDER.exists() else {}
-    if order.get("moment") != moment or not due(order, moment):
+    try:
+        order = json.loads(ORDER.read_text())
+    except FileNotFoundError:  # there is none, or another worker has just taken it
+        return
+    if order["moment"] != moment or not due(order, moment):
         return
     taken = Path(f"order.{os.getpid()}")
     try:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runs.bench import digest, environment, small_run
+from nursery import environment
+from runs.bench import digest, small_run
 
 SCRIPT = """
 import json, os, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import stat
@@ -22,8 +23,8 @@ from flatfed.data.storage.pool import Normalise
 from flatfed.engines.shared_directory import SharedDirectory
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults, Points
-from records import rewrite
 from runs.bench import small_run, small_task
 
 Change = Callable[[dict[str, Any], Path], None]
@@ -43,9 +44,11 @@ def received(_received: Path, tmp_path: Path) -> Path:
 
 
 def changed(run: Path, change: Change, marker: Path) -> Path:
-    config = json.loads((run / "config.json").read_text())
+    """Change what a run says of its task, with a seal that its checkpoints accept: whoever changes it can seal it."""
+    directory = RunDirectory.open(run)
+    config = copy.deepcopy(directory.config)
     change(config["task"], marker)
-    rewrite(run / "config.json", config)
+    directory.rewrite(config)
     return run
 
 
@@ -100,8 +103,9 @@ def test_what_is_not_meant_for_a_task_is_not_built(change: Change, received: Pat
     marker = tmp_path / "code-has-run"
     run = changed(received, change, marker)
     for open_it in (ff.load_run, ff.resume, ff.laboratory):
-        with pytest.raises(FlatfedError):
+        with pytest.raises(FlatfedError) as caught:
             open_it(run)
+        assert "not the configuration" not in str(caught.value), "it was refused for its seal"
     assert not marker.exists()
 
 
