@@ -62,10 +62,6 @@ def _quota_v1(root: Path) -> float | None:
     return max(1.0, quota / int((root / "cpu" / "cpu.cfs_period_us").read_text()))
 
 
-MOST_WORKERS = 1024
-"""More would be a slip of the finger, and take the machine down before the first round."""
-
-
 def worker_count(workers: int | str) -> int:
     """Return the number of worker processes that `workers` asks for; 0 means this process."""
     if workers == "auto":

@@ -40,7 +40,7 @@ class SharedDirectory:
         sweep(Path(tempfile.gettempdir()))
         roomy = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > SPARE
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY if roomy else None))
-        _OWN.add(self.path)
+        _OWN.add(self.path.resolve())
         self._owner = _hold(self.path)
 
     def remove(self) -> None:
@@ -67,7 +67,7 @@ def sweep(place: Path) -> None:
     """Remove the directories of this user's pools whose processes are gone."""
     with suppress(OSError):
         for path in place.glob(f"{PREFIX}*"):
-            if path not in _OWN and _is_ours(path):
+            if path.resolve() not in _OWN and _is_ours(path):
                 _remove_if_left(path)
 
 

@@ -63,6 +63,7 @@ class RunDirectory:
         """Whether the user means the data to be others than those that the run was made with."""
         self._on_disk = on_disk
         self._last_status: dict[str, Any] | None = None
+        self._seen = self._state_of_files()
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
@@ -80,6 +81,9 @@ class RunDirectory:
         refuse_taken(self.path)
         for name in UNPUBLISHED:
             refuse_link(self.path / name)
+        for name in ("history.jsonl", "task.safetensors", BRANCH):
+            # Of a start that was killed: this run may be of another kind.
+            (self.path / name).unlink(missing_ok=True)
         write_json(self.path / "environment.json", {"format": FORMAT, **describe()})
 
     def publish(self) -> None:
@@ -121,6 +125,15 @@ class RunDirectory:
     def named_by(self) -> NamedBy:
         """Whose word it is where the run names code."""
         return NamedBy(self.path / "config.json", self.trusted, self.path, recorded_files(self.config))
+
+    def refuse_continued(self) -> None:
+        """Under the lock: refuse a run that another process went on with since this object looked at it."""
+        if self._state_of_files() != self._seen:
+            raise ConfigError(f"{self.path} was continued by another process meanwhile; start this again")
+
+    def _state_of_files(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Return what shows that the configuration or the history was written again."""
+        return tuple(_state_of(self.path / name) for name in ("config.json", "history.jsonl"))
 
     def record_changes(self) -> None:
         """Write the configuration, where it is another than the file has, or the file has no seal yet."""
@@ -185,7 +198,7 @@ class RunDirectory:
             return {"config": seal_of(self.config)}
         return {"config": self._on_disk.seal}
 
-    def check_config(self, round: int, marks: Marks) -> None:
+    def check_config_mark(self, round: int, marks: Marks) -> None:
         """Refuse a checkpoint that was saved under another configuration than the run's."""
         if self._on_disk is None or "config" not in marks:
             return
@@ -194,7 +207,7 @@ class RunDirectory:
             fix = "put it back as it was, or begin a new run to train with other settings"
             raise ChangedError(f"{what}; {fix}", what=what)
 
-    def check_history(self, round: int, marks: Marks) -> None:
+    def check_history_mark(self, round: int, marks: Marks) -> None:
         """Refuse a checkpoint whose rows are no longer there, or no longer what they were."""
         mark = marks.get("history")
         if mark is not None and not self.recorded.holds(mark):
@@ -232,6 +245,9 @@ class RunDirectory:
         return self._standing(self._status_record())
 
     def _standing(self, record: dict[str, Any]) -> dict[str, str]:
+        if record["status"] == "running" and not is_held(self.path):
+            # Again, now that nobody writes: it may have ended between the two looks.
+            record = self._status_record()
         if record["status"] == "running" and not is_held(self.path):
             return {"status": "interrupted", "reason": "its process was ended from outside"}
         return {"status": record["status"], "reason": record.get("reason", "")}
@@ -278,6 +294,14 @@ class OnDisk:
     def of(cls, written: dict[str, Any], config: dict[str, Any] | None = None) -> OnDisk:
         """Return it for what is written; `config` is that in today's words, where it was in others."""
         return cls(config or written, seal_of(written), tuple(written.get(REPLACES, ())))
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def recorded_files(record: dict[str, Any]) -> dict[str, str] | None:

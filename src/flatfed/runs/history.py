@@ -83,10 +83,11 @@ class History:
 
     def append(self, row: Row) -> None:
         """Add a row; it is in the file when this returns."""
+        line = json.dumps(row).encode()
         if self._path is not None:
             with naming(self._path):
-                self._write(self._path, json.dumps(row).encode() + b"\n")
-        self._keep(row)
+                self._write(self._path, line + b"\n")
+        self._keep(row, line)
 
     def _write(self, path: Path, line: bytes) -> None:
         if self._file is None:
@@ -95,11 +96,11 @@ class History:
         # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
         self._file.flush()
 
-    def _keep(self, row: Row) -> None:
+    def _keep(self, row: Row, line: bytes) -> None:
         """Count a row that is in the file, and chain it to those before."""
         self.count += 1
         self.last = row
-        self._seal = chained(json.dumps(row).encode(), self._seal)
+        self._seal = chained(line, self._seal)
         if self._rows is not None:
             self._rows.append(row)
         if self._path is not None and self.count > IN_MEMORY:
@@ -117,10 +118,10 @@ class History:
         self._seal, self.count, self.last, self._rows = "", 0, None, []
         lines = []
         for row in rows:
-            lines.append(json.dumps(row).encode() + b"\n")
-            self._keep(row)
+            lines.append(json.dumps(row).encode())
+            self._keep(row, lines[-1])
         if self._path is not None:
-            replace_file(self._path, b"".join(lines))
+            replace_file(self._path, b"".join(line + b"\n" for line in lines))
 
     def close(self) -> None:
         """Close the file."""
@@ -173,8 +174,12 @@ def read_rows(path: Path) -> list[Row]:
 def salvaged_rows(path: Path) -> list[Row]:
     """Return every row that can be read, whether or not it was changed since it was written."""
     parsed = [_parsed(line) for line in path.read_bytes().split(b"\n")]
-    rows = [row_of_today(row) for row in parsed if row is not None]
-    return [row for row in rows if not fault_of_row(row)]
+    good: list[Row] = []
+    for row in (row_of_today(row) for row in parsed if row is not None):
+        # One after the other: what comes twice, or after a later one, would spoil the file for everyone.
+        if not fault_of_row(row) and not fault_of_rows([*good[-1:], row]):
+            good.append(row)
+    return good
 
 
 def _parsed(line: bytes) -> Row | None:

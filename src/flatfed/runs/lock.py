@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
 from flatfed.runs.records.links import open_unlinked
+
+TRIES, PAUSE_SECONDS = 5, 0.02
 
 _HELD: set[Path] = set()
 """Locks of this process: opening and closing their files again would let them go."""
@@ -24,16 +27,26 @@ def held(run: Path) -> Iterator[None]:
         raise busy
     # Not emptied, and no link: it may lead to a file of the user.
     with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
-        try:
-            # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise busy from None
+        if not _locked(file.fileno()):
+            raise busy
         _HELD.add(path)
         try:
             yield
         finally:
             _HELD.discard(path)
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock; `show` holds it for a moment when it looks, so it is tried a few times."""
+    for _ in range(TRIES):
+        try:
+            # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 def is_held(run: Path) -> bool:

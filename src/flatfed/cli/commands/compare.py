@@ -98,7 +98,7 @@ def _measure(flatness: Flatness, paths: list[Path], comparison: Comparison) -> N
         StepProgress("runs", at_once=False) as progress,
         interruptible("interrupted while measuring; the same command again goes on"),
     ):
-        workers, trust = comparison.workers, comparison.by.trusted
+        workers, trust = comparison.workers, comparison.by.is_believed
         measure_flatness(flatness, paths, workers, progress.show, progress.say, trust)
 
 

@@ -28,6 +28,8 @@ def fault_of_text(text: str) -> str:
     """Return why a text cannot be used: it would fail as a path, or as soon as it is printed; empty where it can."""
     if "\0" in text:
         return "holds a NUL character"
+    if text.isascii():
+        return ""
     try:
         text.encode()
     except UnicodeEncodeError:  # Python's stand-ins for bytes that are not UTF-8; no file or terminal takes them

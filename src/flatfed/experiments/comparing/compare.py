@@ -32,6 +32,8 @@ class Outcome:
 
     paths: list[Path] = field(default_factory=list)
     unpublished: list[OneRun] = field(default_factory=list)
+    unfinished: dict[Path, str] = field(default_factory=dict)
+    """Runs that could not be gone on with, and why."""
 
     @property
     def runs(self) -> list[Path | OneRun]:
@@ -41,7 +43,7 @@ class Outcome:
     @property
     def failed(self) -> bool:
         """Whether a run ended with an error; one that diverged is a result."""
-        return bool(self.unpublished) or any(_has_failed(path) for path in self.paths)
+        return bool(self.unpublished) or bool(self.unfinished) or any(_has_failed(path) for path in self.paths)
 
 
 def _has_failed(path: Path) -> bool:
@@ -137,7 +139,7 @@ def _train(comparison: Comparison, run: _PlannedRun, on_round: Callable[[Row], N
     if RunDirectory.open(run.path).status()["status"] in ENDED:
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    trust = comparison.by.trusted
+    trust = comparison.by.is_believed
     return resume(run.path, trust=trust, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
 
 
@@ -148,7 +150,7 @@ def _tell(path: Path, run: Run | None, say: Say) -> None:
 
 def _outcome(comparison: Comparison, out: Path, reasons: dict[Path, str]) -> Outcome:
     """Return the runs that can be read, and of the others what is known of them."""
-    outcome = Outcome()
+    outcome = Outcome(unfinished=reasons)
     for run in _runs(comparison, out):
         if _is_readable(run.path):
             outcome.paths.append(run.path)

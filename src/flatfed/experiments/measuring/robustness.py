@@ -185,10 +185,10 @@ def _key(directory: RunDirectory, round: int | None) -> dict[str, Any]:
 
 def _known(directory: RunDirectory, round: int | None) -> Robustness | None:
     """Return what was measured before for this model; a file that cannot be used is passed over."""
-    expected = FORMAT, _key(directory, round)
     try:
         data = read_json(directory.path / FILE)
-        if (data.get("format"), data.get("key")) != expected:
+        is_known = data.get("format") in (1, FORMAT)
+        if not is_known or data.get("key") != _key(directory, round):
             return None
         return from_dict(data)
     except (CheckpointError, KeyError, TypeError):

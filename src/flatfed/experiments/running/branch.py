@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,13 @@ from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import branch_play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.recipe import TENSORS, remember, task_of
+from flatfed.experiments.tasks.recipe import TENSORS, accepted, remember, task_of
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import BRANCH, CODE, RunDirectory
 from flatfed.runs.history import Row
-from flatfed.runs.records.files import write_json
-from flatfed.runs.records.links import refuse_link, refuse_way_out
+from flatfed.runs.records.files import replace_file, write_json
+from flatfed.runs.records.links import refuse_way_out
 
 Say = Callable[[str], None]
 
@@ -68,6 +67,7 @@ def branch(
     """
     source = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
+    source = accepted(source, plan.task)
     # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)
     rows = _taken_over(source, plan, start.round)
@@ -79,9 +79,8 @@ def branch(
         on_begin(directory.config, start.round)
         if (source.path / TENSORS).is_file():
             refuse_way_out(source.path / TENSORS, source.path)
-            refuse_link(directory.path / TENSORS)
             # A copy, so that the new run does not need the old one's directory.
-            shutil.copyfile(source.path / TENSORS, directory.path / TENSORS)
+            replace_file(directory.path / TENSORS, (source.path / TENSORS).read_bytes())
         origin = {"run": source.config["run"], "path": str(source.path.resolve()), "round": start.round}
         write_json(directory.path / BRANCH, origin)
         remember(directory.path, plan.task)
@@ -111,7 +110,7 @@ def _start(source: RunDirectory, plan: Plan, round: int | None, say: Say) -> Loa
         raise ConfigError(f"{name} begins after {first} rounds of {plan.settings.rounds}; round {round} is too late")
     for early in _candidates(source, round, first):
         try:
-            return source.checkpoints.load(early)
+            return source.checkpoints.load(early, source.check_config_mark)
         except CheckpointError as error:
             say(f"checkpoint of round {early} cannot be used: {error}")
     if first == 0:

@@ -108,7 +108,7 @@ class CommandInterruption(_Listening):
             self.name = signal.Signals(number).name
             raise KeyboardInterrupt(f"interrupted ({self.name})")
         if self._insists(number):
-            raise KeyboardInterrupt(f"interrupted ({self.name})")
+            raise KeyboardInterrupt("interrupted")
 
 
 def _may_be_taken(number: int) -> bool:

@@ -74,8 +74,8 @@ def restored(
 
 def _loaded(directory: RunDirectory, round: int | None, say: Say) -> Loaded:
     if round is None:
-        return directory.checkpoints.load_newest(say, directory.check_config)
-    return directory.checkpoints.load(round, directory.check_config)
+        return directory.checkpoints.load_newest(say, directory.check_config_mark)
+    return directory.checkpoints.load(round, directory.check_config_mark)
 
 
 def open_run(path: Path, trust: bool = False, accept_changed_data: bool = False) -> RunDirectory:

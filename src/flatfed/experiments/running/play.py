@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import DiskFullError, EngineError, Interrupted
+from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interrupted
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.plan import Plan
@@ -63,6 +63,7 @@ def continue_play(
 ) -> Run:
     """Go on from a directory's newest good checkpoint."""
     with directory.lock():
+        directory.refuse_continued()
         session = _Session(
             plan, directory, on_round, resume=True, say=say, accept_changed_history=accept_changed_history
         )
@@ -153,7 +154,8 @@ class _Session:
         """Say in the directory that the run failed; the error itself matters more than whether that can be written."""
         if self.directory is not None:
             self._release()
-            with suppress(OSError):
+            # The summary reads the history, which may be what is at fault.
+            with suppress(OSError, FlatfedError):
                 self.directory.set_status("failed", reason, run.summary)
 
     def _release(self) -> None:
@@ -194,6 +196,9 @@ class _Session:
         else:
             if self.start is not None:
                 self._take_over(federation, *self.start)
+            else:
+                # Now, so that its name is on the disk before a checkpoint builds on its rows.
+                self.history.begin([])
             self._save(federation)
             # The checkpoint comes before the record: what counts as a run can always be resumed.
             self.directory.publish()
@@ -214,16 +219,15 @@ class _Session:
         self.saved_round = loaded.round
         if self.accept_changed_history:
             # Anew, with the mark of the rows that were accepted: the next to resume need not accept them again.
-            self.saved_round = -1
-            self._save(federation)
+            self._write_checkpoint(federation)
 
     def _check(self, directory: RunDirectory) -> Check:
         """Return what refuses a checkpoint that no longer fits the other files of the run."""
 
         def check(round: int, marks: Marks) -> None:
-            directory.check_config(round, marks)
+            directory.check_config_mark(round, marks)
             if not self.accept_changed_history:
-                directory.check_history(round, marks)
+                directory.check_history_mark(round, marks)
 
         return check
 
@@ -272,6 +276,10 @@ class _Session:
             return
         if self._recorded_rounds() < federation.round:  # a checkpoint must never be ahead of the history
             return
+        self._write_checkpoint(federation)
+
+    def _write_checkpoint(self, federation: Federation) -> None:
+        assert self.checkpoints is not None
         # In this order: rows that a checkpoint builds on must survive whatever it survives.
         self.history.sync()
         self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation), self._marks())

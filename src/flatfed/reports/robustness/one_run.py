@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-FORMAT = 1
+FORMAT = 2
 FILE = "robustness.json"
 FAMILIES = ("noise", "blur", "weather", "digital")
 LOSS = "loss"

@@ -65,7 +65,23 @@ def is_writable(directory: Path) -> bool:
 def remove_temporary_files(directory: Path) -> None:
     """Remove what `replace_file` left in a directory when its process was killed."""
     for leftover in directory.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+        # A command that measures or reports may be in the middle of writing: it does not hold the run's lock.
+        if not _is_being_written(leftover):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_being_written(temporary: Path) -> bool:
+    """Say whether the process that a temporary file is named after lives, and is not this one."""
+    pid = temporary.suffixes[-2:-1]
+    if not pid or not pid[0][1:].isdecimal() or int(pid[0][1:]) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid[0][1:]), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def sync_directory(path: Path) -> None:

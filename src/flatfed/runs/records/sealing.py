@@ -19,7 +19,13 @@ def digest(data: bytes) -> str:
 
 def seal_of(value: Mapping[str, Any]) -> str:
     """Return the seal of a JSON object; the order of its keys and its white space do not matter."""
-    return digest(json.dumps(value, sort_keys=True).encode())
+    return digest(_canonical(value))
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object in one form, whatever the order of its keys."""
+    # Read back first: keys that are numbers become text, and are then in another order.
+    return json.dumps(json.loads(json.dumps(value)), sort_keys=True).encode()
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def chained(line: bytes, before: str) -> str:
 
 def line_seal(value: Mapping[str, Any], before: str) -> str:
     """Return the seal of one line of JSON, which also covers the seal of what stands `before` it."""
-    return chained(json.dumps(value).encode(), before)
+    return chained(_canonical(value), before)
 
 
 def sealed_line(value: Mapping[str, Any], before: str) -> bytes:
