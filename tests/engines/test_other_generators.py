@@ -106,9 +106,33 @@ def test_a_resumed_run_draws_the_same(tmp_path: Path, reference: dict[str, Any])
     assert_same(bits(ff.resume(tmp_path / "run", task=noisy_task(), workers=3), CLIENTS), reference)
 
 
-def test_clients_that_draw_are_not_vectorised() -> None:
+def plain_task(**changes: Any) -> ff.Task:
+    """A task that draws nothing, but for what is changed."""
+    usual: dict[str, Any] = {"clients": [(torch.randn(8, 5), torch.arange(8) % 3)] * CLIENTS, "test": None}
+    return ff.Task(**({"model": nn.Linear(5, 3)} | usual | changes))
+
+
+def moved(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    return inputs + 0.1 * drawn()
+
+
+def moved_together(inputs: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    return moved(inputs, generator), targets
+
+
+DRAWING: dict[str, dict[str, Any]] = {
+    "model": {"model": Noisy()},
+    "loss": {"loss": noisy_loss},
+    "augmentation": {"augment": moved},
+    "batch transform": {"batch_transform": moved_together},
+}
+
+
+@pytest.mark.parametrize("what", DRAWING)
+def test_clients_that_draw_are_not_vectorised(what: str) -> None:
     settings = Settings(rounds=1, lr=0.1, batch_size=4)
-    assert "draws random numbers" in why_not_vectorised(noisy_task(), settings)
+    assert why_not_vectorised(plain_task(), settings) == ""
+    assert "global random generator" in why_not_vectorised(plain_task(**DRAWING[what]), settings)
 
 
 class Spoiled(ff.FedAvg):

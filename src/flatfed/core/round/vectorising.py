@@ -69,18 +69,29 @@ def why_not_vectorised(task: Task, settings: Settings) -> str:
     try:
         with single_thread(), preserved_global_state():
             oracle, stack = Oracle(task, torch.float64), StackedModel(task, torch.float64)
-            inputs, targets = oracle.batch(*_trial_batch(task, settings))
+            raw = _trial_batch(task, settings)  # data sets have generators keyed for every batch
             before = global_state()
+            inputs, targets = oracle.batch(*raw)
+            _augment(task, *raw, oracle)
             oracle.gradient(inputs, targets)
             # One pass for all clients has one generator, so that none could have draws of its own.
             if global_state() != before:
-                return "the model or its loss draws random numbers"
+                return "the model, its loss or its augmentation draws from a global random generator"
             same = _agree(oracle, stack, inputs, targets)
     except CannotStack as error:
         return str(error)
     except Exception as error:
         return f"the model fails there ({error})"
     return "" if same else "the model mixes the examples of a batch"
+
+
+def _augment(task: Task, inputs: Tensor, targets: Tensor, oracle: Oracle) -> None:
+    """Augment a batch as a step would, to see whether that draws from other generators than the one it is given."""
+    generator = torch.Generator().manual_seed(0)
+    if task.augment is not None:
+        inputs = task.augment(inputs, generator)
+    if task.batch_transform is not None:
+        task.batch_transform(*oracle.batch(inputs, targets), generator)
 
 
 def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor) -> bool:
