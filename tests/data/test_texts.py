@@ -262,7 +262,7 @@ def test_a_first_row_that_looks_like_names_is_refused(header: str, tmp_path: Pat
     assert load("texts", tmp_path, path="a.csv", header=True).classes == 2
     assert load("texts", tmp_path, path="a.csv", header=False).classes == 3
     (failed,) = (finding for finding in check("texts", tmp_path, {"path": "a.csv"}) if finding.state == "wrong")
-    assert "data.header=true" in failed.found
+    assert "data.header=true" in failed.actual
 
 
 @pytest.mark.parametrize(

@@ -126,16 +126,16 @@ def _entries(methods: Methods, alone: bool) -> Any:
     """Return the results for JSON: an object for one run, else a list with the path of each."""
     runs = _runs(methods)
     if alone:
-        return runs[0].found.to_dict()
+        return runs[0].robustness.to_dict()
     return [run.to_dict() for run in runs]
 
 
 def _print_one(run: MeasuredRun) -> None:
     from flatfed.reports.robustness.one_run import headline, table
 
-    if run.found.cells:
-        print_tables([table(run.found)], text_width())
-    click.echo(headline(run.found))
+    if run.robustness.cells:
+        print_tables([table(run.robustness)], text_width())
+    click.echo(headline(run.robustness))
 
 
 def _print_several(methods: Methods) -> None:
@@ -153,7 +153,7 @@ def _tell_skipped(methods: Methods) -> None:
     """Say which corruptions were left out and why."""
     reasons: dict[str, str] = {}
     for run in _runs(methods):
-        reasons |= run.found.skipped
+        reasons |= run.robustness.skipped
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
@@ -171,7 +171,7 @@ def _tell_unfinished(methods: Methods, alone: bool) -> None:
 def _remark(run: MeasuredRun, method: MethodRobustness, alone: bool) -> str:
     if alone:
         return run.remark
-    counts = id(run.found) in map(id, method.counted)  # two seeds may have equal results
+    counts = id(run.robustness) in map(id, method.counted)  # two seeds may have equal results
     if counts:
         return f"{run.path}: {run.remark}"
     return f"{run.path}: {run.remark}; it is not in the mean"
@@ -201,9 +201,9 @@ def _draw(methods: Methods, figure: Path, alone: bool) -> None:
         draw_several(methods, [figure])
         return
     [run] = _runs(methods)
-    if not run.found.cells:
+    if not run.robustness.cells:
         raise ConfigError("there is nothing to draw")
-    draw(run.found, figure)
+    draw(run.robustness, figure)
 
 
 def _save(methods: Methods, file: Path) -> None:

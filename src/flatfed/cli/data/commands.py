@@ -113,14 +113,14 @@ def _without_download(source: Source, directory: DataDirectory) -> int:
     """Tell where a data set comes from that cannot be downloaded."""
     from flatfed.data.acquiring.places import BUILT_IN, IN_PLACE, place
 
-    found = place(source, directory)
-    if found.state == BUILT_IN:
+    placed = place(source, directory)
+    if placed.state == BUILT_IN:
         click.echo(f"{source.id} is part of an installed package")
         return 0
-    if found.state == IN_PLACE or found.error is None:
+    if placed.state == IN_PLACE or placed.error is None:
         click.echo(f"{source.id} is in place")
         return 0
-    raise _by_hand(source, found.error)
+    raise _by_hand(source, placed.error)
 
 
 def _by_hand(source: Source, error: ConfigError) -> ConfigError:
@@ -187,7 +187,7 @@ def _conclusion(name: str, findings: list[Finding]) -> str:
 def _print_findings(findings: list[Finding]) -> None:
     from flatfed.data.acquiring.findings import NOTE, OK, WRONG
 
-    rows = [[finding.what, finding.found, finding.expected, finding.state] for finding in findings]
+    rows = [[finding.what, finding.actual, finding.expected, finding.state] for finding in findings]
     print_table(["", "found", "expected", ""], rows, {OK: "green", NOTE: "yellow", WRONG: "red"})
 
 
@@ -229,5 +229,5 @@ def _entry(id: str, about: str, directory: DataDirectory) -> dict[str, Any]:
     from flatfed.data.acquiring.places import place
     from flatfed.data.catalogue import find
 
-    found = place(find(id), directory)
-    return {"id": id, "state": found.state, "about": about, "lacking": _lacking(found)}
+    placed = place(find(id), directory)
+    return {"id": id, "state": placed.state, "about": about, "lacking": _lacking(placed)}

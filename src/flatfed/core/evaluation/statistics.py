@@ -23,7 +23,7 @@ from flatfed.core.task.task import Task
 Statistics = Literal["running", "batch-stats", "recalibrate"]
 
 CALIBRATION = 10_000
-"""Training examples that statistics are estimated on, at most; drawn once a run."""
+"""Training examples that statistics are estimated on, at most; drawn once per run."""
 
 
 def default_statistics(layout: Layout) -> Statistics:

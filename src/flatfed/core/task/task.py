@@ -34,11 +34,11 @@ class Task:
         clients: per client a pair of tensors, a torch Dataset, or `Examples`; or a `Partition` of one pool.
         test: the same for the test set, or None.
         loss: `loss(outputs, targets)` to a mean scalar.
-        augment: `augment(inputs, generator)` to inputs, drawn once a step (both passes of SAM see the same pixels).
+        augment: `augment(inputs, generator)` to inputs, drawn once per step (both passes of SAM see the same pixels).
         prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
         batch_transform: `batch_transform(inputs, targets, generator)` to both, on the prepared training batch: what
             changes targets too, or acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn
-            once a step.
+            once per step.
         tests: further test sets by name (`{"unseen": (x, y)}`); their metrics are called `unseen_loss` and so on.
         metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`).
         test_batch: examples that are evaluated at a time, at most.

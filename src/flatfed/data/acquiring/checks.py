@@ -101,15 +101,15 @@ def _count_examples(parts: Parts, expected: Expected | None, settings: Settings)
         yield count_finding("examples in all", sum(map(len, parts.values())), expected.total)
 
 
-def _compare_count(part: str, found: int, expected: Expected | None, settings: Settings) -> Finding:
+def _compare_count(part: str, count: int, expected: Expected | None, settings: Settings) -> Finding:
     """Compare the number of examples; where subsets are in use, fewer are noted as such."""
     what = f"{part} examples"
     if expected is None:
-        return count_finding(what, found, None)
-    if expected.admits_subset(part, found, settings):
+        return count_finding(what, count, None)
+    if expected.admits_subset(part, count, settings):
         whole = f"{expected.examples(part):,}"
-        return Finding(what, f"a subset: {found:,} of {whole}", whole, NOTE)
-    return count_finding(what, found, expected.taken(part, settings))
+        return Finding(what, f"a subset: {count:,} of {whole}", whole, NOTE)
+    return count_finding(what, count, expected.taken(part, settings))
 
 
 def _check_classes(pool: Pool, expected: Expected | None) -> Iterator[Finding]:

@@ -12,16 +12,16 @@ class Finding:
     """One thing that was looked at: what was found, what was expected, and whether the two fit."""
 
     what: str
-    found: str
+    actual: str
     expected: str = ""
     state: str = OK
 
 
-def count_finding(what: str, found: int, expected: int | None) -> Finding:
+def count_finding(what: str, count: int, expected: int | None) -> Finding:
     """Compare a count with the expected one, where that is known."""
     if expected is None:
-        return Finding(what, f"{found:,}")
-    return Finding(what, f"{found:,}", f"{expected:,}", ok_if(found == expected))
+        return Finding(what, f"{count:,}")
+    return Finding(what, f"{count:,}", f"{expected:,}", ok_if(count == expected))
 
 
 def ok_if(fits: bool) -> str:

@@ -45,15 +45,15 @@ def compare_moments(part: str, examples: Examples, expected: Moments) -> Iterato
     yield _compare(f"{part} std", std, expected.std, expected.tolerance)
 
 
-def _compare(what: str, found: Sequence[float], expected: Sequence[float], tolerance: float) -> Finding:
-    off = max(map(_distance, found, expected), default=0.0)
-    if len(found) == len(expected) and off <= tolerance:
-        return Finding(what, _shown(found), _shown(expected), OK)
-    return Finding(what, f"{_shown(found)} (off by {off:.1e})", _shown(expected), WRONG)
+def _compare(what: str, measured: Sequence[float], expected: Sequence[float], tolerance: float) -> Finding:
+    off = max(map(_distance, measured, expected), default=0.0)
+    if len(measured) == len(expected) and off <= tolerance:
+        return Finding(what, _shown(measured), _shown(expected), OK)
+    return Finding(what, f"{_shown(measured)} (off by {off:.1e})", _shown(expected), WRONG)
 
 
-def _distance(found: float, expected: float) -> float:
-    return abs(found - expected)
+def _distance(measured: float, expected: float) -> float:
+    return abs(measured - expected)
 
 
 def _shown(values: Sequence[float]) -> str:

@@ -67,7 +67,7 @@ class Expected:
             return min(number, limit * self.classes)
         return number
 
-    def admits_subset(self, part: str, found: int, options: Mapping[str, Any]) -> bool:
+    def admits_subset(self, part: str, count: int, options: Mapping[str, Any]) -> bool:
         """Say whether a part has fewer examples than there are, and may have fewer."""
         number = self.taken(part, options)
-        return self.subsets and number is not None and found < number
+        return self.subsets and number is not None and count < number

@@ -244,10 +244,10 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
 
 
 def _refuse_changed(directory: RunDirectory, recipe: dict[str, Any], digests: dict[str, str]) -> None:
-    for name, found in digests.items():
+    for name, digest_now in digests.items():
         # Earlier versions recorded fewer of them.
         recorded = recipe.get(name)
-        if recorded is not None and recorded != found:
+        if recorded is not None and recorded != digest_now:
             raise CheckpointError(f"{directory.path}: {CHANGED[name]}", parameter="accept_changed_data")
 
 

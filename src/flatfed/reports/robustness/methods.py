@@ -41,18 +41,18 @@ class MeasuredRun:
     seed: int
     status: str
     rounds: int
-    found: Robustness
+    robustness: Robustness
 
     @property
     def remark(self) -> str:
         """What a reader should know of a run that did not finish."""
         if self.status == "finished":
             return ""
-        return f"this run is {self.status}; measured is its last checkpoint, round {self.found.round} of {self.rounds}"
+        return f"this run is {self.status}; measured is its last checkpoint, round {self.robustness.round} of {self.rounds}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
-        return {"path": str(self.path), "seed": self.seed, "status": self.status, **self.found.to_dict()}
+        return {"path": str(self.path), "seed": self.seed, "status": self.status, **self.robustness.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class MethodRobustness:
     def counted(self) -> list[Robustness]:
         """What enters the means: finished runs; where there is none those under way, else all."""
         runs = self._with_status("finished") or self._with_status(*UNDER_WAY) or self.runs
-        return [run.found for run in runs]
+        return [run.robustness for run in runs]
 
     def _with_status(self, *statuses: str) -> list[MeasuredRun]:
         return [run for run in self.runs if run.status in statuses]
@@ -218,8 +218,8 @@ def _columns(lines: Sequence[dict[str, Any]]) -> list[str]:
 def _lines(method: MethodRobustness) -> list[dict[str, Any]]:
     lines = []
     for run in method.runs:
-        head = {"method": method.label, "seed": run.seed, "path": str(run.path), "round": run.found.round}
-        lines += [head | record for record in records(run.found)]
+        head = {"method": method.label, "seed": run.seed, "path": str(run.path), "round": run.robustness.round}
+        lines += [head | record for record in records(run.robustness)]
     return lines
 
 
