@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flatfed.runs.history import History, Row
 from flatfed.runs.records.files import read_json, write_json
-from flatfed.runs.records.sealing import digest
+from flatfed.runs.records.sealing import digest, opened_in_chain
 
 
 def rewrite(path: Path, content: dict[str, Any]) -> None:
@@ -17,8 +18,24 @@ def rewrite(path: Path, content: dict[str, Any]) -> None:
         unmark(path.parent)
 
 
+def rewrite_rows(run: Path, rows: list[Row]) -> None:
+    """Write a history with other rows."""
+    history = History(run / "history.jsonl")
+    history.begin(rows)
+    history.close()
+
+
+def unseal_rows(run: Path) -> None:
+    """Let the lines of a history have no seals, as those of earlier versions."""
+    history = run / "history.jsonl"
+    if history.exists():
+        lines = [opened_in_chain(line)[0] for line in history.read_bytes().splitlines()]
+        history.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
 def unmark(run: Path) -> None:
-    """Let checkpoints and status note nothing of the other files, as those of earlier versions."""
+    """Let checkpoints and status note nothing of the other files, and rows have no seals, as in earlier versions."""
+    unseal_rows(run)
     for file in run.glob("checkpoints/round-*/checkpoint.json"):
         manifest = json.loads(file.read_text())["manifest"]
         manifest.pop("marks", None)

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-TIMES = ("seconds", "client_seconds")
-"""What differs from run to run in a row."""
+TIMES = ("seconds", "client_seconds", "seal")
+"""What differs from run to run in a line of the history: the times, and the seal, which covers them."""
 
 
 class Rows:

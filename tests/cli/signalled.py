@@ -23,6 +23,7 @@ import torch.func  # noqa: F401
 
 import flatfed.reports.write as flatfed_reports
 from flatfed.cli.main import main
+from flatfed.engines.processes import ProcessEngine
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT)
 SECONDS = 300.0
@@ -93,6 +94,8 @@ def command(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if job.get("obeys"):
             obey_permissions()
+        if "closing" in job:
+            signal_when_closed(job["closing"])
         if job.get("nohup"):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if follower is None:
@@ -129,6 +132,18 @@ def obey_permissions() -> None:
     assert library.capget(header, data) == 0
     data[0] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH among the effective ones
     assert library.capset(header, data) == 0
+
+
+def signal_when_closed(number: int) -> None:
+    """Let a signal come when the first engine has done its work and ends its workers."""
+    close = ProcessEngine.close
+
+    def closing(engine: ProcessEngine) -> None:
+        ProcessEngine.close = close  # type: ignore[method-assign]
+        signal.raise_signal(number)
+        engine.close()
+
+    ProcessEngine.close = closing  # type: ignore[method-assign]
 
 
 def redirect(target: str, number: int) -> None:

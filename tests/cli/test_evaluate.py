@@ -63,6 +63,24 @@ def test_clients_with_parts_of_their_own_are_measured_with_them() -> None:
     assert all(a["loss"] != b["loss"] for a, b in zip(own["clients"], shared["clients"], strict=True))
 
 
+def test_the_round_that_was_measured_is_named(run: Path) -> None:
+    assert list(measured(run)) == ["round", "tests", "clients"]
+    assert measured(run)["round"] == 3
+    assert lines(flatfed("evaluate", run))["round"] == "3 of 3"
+
+
+def test_the_round_of_an_older_checkpoint_is_named() -> None:
+    options = ("--checkpoint-every", "1", "--rounds", "3", "--model", "logreg")
+    assert flatfed("run", "digits", "fedavg", *NORMED, *options, "--out", "saved").code == 0
+    Path("saved/checkpoints/round-000003/server.safetensors").write_bytes(b"damaged")
+    outcome = flatfed("evaluate", "saved", "--json")
+    assert outcome.code == 0
+    assert outcome.json["round"] == ff.load_run("saved", say=lambda text: None).round == 2
+    assert "checkpoint of round 3 cannot be used" in outcome.err
+    assert outcome.err.endswith("; that of round 2 is used instead\n")
+    assert lines(flatfed("evaluate", "saved"))["round"] == "2 of 3"
+
+
 # --- text -------------------------------------------------------------------------------------------------
 
 

@@ -84,12 +84,17 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
         "evaluate": job(whole, EVALUATE, order=order(signal.SIGHUP, "test")),
         "branch": job(whole, BRANCH, order=order(signal.SIGUSR1, "train", 0, "b")),
         "compare": job(other, both, order=order(signal.SIGHUP, "train", 1, "both/fedsam/seed-0")),
+        "at the end": job(folder / "ended", [*both, "--workers", "1", "--flatness"], closing=signal.SIGTERM),
         "between": job(other, both, order=order(signal.SIGUSR1, "make", 1, "both/fedavg/seed-0")),
         "frozen, show": job(frozen, ["show", "run"], **closed),
         "frozen, flatness": job(frozen, [*FLATNESS, "--trust"], **closed),
         "frozen, landscape": job(frozen, [*LANDSCAPE, "--trust"], **closed),
         "frozen, landscape elsewhere": job(frozen, [*LANDSCAPE, "--out", "pictures", "--trust"], **closed),
         "frozen, robustness": job(frozen, [*ROBUSTNESS, "--trust"], **closed),
+        "frozen, resume": job(frozen, ["resume", "run", "--trust"], **closed),
+        "frozen comparison, resume": job(
+            folder / "frozen comparison", ["resume", "run", "--trust"], frozen=str(other / "both"), obeys=True
+        ),
         "many": job(folder / "many", [*QUICK, "--workers", "100000"]),
         "pipe": job(folder / "pipe", QUICK, out="pipe", err="pipe"),
         "full": job(folder / "full", QUICK, out="/dev/full"),
@@ -144,6 +149,16 @@ def test_what_was_compared_is_kept(folder: Path, outcomes: dict[str, Outcome]) -
     assert statuses == ["finished", "interrupted"]
 
 
+def test_a_comparison_that_is_stopped_when_a_run_has_just_ended_does_not_go_on(
+    folder: Path, outcomes: dict[str, Outcome]
+) -> None:
+    ended_cleanly(outcomes["at the end"])
+    both = folder / "ended/both"
+    assert RunDirectory.open(both / "fedavg/seed-0").status()["status"] == "finished"
+    assert not (both / "fedsam").exists()
+    assert not (both / "fedavg/seed-0/flatness").exists()
+
+
 def test_a_killed_run_that_nobody_may_write_is_not_shown_as_running(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["frozen, show"]["code"] == 0
     assert "interrupted" in outcomes["frozen, show"]["out"]
@@ -158,6 +173,15 @@ def test_a_measurement_that_could_not_be_kept_is_refused_before_it_is_taken(
     assert outcome["code"] == 2, outcome
     last = outcome["err"].strip().splitlines()[-1]
     assert last.startswith("Error: run") and "cannot be written" in last and help in last
+
+
+@pytest.mark.parametrize("name", ["frozen, resume", "frozen comparison, resume"])
+def test_what_nobody_may_write_is_not_gone_on_with(name: str, outcomes: dict[str, Outcome]) -> None:
+    """One sentence, before anything is said of what would be trained."""
+    outcome = outcomes[name]
+    assert (outcome["code"], outcome["out"]) == (2, ""), outcome
+    [line] = outcome["err"].splitlines()
+    assert line.startswith("Error: run cannot be written") and "go on with a copy" in line
 
 
 def test_the_landscape_of_a_run_that_nobody_may_write_is_drawn_elsewhere(

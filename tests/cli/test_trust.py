@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.command import PROCESS, SMALL, flatfed, read_history, read_json, refused
+from cli.command import PROCESS, SMALL, fingerprint, flatfed, read_history, read_json, refused
 from records import rewrite
 
 QUICK = ("--rounds", "1", "--clients", "5", "--per-round", "2", "--workers", "0")
@@ -302,6 +302,23 @@ def _status(run: Path, victim: Path) -> None:
     victim.write_bytes((run / "status.json").read_bytes())
     (run / "status.json").unlink()
     (run / "status.json").symlink_to(victim)
+
+
+def test_a_run_whose_results_are_a_link_is_refused_before_it_trains(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (run / "flatness").symlink_to(tmp_path / "elsewhere")
+    before = fingerprint(run)
+    refused(flatfed("resume", run, "--rounds", "5"), "flatness is a link", "remove the link")
+    assert fingerprint(run) == before
+
+
+def test_a_comparison_with_a_run_whose_results_are_a_link_is_refused_before_it_trains(tmp_path: Path) -> None:
+    assert flatfed("compare", "digits", "fedavg", *SMALL, "--out", "both").code == 0
+    (tmp_path / "elsewhere").mkdir()
+    Path("both/fedavg/seed-0/flatness").symlink_to(tmp_path / "elsewhere")
+    before = fingerprint(Path("both"))
+    refused(flatfed("resume", "both"), "flatness is a link", "remove the link")
+    assert fingerprint(Path("both")) == before
 
 
 @pytest.mark.parametrize("plant", [_lock, _history, _temporary_files, _status])

@@ -213,6 +213,15 @@ def in_a_thread(work: Any) -> Any:
     return outcome[0]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bound_longer_than_any_timer_is_none(workers: int) -> None:
+    task = tensors_task(clients=CLIENTS)
+    run = train(task, [[0, 1]], client_timeout=1e300, workers=workers)
+    assert reasons(run, 0) == []
+    assert states(run) == states(train(task, [[0, 1]]))
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
 def test_in_another_thread_it_needs_workers(tmp_path: Path) -> None:
     task = tensors_task(clients=CLIENTS)
     changes = {"client_timeout": 600.0, "out": tmp_path / "run"}

@@ -20,6 +20,7 @@ from flatfed.core.round import vectorising as batching
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
 from flatfed.experiments.planning.plan import Plan
+from flatfed.runs.history import read_rows
 from records import rewrite
 
 
@@ -127,8 +128,8 @@ def test_the_command_line_chooses_and_can_be_told() -> None:
     assert cli("--no-vectorised", out="without") is False
     assert cli(model="cnn-small-bn", out="unsuitable") is False
     assert cli("--workers", "2", out="workers") is True
-    rows = {name: Path(name, "history.jsonl").read_text().splitlines() for name in ("chosen", "with", "workers")}
-    told = {name: [json.loads(line) | dict.fromkeys(TIMES) for line in lines] for name, lines in rows.items()}
+    rows = {name: read_rows(Path(name, "history.jsonl")) for name in ("chosen", "with", "workers")}
+    told = {name: [row | dict.fromkeys(TIMES) for row in each] for name, each in rows.items()}
     assert told["chosen"] == told["with"] == told["workers"]
 
 

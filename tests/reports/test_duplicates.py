@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,8 @@ from flatfed.core.errors import ConfigError
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import caption
+from flatfed.runs.directory import RunDirectory
+from records import rewrite_rows
 from reports.disk import write_run
 
 
@@ -22,8 +23,7 @@ def told(*paths: Path) -> tuple[Result, list[str]]:
 
 def test_a_repetition_counts_once_and_is_told(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b")
-    rows = (second / "history.jsonl").read_text().replace('"seconds": 0.5', '"seconds": 9.5')
-    (second / "history.jsonl").write_text(rows)
+    rewrite_rows(second, [row | {"seconds": 9.5} for row in RunDirectory.open(second).rows])
     result, [word] = told(first, second, write_run(tmp_path / "c", seed=1))
     assert [run.path.name for run in result.runs] == ["a", "c"]
     assert str(first) in word and str(second) in word and "seed 0" in word
@@ -60,9 +60,8 @@ def test_one_that_goes_another_way_already_is_refused(tmp_path: Path) -> None:
 
 def test_measurements_that_only_one_took_make_no_difference(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b")
-    rows = [json.loads(line) for line in (second / "history.jsonl").read_text().splitlines()]
-    watched = [row | {"watch": {"lambda_max": 3.0}, "clients_watch": {"gap": {"0": 1.0}}} for row in rows]
-    (second / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in watched))
+    more = {"watch": {"lambda_max": 3.0}, "clients_watch": {"gap": {"0": 1.0}}}
+    rewrite_rows(second, [row | more for row in RunDirectory.open(second).rows])
     result, words = told(first, second)
     assert len(result.runs) == len(words) == 1
 

@@ -22,6 +22,8 @@ from flatfed.reports.results.results import collect
 from flatfed.reports.tables.columns import columns
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import aggregates, caption, cells, headings, markdown, records, terminal_tables
+from flatfed.runs.directory import RunDirectory
+from records import rewrite_rows
 from reports.disk import write_run
 
 
@@ -179,8 +181,7 @@ def test_segmentation_is_shown_as_miou(tmp_path: Path) -> None:
 
 def test_seconds_of_clients_are_a_cost_where_they_are_known(tmp_path: Path) -> None:
     plain, timed = write_run(tmp_path / "a"), write_run(tmp_path / "b", "fedsam")
-    history = timed / "history.jsonl"
-    history.write_text(history.read_text().replace('"round"', '"client_seconds": 0.25, "round"'))
+    rewrite_rows(timed, [row | {"client_seconds": 0.25} for row in RunDirectory.open(timed).rows])
     found = collect([plain, timed])
     place = headings(found).index("s/client")
     assert [cells(result, columns(found))[place] for result in found] == ["–", "0.25"]

@@ -18,7 +18,8 @@ from flatfed.reports.tables import target_tables, targets
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.table import as_csv, as_json, markdown, records, terminal_tables
 from flatfed.reports.tables.targets import Reaching
-from records import rewrite
+from flatfed.runs.directory import RunDirectory
+from records import rewrite, rewrite_rows
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
 
 SLOW, FAST = (0.1, 0.2, None, 0.4, 0.5), (0.1, 0.5, 0.6, 0.7, 0.6)
@@ -134,9 +135,8 @@ def test_a_target_of_a_method_without_a_value_is_reached_by_none(results: list[R
 
 def test_a_lower_loss_is_better(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a", accuracies=(0.2, 0.6, 0.5))
-    text = (path / "history.jsonl").read_text().splitlines()
-    rows = [{k: v for k, v in json.loads(line).items() if k != "test_accuracy"} for line in text]
-    (path / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{k: v for k, v in row.items() if k != "test_accuracy"} for row in RunDirectory.open(path).rows]
+    rewrite_rows(path, rows)
     found = collect([path])
     one = reaching(found, "0.45")  # losses 0.8, 0.4, 0.5
     assert one.cost(found[0].runs[0]).round == 2  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flatfed as ff
-from flatfed.runs.history import IN_MEMORY, History, read_history, read_rows
+from flatfed.runs.history import IN_MEMORY, History, read_history, read_rows, salvaged_rows
 from runs.bench import ROUNDS, small_run
 
 COST = {"bytes_down": 100, "bytes_up": 50, "backprops": 8, "seconds": 0.25}
@@ -33,7 +33,8 @@ def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
         history.append(row)
         assert read_rows(path) == history.rows == ROWS[: n + 1]
     history.close()
-    assert [json.loads(line) for line in path.read_text().splitlines()] == ROWS
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [{**row, "seal": line["seal"]} for row, line in zip(ROWS, lines, strict=True)] == lines
     assert path.read_text().endswith("\n")
 
 
@@ -158,6 +159,79 @@ def test_lines_that_are_missing_or_in_another_order_are_noticed(tmp_path: Path) 
         earlier = History(None)
         earlier.begin(ROWS[:count])
         assert read_history(path).holds(earlier.mark), "a checkpoint of an earlier round"
+
+
+def test_every_changed_bit_is_noticed_by_the_lines_alone(tmp_path: Path) -> None:
+    """Where no mark covers them, as after the last checkpoint of a run that was killed."""
+    path = tmp_path / "history.jsonl"
+    for rows in (ROWS[:1], ROWS):
+        path.unlink(missing_ok=True)
+        filled(path, rows).close()
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
+            found = read_history(path)
+            assert list(found.rows) == rows[: len(found.rows)], place
+            # A last line without its end may have been torn off by a crash, and its row is made again.
+            ends = place >= len(whole) - len(b', "seal": "0123456789abcdef"}\n')
+            assert found.damage or (ends and len(found.rows) >= len(rows) - 1), place
+
+
+def test_a_changed_line_is_named_and_the_rows_before_it_are_good(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    path.write_text(path.read_text().replace('"train_loss": 0.2,', '"train_loss": 0.7,'))
+    assert (read_history(path).rows, read_history(path).damage) == (ROWS[:2], f"{path}, line 3 is damaged")
+    with pytest.raises(ff.CheckpointError, match=r"history\.jsonl, line 3 is damaged: put the file back as it was"):
+        read_rows(path)
+    assert [row["train_loss"] for row in salvaged_rows(path)] == [0.0, 0.1, 0.7, ROWS[3]["train_loss"]]
+
+
+def test_lines_that_are_missing_or_in_another_order_are_noticed_by_the_lines_alone(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    for order in ([1, 2, 3], [0, 2, 3], [1, 0, 2, 3], [0, 0, 1, 2, 3]):
+        path.write_bytes(b"".join(lines[n] for n in order))
+        assert read_history(path).damage, order
+
+
+def unsealed(path: Path) -> bytes:
+    """Return the lines of a history as an earlier version wrote them."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in read_rows(path))
+
+
+def test_a_history_without_seals_is_read_and_has_the_same_mark(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    sealed, mark = path.read_bytes(), history.mark
+    path.write_bytes(unsealed(path))
+    assert read_rows(path) == ROWS
+    assert read_history(path).mark == mark, "what a checkpoint of an earlier version notes"
+    history.begin(read_rows(path))
+    history.close()
+    assert path.read_bytes() == sealed, "who goes on with it seals it"
+    assert read_history(path).holds(mark), "a checkpoint from before the seals still fits"
+
+
+@pytest.mark.parametrize("place", range(len(ROWS)))
+def test_a_history_of_which_some_lines_have_seals_is_damaged(place: int, tmp_path: Path) -> None:
+    """At the first line that is unlike the first one."""
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    sealed, plain = path.read_bytes().splitlines(), unsealed(path).splitlines()
+    number = place + 1 if place else 2
+    for lines, others in ((sealed, plain), (plain, sealed)):
+        path.write_bytes(b"\n".join([*lines[:place], others[place], *lines[place + 1 :], b""]))
+        assert read_history(path).damage == f"{path}, line {number} is damaged"
+
+
+def test_a_seal_that_was_changed_itself_costs_no_row_that_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    filled(path).close()
+    path.write_text(path.read_text().replace('"seal": "', '"seal": "x', 1))
+    assert read_history(path).damage == f"{path}, line 1 is damaged"
+    assert salvaged_rows(path) == ROWS
 
 
 def test_a_long_history_does_not_stay_in_memory(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from torch import Tensor, nn
 import flatfed as ff
 import nursery
 from engines.bench import PATIENCE, alive, bits, eventually, is_worker
+from flatfed.engines.in_process import InProcessEngine
+from flatfed.experiments.running.interruption import Interruption
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.history import read_rows
+from flatfed.runs.history import History, read_rows
 from runs.bench import POPULATION, ROUNDS, digest, small_model, small_run, small_task
 
 pytestmark = pytest.mark.usefixtures("signals_heard")
@@ -79,6 +81,76 @@ def test_an_interrupt_after_the_last_round_is_heard_and_the_run_is_whole(expecte
         small_run(None, on_round=interrupt_after(ROUNDS - 1))
     assert caught.value.run.status == "finished"
     assert digest(caught.value.run) == expected
+
+
+ENDS = [(RunDirectory, "release"), (History, "close"), (InProcessEngine, "close")]
+"""What is called at the very end of a run, when its rows are written and its status is."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("owner", "name"), ENDS, ids=["room given back", "history closed", "engine closed"])
+def test_an_interrupt_while_a_run_is_wound_up_is_heard(
+    owner: type, name: str, number: int, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    played, function = [], getattr(owner, name)
+
+    def signalling(self: Any) -> None:
+        if len(played) == ROUNDS:
+            signal.raise_signal(number)
+        function(self)
+
+    monkeypatch.setattr(owner, name, signalling)
+    with pytest.raises(ff.RunInterrupted, match="had come to its end") as caught:
+        small_run(tmp_path / "run", on_round=played.append)
+    monkeypatch.undo()
+    assert digest(caught.value.run) == expected
+    assert RunDirectory.open(tmp_path / "run").status()["status"] == "finished"
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_an_interrupt_while_the_status_is_written_is_heard(
+    tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = RunDirectory.set_status
+
+    def set_status(self: RunDirectory, status: str, *rest: Any) -> None:
+        write(self, status, *rest)
+        if status == "finished":
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(RunDirectory, "set_status", set_status)
+    with pytest.raises(ff.RunInterrupted, match="had come to its end") as caught:
+        small_run(tmp_path / "run")
+    assert digest(caught.value.run) == expected
+
+
+def test_an_interrupt_of_a_run_that_fails_is_heard_and_tells_the_error() -> None:
+    def on_round(row: dict[str, Any]) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise ValueError("no room for a row")
+
+    with pytest.raises(KeyboardInterrupt, match="interrupted; before that: no room for a row") as caught:
+        small_run(None, on_round=on_round)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("place", range(len(SIGNALS)))
+def test_an_interrupt_while_handlers_are_put_back_is_heard(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the handler of before hears it or the one that goes, it is an interrupt, and all handlers are back."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    change, calls = signal.signal, []
+
+    def disturbed(number: int, handler: Any) -> Any:
+        calls.append(number)
+        if len(calls) == place + 1:
+            signal.raise_signal(signal.SIGINT)
+        return change(number, handler)
+
+    with pytest.raises(KeyboardInterrupt), Interruption():
+        monkeypatch.setattr(signal, "signal", disturbed)
+    monkeypatch.undo()
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_without_a_directory_it_says_that_nothing_was_written() -> None:

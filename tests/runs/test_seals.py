@@ -13,7 +13,9 @@ from PIL import Image
 
 import flatfed as ff
 from cli.command import SMALL, Outcome, flatfed, refused
+from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import Points
+from records import unseal_rows
 from runs.bench import small_run, small_task
 
 FLIPS = 60
@@ -62,8 +64,6 @@ def every_flip_is_noticed(file: Path, read: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("name", ["history.jsonl", "config.json", "status.json"])
 def test_no_flipped_bit_shows_another_number(name: str, run: Path) -> None:
-    from flatfed.runs.directory import RunDirectory
-
     every_flip_is_noticed(run / name, lambda: RunDirectory.open(run).summary())
 
 
@@ -100,6 +100,48 @@ def test_a_damaged_last_row_is_made_again_from_the_checkpoint_before(run: Path, 
     assert "checkpoint of round 3 cannot be used" in outcome.err
     expected = ff.load_run(trained)
     assert torch.equal(ff.load_run(run).vector, expected.vector)
+
+
+@pytest.fixture
+def unsaved(run: Path) -> Path:
+    """The run as a process leaves it that was killed after three rounds, of which two were saved."""
+    shutil.rmtree(run / "checkpoints/round-000003")
+    RunDirectory.open(run).set_status("running")
+    return run
+
+
+def test_a_changed_row_after_the_last_checkpoint_of_a_killed_run_is_not_shown(unsaved: Path, trained: Path) -> None:
+    file = unsaved / "history.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    place = lines[-1].index(b'"test_accuracy": ') + len(b'"test_accuracy": 0.')
+    file.write_bytes(b"".join([*lines[:-1], flipped(lines[-1], place, 0)]))
+    refused(flatfed("show", unsaved, "--json"), "history.jsonl, line 3 is damaged: put the file back", "flatfed resume")
+    assert flatfed("resume", unsaved).code == 0
+    assert torch.equal(ff.load_run(unsaved).vector, ff.load_run(trained).vector)
+    assert flatfed("show", unsaved).code == 0
+
+
+def test_every_flipped_bit_after_the_last_checkpoint_is_noticed(unsaved: Path) -> None:
+    file = unsaved / "history.jsonl"
+    whole, rows = file.read_bytes(), RunDirectory.open(unsaved).rows
+    assert len(rows) == 3
+    start = len(b"".join(whole.splitlines(keepends=True)[:2]))
+    for place in range(start, len(whole) - len(b', "seal": "0123456789abcdef"}\n'), 3):
+        file.write_bytes(flipped(whole, place, place % 7))
+        with pytest.raises(ff.CheckpointError, match="line 3 is damaged"):
+            _ = RunDirectory.open(unsaved).rows
+
+
+def test_a_run_from_before_the_seals_of_rows_gets_them_and_its_checkpoints_still_fit(run: Path, trained: Path) -> None:
+    unseal_rows(run)
+    assert flatfed("show", run).code == 0
+    assert flatfed("resume", run, "--rounds", "4").code == 0
+    assert all(b'"seal": ' in line for line in (run / "history.jsonl").read_bytes().splitlines())
+    # The newest is damaged: the one before was saved when lines had no seals.
+    (run / "checkpoints/round-000004/server.safetensors").write_bytes(b"")
+    outcome = flatfed("resume", run)
+    assert outcome.code == 0, outcome.err
+    assert "that of round 3 is used instead" in outcome.err
 
 
 @pytest.mark.parametrize("name, value", [("lr", 0.5), ("seed", 1), ("local_epochs", 3)])

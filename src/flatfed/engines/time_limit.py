@@ -24,6 +24,9 @@ AGAIN_SECONDS = 0.5
 SOON = 1e-6
 """A timer of 0 seconds would never ring."""
 
+LONGEST = 1e8
+"""Three years: a system refuses a timer of many more."""
+
 
 class OutOfTime(BaseException):
     """The time is over. No `Exception`: code that catches all of those, to try again, must not catch this one."""
@@ -77,7 +80,7 @@ class _Alarm:
     def set(self, seconds: float) -> None:
         """Let it ring after so many seconds, and again until the work has ended."""
         self.is_heard = True
-        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST), AGAIN_SECONDS)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
         if self.is_heard:

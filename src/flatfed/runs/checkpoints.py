@@ -147,7 +147,10 @@ class Checkpoints:
                 continue
             for number, reason in passed_over.items():
                 # Another is used, so what could be done about this one is not of interest.
-                say(f"checkpoint of round {number} cannot be used: {getattr(reason, 'what', reason)}")
+                say(
+                    f"checkpoint of round {number} cannot be used: {getattr(reason, 'what', reason)}; "
+                    f"that of round {round} is used instead"
+                )
             return loaded
         raise self._none_usable(list(passed_over.values()))
 

@@ -27,7 +27,7 @@ from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.environment import describe
 from flatfed.runs.history import Recorded, Row, read_history, require_good
-from flatfed.runs.lock import held, is_held
+from flatfed.runs.lock import held, is_held, refuse_unwritable
 from flatfed.runs.metrics import summarise
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import read_json, remove_temporary_files, write_json, write_synced
@@ -270,6 +270,10 @@ class RunDirectory:
             return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
+
+    def refuse_unwritable(self) -> None:
+        """Refuse to go on with a run that cannot be written."""
+        refuse_unwritable(self.path)
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the directory for writing: two processes must not continue one run."""

@@ -1,7 +1,10 @@
 """The history: one JSON line per round, append-only, readable while the run goes on.
 
-A mark says how many rows there are and has a hash of each line chained to the one before. Checkpoints note it, and so
-does the record of how the run ended: a row that was changed, lost or moved is noticed.
+A hash of each row is chained to the one before. Its first characters are the last entry of the line, `seal`, taken off
+when the row is read: a row that was changed, lost or moved is noticed. A mark has the number of rows and the whole hash
+of the last. Checkpoints note it, and so does the record of how the run ended: rows lost at the end are noticed too.
+
+Lines of earlier versions have no seal. The hash is of the row without it, so marks hold when seals are added.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import naming, replace_file
 from flatfed.runs.records.links import open_to_append
-from flatfed.runs.records.sealing import chained
+from flatfed.runs.records.sealing import KEY, chained, fits_chain, opened_in_chain, sealed_in_chain
 from flatfed.runs.records.structure import RowsSoFar, fault_of_row
 
 Row = dict[str, Any]
@@ -33,7 +36,7 @@ class Recorded:
 
     Args:
         rows: the good rows, up to the first line that is damaged; many are read from the file when they are asked for.
-        seals: after each of them, the hash of its line chained to those before.
+        seals: after each of them, its hash chained to those before.
         damage: what is wrong with the line after them; empty where all are good.
     """
 
@@ -68,7 +71,7 @@ class RowsOfFile(Collection[Row]):
 
     def _rows(self) -> Iterator[Row]:
         for line in _lines(self._path):
-            row = _parsed(line)
+            row = _parsed(opened_in_chain(line)[0])
             assert row is not None  # it was, when it was checked
             yield row_of_today(row)
 
@@ -107,11 +110,17 @@ class History:
 
     def append(self, row: Row) -> None:
         """Add a row; it is in the file when this returns."""
-        line = json.dumps(row).encode()
+        line, seal = self._sealed(row)
         if self._path is not None:
             with naming(self._path):
-                self._write(self._path, line + b"\n")
-        self._keep(row, line)
+                self._write(self._path, line)
+        self._keep(row, seal)
+
+    def _sealed(self, row: Row) -> tuple[bytes, str]:
+        """Return the line of the next row, and its hash chained to those before."""
+        line = json.dumps(row).encode()
+        seal = chained(line, self._seal)
+        return sealed_in_chain(line, seal) + b"\n", seal
 
     def _write(self, path: Path, line: bytes) -> None:
         if self._file is None:
@@ -120,11 +129,10 @@ class History:
         # Not synced: rows must be on the disk only before a checkpoint counts on them, and `sync` is called then.
         self._file.flush()
 
-    def _keep(self, row: Row, line: bytes) -> None:
-        """Count a row that is in the file, and chain it to those before."""
+    def _keep(self, row: Row, seal: str) -> None:
+        """Count a row that is in the file; the next is chained to it."""
         self.count += 1
-        self.last = row
-        self._seal = chained(line, self._seal)
+        self.last, self._seal = row, seal
         if self._rows is not None:
             self._rows.append(row)
         if self._path is not None and self.count > IN_MEMORY:
@@ -148,9 +156,9 @@ class History:
 
     def _begun(self, row: Row) -> bytes:
         """Keep one of the rows to begin with, and return its line."""
-        line = json.dumps(row).encode()
-        self._keep(row, line)
-        return line + b"\n"
+        line, seal = self._sealed(row)
+        self._keep(row, seal)
+        return line
 
     def close(self) -> None:
         """Close the file."""
@@ -164,23 +172,49 @@ def read_history(path: Path) -> Recorded:
     rows: list[Row] = []
     seals: list[str] = []
     so_far = RowsSoFar()
+    chain = _Chain()
     torn = 0
-    for number, line in enumerate(_lines(path), 1):
+    for number, written in enumerate(_lines(path), 1):
+        line, seal = opened_in_chain(written)
         row = _parsed(line)
-        if row is None:
+        if row is None and not seal:
             torn = torn or number
             continue
-        if torn:
-            # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
-            return _recorded(path, rows, seals, f"{path}, line {torn} is damaged")
+        if torn or row is None:
+            # A crash tears the last line only, its seal with it: this is damage of another kind, and rows may be lost.
+            return _recorded(path, rows, seals, f"{path}, line {torn or number} is damaged")
+        # One that is still in the row has not the form in which it was written.
+        if KEY in row or not chain.takes(line, seal):
+            return _recorded(path, rows, seals, f"{path}, line {number} is damaged")
         today = row_of_today(row)
         problem = fault_of_row(today) or so_far.fault(today)
         if problem:
             return _recorded(path, rows, seals, f"{path}, line {number}: {problem}")
-        seals.append(chained(line, seals[-1] if seals else ""))
+        seals.append(chain.seal)
         if len(rows) < IN_MEMORY:
             rows.append(today)
     return _recorded(path, rows, seals)
+
+
+class _Chain:
+    """The hashes of lines that are read one after the other, each chained to those before.
+
+    Attributes:
+        seal: that of the last line.
+    """
+
+    def __init__(self) -> None:
+        self.seal = ""
+        self._is_sealed: bool | None = None
+
+    def takes(self, line: bytes, seal: str) -> bool:
+        """Go on with a line, and say whether its seal fits: where the first line has none, none has one."""
+        self.seal = chained(line, self.seal)
+        if self._is_sealed is None:
+            self._is_sealed = bool(seal)
+        if self._is_sealed:
+            return fits_chain(seal, self.seal)
+        return not seal
 
 
 def _recorded(path: Path, first: list[Row], seals: list[str], damage: str = "") -> Recorded:
@@ -217,9 +251,11 @@ def salvaged_rows(path: Path) -> list[Row]:
     """Return every row that can be read, whether or not it was changed since it was written."""
     good: list[Row] = []
     so_far = RowsSoFar()
-    for parsed in map(_parsed, _lines(path)):
+    for line in _lines(path):
+        parsed = _parsed(opened_in_chain(line)[0])
         if parsed is None:
             continue
+        parsed.pop(KEY, None)  # where it was changed itself
         row = row_of_today(parsed)
         # One after the other: what comes twice, or after a later one, would spoil the file for everyone.
         if not fault_of_row(row) and not so_far.fault(row):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
+from flatfed.runs.records.files import is_writable, may_write
 from flatfed.runs.records.links import open_unlinked
 
 TRIES, PAUSE_SECONDS = 5, 0.02
@@ -34,6 +35,16 @@ def held(run: Path) -> Iterator[None]:
             yield
         finally:
             _HELD.discard(path)
+
+
+def refuse_unwritable(run: Path) -> None:
+    """Refuse a run that is to go on and cannot be written: now, before anybody waits for it."""
+    lock = run / ".lock"
+    folders = (run, run / "checkpoints", run / "checkpoints/states")
+    if not all(map(is_writable, folders)) or (lock.exists() and not may_write(lock)):
+        raise ConfigError(
+            f"{run} cannot be written, and a run that goes on adds to it; go on with a copy, or get the right to write"
+        )
 
 
 def _locked(descriptor: int) -> bool:

@@ -26,6 +26,11 @@ def refuse_unwritable(folder: Path) -> None:
         raise ConfigError(f"{folder} cannot be written, and results are kept there; measure a copy of the run")
 
 
+def check_results(run: Path) -> None:
+    """Refuse kept results that no report could show: now, because what the report is of takes long."""
+    KeptResults(run)
+
+
 class KeptResults:
     """What was measured of a run and how: a result for each measurement, sample, model and round."""
 

@@ -6,6 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,23 @@ SHARES = ("accuracy", "iou")
 """How the names of metrics end that are shares: people read them in per cent."""
 
 
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """What was measured.
+
+    Args:
+        round: after how many rounds: those of the newest good checkpoint.
+        rounds: how many the run has when it is whole.
+        tests: the metrics on the test sets.
+        clients: those of each client.
+    """
+
+    round: int
+    rounds: int
+    tests: Metrics
+    clients: list[Metrics]
+
+
 @click.command(cls=GroupedCommand, short_help="Accuracy by class and by client of a run's model.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
 @data_dir_option
@@ -32,17 +50,20 @@ SHARES = ("accuracy", "iou")
 def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: Any) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
+    The model is that of the newest good checkpoint; the round that it is of stands first.
+
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
     global model is measured on the test sets too: global_accuracy and so on.
     """
     from flatfed.runs.results import finite
 
-    metrics, clients = _measure(path, workers, opening)
+    found = _measure(path, workers, opening)
     if as_json:
         # JSON has no words for infinity and what is not a number.
-        click.echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
+        content = finite({"round": found.round, "tests": found.tests, "clients": found.clients})
+        click.echo(json.dumps(content, indent=1, allow_nan=False))
         return 0
-    _print([*_of_tests(metrics), *_of_clients(clients)])
+    _print([("round", f"{found.round} of {found.rounds}"), *_of_tests(found.tests), *_of_clients(found.clients)])
     return 0
 
 
@@ -52,17 +73,20 @@ def _print(lines: list[tuple[str, str]]) -> None:
         click.echo(f"{label:<{width}}{text}")
 
 
-def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
-    """Return the metrics on the test sets, and those of each client."""
-    from flatfed.experiments.running.loading import load_run, open_run
+def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> EvaluatedRun:
+    """Measure the model of a run on the test sets and on each client's examples."""
+    from flatfed.experiments.running.loading import load_run
 
-    if workers is None:
-        workers = open_run(path).config["workers"]
     with StepProgress("clients", at_once=False) as progress:
         run = load_run(path, say=progress.say, **opening)
+        assert run.directory is not None
+        config = run.directory.config
+        if workers is None:
+            workers = config["workers"]
         progress.show("test sets", 0, None)
-        metrics = run.metrics(workers)
-        return metrics, run.client_metrics(workers, partial(progress.show, "clients"))
+        tests = run.metrics(workers)
+        clients = run.client_metrics(workers, partial(progress.show, "clients"))
+        return EvaluatedRun(run.round, config["settings"]["rounds"], tests, clients)
 
 
 def _of_tests(metrics: Metrics) -> Iterator[tuple[str, str]]:

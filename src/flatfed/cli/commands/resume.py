@@ -75,8 +75,10 @@ def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed
     from flatfed.experiments.running.play import continue_play
     from flatfed.experiments.running.resume import prepare
     from flatfed.experiments.running.run import Run
+    from flatfed.runs.results import check_results
 
     plan, directory = prepare(path, rounds, **opening)
+    check_results(path)
 
     def train(following: Following) -> Run:
         following.begin(resumed_config(plan, directory.config), len(directory.recorded.rows))

@@ -19,6 +19,7 @@ from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import summarise
 from flatfed.runs.records.links import refuse_link
+from flatfed.runs.results import check_results
 
 ENDED = ("finished", "diverged")
 """How a run stands that has nothing left to train."""
@@ -106,6 +107,7 @@ def _check(comparison: Comparison, out: Path) -> dict[Path, str]:
     reasons: dict[Path, str] = {}
     for path, plan in comparison.runs(out):
         if is_run(path):
+            check_results(path)
             continue
         # What is written there must stay within the comparison.
         refuse_link(path.parent)

@@ -26,7 +26,7 @@ from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
-from flatfed.runs.records.files import read_json, write_json
+from flatfed.runs.records.files import is_writable, read_json, write_json
 from flatfed.runs.records.sealing import FORMAT
 from flatfed.runs.records.structure import COMPARISON, check
 
@@ -254,6 +254,7 @@ def _planned_runs(path: Path) -> list[Path]:
 def claim(comparison: Comparison, out: Path) -> None:
     """Enter the comparison in its directory, or check that the one there is the same."""
     if is_comparison(out):
+        _refuse_unwritable(out)
         _renew(comparison, out)
         return
     if not _is_free(out):
@@ -263,6 +264,14 @@ def claim(comparison: Comparison, out: Path) -> None:
     except OSError as error:
         raise ConfigError(f"{out} cannot be created: {error.strerror}", parameter="out") from None
     write_json(out / FILE, comparison.to_dict())
+
+
+def _refuse_unwritable(out: Path) -> None:
+    """Refuse to go on where the report could not be written: now, because training takes long."""
+    if not is_writable(out):
+        raise ConfigError(
+            f"{out} cannot be written, and runs and report go there; go on with a copy, or get the right to write"
+        )
 
 
 def _is_free(out: Path) -> bool:

@@ -49,12 +49,29 @@ class _Listening:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-            outer = getattr(handler, "__self__", None)
-            if isinstance(outer, _Listening) and isinstance(value, KeyboardInterrupt):
+        outer = [_listener(handler) for handler in self._previous.values()]
+        self._hand_over(outer)
+        self._put_back()
+        # Again: until the handlers of before were back, a signal was noted here.
+        self._hand_over(outer)
+
+    def _hand_over(self, outer: list[_Listening | None]) -> None:
+        """Let those who listened before know of a signal."""
+        for listener in outer:
+            if listener is not None and self.requested:
                 # One that comes a moment later is the same wish, and must not cut short how the command ends.
-                outer.requested, outer._when = self.requested, self._when
+                listener.requested, listener._when = True, self._when
+
+    def _put_back(self) -> None:
+        """Set the handlers of before: all of them, also where one of them hears a signal meanwhile and raises."""
+        try:
+            while self._previous:
+                number, handler = next(iter(self._previous.items()))
+                signal.signal(number, handler)
+                del self._previous[number]
+        finally:
+            if self._previous:
+                self._put_back()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         """Take note of a signal."""
@@ -73,7 +90,15 @@ class _Listening:
 
 
 class Interruption(_Listening):
-    """While active, a signal asks training to stop; one more, a second or later, stops it at once."""
+    """While active, a signal asks training to stop; one more, a second or later, stops it at once.
+
+    A signal that nobody looked at is an interrupt when this ends: what comes after training must not go on either.
+    """
+
+    def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        super().__exit__(kind, value, trace)
+        if self.requested and not isinstance(value, KeyboardInterrupt):
+            raise KeyboardInterrupt(_interrupted(value)) from value
 
     def pulse(self) -> None:
         """Called by engines where it is safe to stop."""
@@ -111,10 +136,22 @@ class CommandInterruption(_Listening):
             raise KeyboardInterrupt("interrupted")
 
 
+def _interrupted(error: BaseException | None) -> str:
+    """Return what is said of an interrupt, beside which there may be an error."""
+    if error is None or isinstance(error, Interrupted):
+        return "interrupted"
+    return f"interrupted; before that: {error}"
+
+
+def _listener(handler: Any) -> _Listening | None:
+    """Return whose method a handler is, if it is one of these classes."""
+    owner = getattr(handler, "__self__", None)
+    return owner if isinstance(owner, _Listening) else None
+
+
 def _may_be_taken(number: int) -> bool:
     """Say whether a signal is ours to handle."""
     handler = signal.getsignal(number)
     if handler is None:  # set by something other than Python, which alone could put it back
         return False
-    is_ours = isinstance(getattr(handler, "__self__", None), _Listening)
-    return number in ALWAYS or is_ours or handler == signal.SIG_DFL
+    return number in ALWAYS or _listener(handler) is not None or handler == signal.SIG_DFL

@@ -102,11 +102,17 @@ class _Session:
 
     def run(self) -> Run:
         """Train; whatever happens, save what was reached and say how it stands."""
+        # Around the engine: an interrupt while workers start or end is noted, and does not leave some of them behind.
+        with single_thread(), Interruption() as interruption:
+            run = self._run(interruption.pulse)
+            if interruption.requested:
+                raise RunInterrupted("interrupted; this run had come to its end", run)
+            return run
+
+    def _run(self, pulse: Callable[[], None]) -> Run:
+        """Train with an engine of its own, which has ended when this returns."""
         with ExitStack() as stack:
-            stack.enter_context(single_thread())
-            # Before the engine: an interrupt while workers start is noted, and does not leave some of them behind.
-            interruption = stack.enter_context(Interruption())
-            engine = self.plan.engine(interruption.pulse)
+            engine = self.plan.engine(pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
             federation = self.plan.federation(engine)
@@ -114,8 +120,6 @@ class _Session:
                 self._begin(federation)
                 run = Run(federation, self.history, self.directory)
                 self._play(federation, run)
-            if interruption.requested:
-                raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
 
     def _play(self, federation: Federation, run: Run) -> None:

@@ -69,6 +69,7 @@ def prepare(
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
     directory = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
+    directory.refuse_unwritable()
     done = len(directory.recorded.rows)
     if rounds is not None and rounds < done:
         raise ConfigError(f"{path} has {done} rounds already; it cannot end after {rounds}")

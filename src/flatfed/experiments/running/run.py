@@ -43,6 +43,11 @@ class Run:
         return None if self.directory is None else self.directory.path
 
     @property
+    def round(self) -> int:
+        """How many rounds the model has behind it; fewer than the history where a checkpoint was passed over."""
+        return self._federation.round
+
+    @property
     def status(self) -> str:
         """How the run ended."""
         return self._federation.status

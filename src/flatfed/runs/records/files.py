@@ -58,8 +58,13 @@ def is_writable(directory: Path) -> bool:
     """Say whether files can be made in a directory, or the directory itself where it is not there yet."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
+    return directory.is_dir() and may_write(directory, os.X_OK)
+
+
+def may_write(path: Path, more: int = 0) -> bool:
+    """Say whether this process has the right to write something that is there, and `more` rights of `os.access`."""
     effective = os.access in os.supports_effective_ids  # as writing goes by them
-    return directory.is_dir() and os.access(directory, os.W_OK | os.X_OK, effective_ids=effective)
+    return os.access(path, os.W_OK | more, effective_ids=effective)
 
 
 def remove_temporary_files(directory: Path) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 KEY = "seal"
 FORMAT = 2
 """The format of a record that carries a seal; those of format 1 are of earlier versions."""
+
+SHORT = 16
+"""How many characters of a hash a line of many carries, to stay short: a change goes unseen once in 2**64."""
+SHORT_SEAL = re.compile(rf', "{KEY}": "([0-9a-f]{{{SHORT}}})"}}\Z'.encode())
 
 
 def digest(data: bytes) -> str:
@@ -68,3 +73,21 @@ def line_seal(value: Mapping[str, Any], before: str) -> str:
 def sealed_line(value: Mapping[str, Any], before: str) -> bytes:
     """Return a line of JSON with its seal."""
     return json.dumps({**value, KEY: line_seal(value, before)}).encode() + b"\n"
+
+
+def sealed_in_chain(line: bytes, chain: str) -> bytes:
+    """Return a JSON object in a line, sealed by the chained hash of the lines up to it."""
+    return line.removesuffix(b"}") + f', "{KEY}": "{chain[:SHORT]}"}}'.encode()
+
+
+def opened_in_chain(line: bytes) -> tuple[bytes, str]:
+    """Return a line as it was before it was sealed in a chain, and its seal; empty where there is none."""
+    found = SHORT_SEAL.search(line)
+    if found is None:
+        return line, ""
+    return line[: found.start()] + b"}", found[1].decode()
+
+
+def fits_chain(seal: str, chain: str) -> bool:
+    """Say whether a line's seal is that of the chained hash of the lines up to it."""
+    return seal == chain[:SHORT]
