@@ -48,7 +48,8 @@ class MeasuredRun:
         """What a reader should know of a run that did not finish."""
         if self.status == "finished":
             return ""
-        return f"this run is {self.status}; measured is its last checkpoint, round {self.robustness.round} of {self.rounds}"
+        reached = f"round {self.robustness.round} of {self.rounds}"
+        return f"this run is {self.status}; measured is its last checkpoint, {reached}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
