@@ -8,13 +8,16 @@ import statistics
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
 from flatfed.cli.output.progress import StepProgress
+
+if TYPE_CHECKING:
+    from flatfed.experiments.running.run import Run
 
 Metrics = dict[str, Any]
 
@@ -54,15 +57,22 @@ def _print(lines: list[tuple[str, str]]) -> None:
 
 def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
     """Return the metrics on the test sets, and those of each client."""
-    from flatfed.experiments.running.loading import load_run, open_run
+    from flatfed.experiments.running.loading import load_run
 
-    if workers is None:
-        workers = open_run(path).config["workers"]
     with StepProgress("clients", at_once=False) as progress:
         run = load_run(path, say=progress.say, **opening)
+        if workers is None:
+            workers = _recorded_workers(run)
         progress.show("test sets", 0, None)
         metrics = run.metrics(workers)
         return metrics, run.client_metrics(workers, partial(progress.show, "clients"))
+
+
+def _recorded_workers(run: Run) -> int | str:
+    """Return how many workers a run was trained with."""
+    assert run.directory is not None
+    workers: int | str = run.directory.config["workers"]
+    return workers
 
 
 def _of_tests(metrics: Metrics) -> Iterator[tuple[str, str]]:
