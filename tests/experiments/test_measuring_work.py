@@ -104,6 +104,13 @@ def test_measurements_of_clients_of_the_last_round(run: Path, work: Work) -> Non
     assert counts[COPIES] == ENGINE_AND_START + 1
 
 
+def test_an_evaluation(run: Path, work: Work) -> None:
+    """One model serves the test sets and the clients."""
+    counts = work.of("evaluate", run)
+    assert once(counts, "config.json", "status.json", "history.jsonl", "checkpoint.json", BUILDS)
+    assert counts[COPIES] == ENGINE_AND_START
+
+
 def test_maps_beside_measurements(run: Path, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("flatfed.experiments.measuring.feature_maps.MAPPED", 60)

@@ -22,13 +22,22 @@ from flatfed.core.configuration.plain import fault
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import ClientStore
-from flatfed.runs.records.files import read_json, remove_temporary_files, replace_file, sync_directory, write_synced
+from flatfed.runs.records.files import (
+    FileState,
+    file_state,
+    read_json,
+    remove_temporary_files,
+    replace_file,
+    sync_directory,
+    write_synced,
+)
 from flatfed.runs.records.links import make_folder, refuse_link, refuse_way_out
 from flatfed.runs.records.sealing import digest
 from flatfed.runs.records.structure import MANIFEST
 from flatfed.runs.records.structure import check as check_structure
 
 FORMAT = 1
+MANIFEST_FILE = "checkpoint.json"
 # One more than is needed to go on, should the newest turn out to be damaged.
 KEPT = 2
 
@@ -74,12 +83,21 @@ class SavedStates:
         return ((client, _read(path, digest)) for client, (path, digest) in self._files.items())
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a checkpoint: what its manifest is like on disk, and the client states that it refers to."""
+
+    state: FileState | None
+    files: frozenset[str]
+
+
 class Checkpoints:
     """The checkpoints of one run; those of the rounds `kept` are never forgotten."""
 
     def __init__(self, directory: Path, run: str, kept: Collection[int] = ()) -> None:
         self._root, self._run, self._kept = directory, run, frozenset(kept)
         self._manifests: dict[str, dict[str, str]] = {}
+        self._known: dict[int, _Known] = {}
 
     def save(
         self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks = NO_MARKS
@@ -116,15 +134,14 @@ class Checkpoints:
             "states": {name: self._manifests.get(name, {}) for name in stores},
             "marks": dict(marks),
         }
-        write_synced(
-            temporary / "checkpoint.json", json.dumps({"manifest": manifest, "sha256": _seal(manifest)}).encode()
-        )
+        write_synced(temporary / MANIFEST_FILE, json.dumps({"manifest": manifest, "sha256": _seal(manifest)}).encode())
         sync_directory(temporary)
         final = self._path(round)
         # A directory cannot be renamed over one that is not empty.
         _discard(final)
         temporary.rename(final)
         sync_directory(self._root)
+        self._known[round] = _Known(file_state(final / MANIFEST_FILE), _state_files(manifest))
         # Only when the new one is in place: at every moment there is one to go on from.
         self._forget_old()
 
@@ -172,7 +189,7 @@ class Checkpoints:
 
     def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
         """Read one checkpoint, checking every file against its digest."""
-        refuse_way_out(self._path(round) / "checkpoint.json", self._home)
+        refuse_way_out(self._path(round) / MANIFEST_FILE, self._home)
         manifest = self._manifest(round)
         marks = manifest.get("marks", NO_MARKS)
         check(round, marks)
@@ -190,7 +207,8 @@ class Checkpoints:
     def _manifest(self, round: int) -> dict[str, Any]:
         """Return a checkpoint's manifest, or say why it is damaged, foreign or of another format."""
         path = self._path(round)
-        sealed = read_json(path / "checkpoint.json")
+        state = file_state(path / MANIFEST_FILE)  # before it is read: one that is written meanwhile is read again
+        sealed = read_json(path / MANIFEST_FILE)
         manifest = sealed.get("manifest")
         if not isinstance(manifest, dict) or fault(manifest) or sealed.get("sha256") != _seal(manifest):
             raise CheckpointError(f"{path} is damaged: its manifest does not match its own SHA-256")
@@ -200,8 +218,16 @@ class Checkpoints:
             raise CheckpointError(f"{path} belongs to another run ({manifest.get('run')}, not {self._run})")
         if manifest.get("round") != round:
             raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
-        check_structure(path / "checkpoint.json", manifest, MANIFEST)
+        check_structure(path / MANIFEST_FILE, manifest, MANIFEST)
+        self._known[round] = _Known(state, _state_files(manifest))
         return manifest
+
+    def _files_of(self, round: int) -> frozenset[str]:
+        """Return the client states that a checkpoint refers to; its manifest is read if it is not known as it is."""
+        known = self._known.get(round)
+        if known is not None and known.state == file_state(self._path(round) / MANIFEST_FILE):
+            return known.files
+        return _state_files(self._manifest(round))
 
     def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:
         manifest = self._manifests.setdefault(name, {})
@@ -221,22 +247,25 @@ class Checkpoints:
         for path, _ in places.values():
             refuse_way_out(path, self._home)
         states = SavedStates(places)
-        for _ in states.items():  # a damaged one must show before anything is restored
+        # A damaged one must show before anything is restored. Each is let go, and read again when it is restored: all
+        # together may not fit into memory.
+        for _ in states.items():
             pass
         return states
 
     def _forget_old(self) -> None:
         """Keep the run's last two checkpoints, the named ones, and the client states that they refer to."""
-        own: dict[int, dict[str, Any]] = {}
+        own: dict[int, frozenset[str]] = {}
         for round in self.rounds():
             # One that is damaged or of another run is not counted among the last two, and is not removed.
             with contextlib.suppress(CheckpointError):
-                own[round] = self._manifest(round)
+                own[round] = self._files_of(round)
         for round in list(own)[KEPT:]:
             if round not in self._kept:
                 _discard(self._path(round))
                 del own[round]
-        wanted = {file for manifest in own.values() for file in _state_files(manifest)}
+                del self._known[round]
+        wanted = frozenset[str]().union(*own.values())
         for file in self._states.glob("*.safetensors"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)
@@ -261,9 +290,10 @@ class Checkpoints:
         return self._root / "states"
 
 
-def _state_files(manifest: dict[str, Any]) -> set[str]:
+def _state_files(manifest: dict[str, Any]) -> frozenset[str]:
     """Return the names of the files of client states that a checkpoint refers to."""
-    return {entry.rsplit(":", 1)[0] for files in manifest["states"].values() for entry in files.values()}
+    states: dict[str, dict[str, str]] = manifest["states"]
+    return frozenset(entry.rsplit(":", 1)[0] for files in states.values() for entry in files.values())
 
 
 def _discard(path: Path) -> None:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import shlex
@@ -30,7 +31,14 @@ from flatfed.runs.history import Recorded, Row, read_history, require_good
 from flatfed.runs.lock import held, is_held, refuse_unwritable
 from flatfed.runs.metrics import summarise
 from flatfed.runs.records.earlier_versions import config_of_today
-from flatfed.runs.records.files import read_json, remove_temporary_files, write_json, write_synced
+from flatfed.runs.records.files import (
+    FileState,
+    file_state,
+    read_json,
+    remove_temporary_files,
+    write_json,
+    write_synced,
+)
 from flatfed.runs.records.links import refuse_link
 from flatfed.runs.records.sealing import FORMAT, seal_of
 from flatfed.runs.records.structure import STATUS, check, check_config
@@ -113,13 +121,10 @@ class RunDirectory:
 
     def with_config(self, **changes: Any) -> RunDirectory:
         """Return the run as if its record said something else; nothing is written."""
-        return RunDirectory(
-            self.path,
-            self.config | changes,
-            self._on_disk,
-            trusted=self.trusted,
-            accepts_changed_data=self.accepts_changed_data,
-        )
+        # A copy, so that what was read of it need not be read again.
+        other = copy.copy(self)
+        other.config = self.config | changes
+        return other
 
     @property
     def named_by(self) -> NamedBy:
@@ -128,12 +133,16 @@ class RunDirectory:
 
     def refuse_continued(self) -> None:
         """Under the lock: refuse a run that another process went on with since this object looked at it."""
-        if self._state_of_files() != self._seen:
+        if self.was_continued():
             raise ConfigError(f"{self.path} was continued by another process meanwhile; start this again")
 
-    def _state_of_files(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def was_continued(self) -> bool:
+        """Say whether another process went on with the run since this object looked at it."""
+        return self._state_of_files() != self._seen
+
+    def _state_of_files(self) -> tuple[FileState | None, ...]:
         """Return what shows that the configuration or the history was written again."""
-        return tuple(_state_of(self.path / name) for name in ("config.json", "history.jsonl"))
+        return tuple(file_state(self.path / name) for name in ("config.json", "history.jsonl"))
 
     def record_changes(self) -> None:
         """Write the configuration, where it is another than the file has, or the file has no seal yet."""
@@ -188,8 +197,9 @@ class RunDirectory:
         return mark
 
     def keep_rows(self, rows: list[Row]) -> None:
-        """Take note of rows that were added, so that reports of the same process need not read them again."""
+        """Under the lock: take note of rows that were added, so that reports of this process need not read them."""
         self.__dict__["rows"] = rows
+        self._seen = self._state_of_files()
 
     @property
     def marks(self) -> dict[str, Any]:
@@ -228,6 +238,7 @@ class RunDirectory:
         if history is not None:
             record["history"] = history
         write_json(self.path / "status.json", record)
+        self._last_status = record
 
     def reserve(self) -> None:
         """Take room for the record of how the run ends, which must find some even where the disk is full."""
@@ -241,7 +252,10 @@ class RunDirectory:
             (self.path / RESERVE).unlink(missing_ok=True)
 
     def status(self) -> dict[str, str]:
-        """Return how the run stands; one that says `running` but has no process is `interrupted`."""
+        """Return how the run stands; one that says `running` but has no process is `interrupted`.
+
+        How it ended is, like its rows, as this object first saw it.
+        """
         return self._standing(self._status_record())
 
     def _standing(self, record: dict[str, Any]) -> dict[str, str]:
@@ -253,6 +267,9 @@ class RunDirectory:
         return {"status": record["status"], "reason": record.get("reason", "")}
 
     def _status_record(self) -> dict[str, Any]:
+        if self._last_status is not None and self._last_status["status"] != "running":
+            return self._last_status
+        # One that runs may have ended since.
         path = self.path / "status.json"
         if not path.exists():
             return {"status": "running"}
@@ -298,14 +315,6 @@ class OnDisk:
     def of(cls, written: dict[str, Any], config: dict[str, Any] | None = None) -> OnDisk:
         """Return it for what is written; `config` is that in today's words, where it was in others."""
         return cls(config or written, seal_of(written), tuple(written.get(REPLACES, ())))
-
-
-def _state_of(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def recorded_files(record: dict[str, Any]) -> dict[str, str] | None:

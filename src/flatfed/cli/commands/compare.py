@@ -20,6 +20,8 @@ from flatfed.core.errors import ConfigError
 if TYPE_CHECKING:
     from flatfed.experiments.comparing.compare import Outcome
     from flatfed.experiments.comparing.comparison import Comparison, Flatness
+    from flatfed.experiments.comparing.opened import OpenedRuns
+    from flatfed.runs.directory import RunDirectory
 
 END = f"""
 Writes results.csv, results.json, report.md and the curves beside the runs. A method that diverges is a row of the
@@ -64,7 +66,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
 
     outcome = _train(comparison, out)
     if comparison.flatness is not None:
-        _measure(comparison.flatness, outcome.paths, comparison)
+        _measure(comparison.flatness, outcome.directories, comparison)
     results = read_results(outcome.runs)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
     print_results(results, as_json, comparison.extras)
@@ -83,13 +85,13 @@ def _train(comparison: Comparison, out: Path) -> Outcome:
         interruptible(f"interrupted; saved. Continue the comparison with: flatfed resume {shlex.quote(str(out))}"),
     ):
 
-        def begin() -> None:
-            progress.say(comparison_text(comparison, out))
+        def begin(opened: OpenedRuns) -> None:
+            progress.say(comparison_text(comparison, out, opened))
 
         return run_comparison(comparison, out, progress.start, progress.round, progress.say, begin)
 
 
-def _measure(flatness: Flatness, paths: list[Path], comparison: Comparison) -> None:
+def _measure(flatness: Flatness, runs: list[RunDirectory], comparison: Comparison) -> None:
     """Measure the runs that came to their end; what was measured before is not measured again."""
     from flatfed.experiments.measuring.flatness import measure_flatness
 
@@ -98,8 +100,7 @@ def _measure(flatness: Flatness, paths: list[Path], comparison: Comparison) -> N
         StepProgress("runs", at_once=False) as progress,
         interruptible("interrupted while measuring; the same command again goes on"),
     ):
-        workers, trust = comparison.workers, comparison.by.is_believed
-        measure_flatness(flatness, paths, workers, progress.show, progress.say, trust)
+        measure_flatness(flatness, runs, comparison.workers, progress.show, progress.say)
 
 
 def expand(algorithms: tuple[str, ...]) -> list[str]:

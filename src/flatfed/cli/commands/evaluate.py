@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
 from flatfed.cli.output.progress import StepProgress
+
+if TYPE_CHECKING:
+    pass
 
 Metrics = dict[str, Any]
 
@@ -57,13 +60,19 @@ def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: An
     """
     from flatfed.runs.results import finite
 
-    found = _measure(path, workers, opening)
+    measured = _measure(path, workers, opening)
     if as_json:
         # JSON has no words for infinity and what is not a number.
-        content = finite({"round": found.round, "tests": found.tests, "clients": found.clients})
+        content = finite({"round": measured.round, "tests": measured.tests, "clients": measured.clients})
         click.echo(json.dumps(content, indent=1, allow_nan=False))
         return 0
-    _print([("round", f"{found.round} of {found.rounds}"), *_of_tests(found.tests), *_of_clients(found.clients)])
+    _print(
+        [
+            ("round", f"{measured.round} of {measured.rounds}"),
+            *_of_tests(measured.tests),
+            *_of_clients(measured.clients),
+        ]
+    )
     return 0
 
 

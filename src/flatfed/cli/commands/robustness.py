@@ -73,7 +73,7 @@ def _measure(paths: tuple[Path, ...], options: dict[str, Any]) -> list[MethodRob
     from flatfed.experiments.measuring.robustness import robustness_of_methods, runs_of
 
     names = _corruptions(options["corruptions"])
-    runs = runs_of(paths)
+    runs = runs_of(paths, trust=options["trust"], accept_changed_data=options["accept_changed_data"])
     with (
         StepProgress("corruptions") as progress,
         interruptible("interrupted; the results so far are kept, and the same command goes on"),

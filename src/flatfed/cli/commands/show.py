@@ -32,27 +32,33 @@ if TYPE_CHECKING:
 def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, **options: Any) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output.results import print_results, read_results
+    from flatfed.experiments.comparing.comparison import planned_runs
 
     refuse_other_pictures(figure)
     names = _names(plot, figure)
-    results = read_results(_runs(paths))
+    planned = [(path, planned_runs(path)) for path in paths]
+    results = read_results(_begun(planned))
     _refuse_unknown(results, names)
     print_results(results, as_json, make_extras(options))
-    _tell_missing(paths)
+    _tell_missing(planned)
     if figure is not None:
         _draw(results, figure, names)
     return 0
 
 
-def _runs(paths: Sequence[Path]) -> list[Path]:
-    """Return the runs that paths stand for, each once."""
-    from flatfed.experiments.comparing.comparison import runs_in
+Planned = Sequence[tuple[Path, list[Path]]]
+"""Paths that were named, each with the runs that it stands for, begun or not."""
 
-    every = chain.from_iterable(map(runs_in, paths))
+
+def _begun(planned: Planned) -> list[Path]:
+    """Return the runs that have begun, each once."""
+    from flatfed.runs.directory import is_run
+
+    every = chain.from_iterable(runs for _, runs in planned)
     # Resolved, because a comparison and one of its runs may both be named.
-    runs = {run.resolve(): run for run in every}
+    runs = {run.resolve(): run for run in every if is_run(run)}
     if not runs:
-        raise ConfigError(f"{paths[0]} holds no run yet")
+        raise ConfigError(f"{planned[0][0]} holds no run yet")
     return list(runs.values())
 
 
@@ -65,12 +71,12 @@ def _names(plot: str | None, figure: Path | None) -> list[str]:
     return [name.strip() for name in plot.split(",")]
 
 
-def _tell_missing(paths: Sequence[Path]) -> None:
+def _tell_missing(planned: Planned) -> None:
     """Say how many runs of a comparison are not in the table yet."""
-    from flatfed.experiments.comparing.comparison import runs_to_do
+    from flatfed.runs.directory import is_run
 
-    for path in paths:
-        missing = runs_to_do(path)
+    for path, runs in planned:
+        missing = sum(not is_run(run) for run in runs)
         if missing:
             click.echo(f"{path}: {missing} of its runs have not begun", err=True)
 

@@ -13,6 +13,7 @@ from flatfed.cli.making.task import NamedSettings, gather_settings, make_recipe
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
+from flatfed.cli.output.files import refuse_other_pictures
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     The options are those of `flatfed run`; a run with the same ones and the same seed has this partition, and its
     config.json the same fingerprint (partition_sha256).
     """
-    if figure is not None:
-        # Refused now, because reading the data may take long.
-        _check_figure(figure)
+    # Refused now, because reading the data may take long.
+    refuse_other_pictures(figure)
     given = gather_settings(ctx, options["settings"], [])
     _refuse_others(given)
     # The recipe asks for options of `run` that this command does not have.
@@ -60,11 +60,6 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     if figure is not None:
         _draw(figure, table, _title(report))
     return 0
-
-
-def _check_figure(figure: Path) -> None:
-    if figure.suffix.lower() not in (".png", ".svg"):
-        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
 
 
 def _draw(figure: Path, table: Any, title: str) -> None:

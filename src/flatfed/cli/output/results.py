@@ -17,6 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from flatfed.experiments.comparing.comparison import Comparison
+    from flatfed.experiments.comparing.opened import OpenedRuns
     from flatfed.experiments.planning.plan import Plan
     from flatfed.experiments.running.run import Run
     from flatfed.reports.results.result import OneRun, Result
@@ -75,20 +76,20 @@ def resumed_config(plan: Plan, recorded: dict[str, Any]) -> dict[str, Any]:
     return recorded | _config(plan)
 
 
-def comparison_text(comparison: Comparison, out: Path) -> str:
+def comparison_text(comparison: Comparison, out: Path, opened: OpenedRuns) -> str:
     """Return what a comparison tells: what is common once, and a line per method, by the first seed."""
     from flatfed.reports.results.setting import comparison_lines
 
-    return _text(comparison_lines(list(_configs(comparison, out)), comparison.seeds), out)
+    return _text(comparison_lines(list(_configs(comparison, out, opened)), comparison.seeds), out)
 
 
-def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
+def _configs(comparison: Comparison, out: Path, opened: OpenedRuns) -> Iterator[dict[str, Any]]:
     """Yield each method's configuration: as recorded, where its run has begun, which may need no data any more."""
     from flatfed.experiments.comparing.comparison import run_path
 
     plan: Plan | None = None
     for method in comparison.methods:
-        recorded = _recorded(run_path(out, method.spelling, comparison.seeds[0]))
+        recorded = _recorded(run_path(out, method.spelling, comparison.seeds[0]), opened)
         if recorded is not None:
             yield recorded
             continue
@@ -100,12 +101,11 @@ def _configs(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
             yield comparison.config_of(method, comparison.seeds[0])
 
 
-def _recorded(path: Path) -> dict[str, Any] | None:
+def _recorded(path: Path, opened: OpenedRuns) -> dict[str, Any] | None:
     from flatfed.core.errors import FlatfedError
-    from flatfed.runs.directory import RunDirectory
 
     try:
-        return RunDirectory.open(path).config
+        return opened.at(path).config
     except FlatfedError:  # not begun, or not to be read: the comparison will say so
         return None
 

@@ -10,9 +10,10 @@ from typing import Any
 from flatfed.algorithms.spelling import Method
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import Comparison, claim
+from flatfed.experiments.comparing.opened import OpenedRuns
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.play import play
-from flatfed.experiments.running.resume import resume
+from flatfed.experiments.running.play import continue_play, play
+from flatfed.experiments.running.resume import prepare
 from flatfed.experiments.running.run import Run
 from flatfed.reports.results.result import OneRun
 from flatfed.runs.directory import RunDirectory, is_run
@@ -31,24 +32,24 @@ Say = Callable[[str], None]
 class Outcome:
     """What came of a comparison: the run directories that can be read, and the runs of which there is none."""
 
-    paths: list[Path] = field(default_factory=list)
+    directories: list[RunDirectory] = field(default_factory=list)
     unpublished: list[OneRun] = field(default_factory=list)
     unfinished: dict[Path, str] = field(default_factory=dict)
     """Runs that could not be gone on with, and why."""
 
     @property
-    def runs(self) -> list[Path | OneRun]:
+    def runs(self) -> list[RunDirectory | OneRun]:
         """All runs, for a report."""
-        return [*self.paths, *self.unpublished]
+        return [*self.directories, *self.unpublished]
 
     @property
     def failed(self) -> bool:
         """Whether a run ended with an error; one that diverged is a result."""
-        return bool(self.unpublished) or bool(self.unfinished) or any(_has_failed(path) for path in self.paths)
+        return bool(self.unpublished) or bool(self.unfinished) or any(map(_has_failed, self.directories))
 
 
-def _has_failed(path: Path) -> bool:
-    return RunDirectory.open(path).status()["status"] == "failed"
+def _has_failed(directory: RunDirectory) -> bool:
+    return directory.status()["status"] == "failed"
 
 
 def compare(
@@ -57,28 +58,29 @@ def compare(
     on_start: Callable[[Path, int], None] = lambda path, done: None,
     on_round: Callable[[Row], None] | None = None,
     say: Say = lambda text: None,
-    on_begin: Callable[[], None] = lambda: None,
+    on_begin: Callable[[OpenedRuns], None] = lambda opened: None,
 ) -> Outcome:
     """Run what is not finished yet and return what there is of all runs.
 
     A run that diverges, stops or fails, however it does, is recorded as such and the others go on. `on_begin` is called
-    before the first one, when nothing was refused.
+    before the first one, when nothing was refused, with what opens the runs that have begun.
     """
     reasons = _check(comparison, out)
     claim(comparison, out)
-    on_begin()
+    opened = OpenedRuns(comparison.by.is_believed)
+    on_begin(opened)
     for run in _runs(comparison, out):
         if run.path in reasons:
             say(f"{run.path}: failed: {reasons[run.path]}")
             continue
         try:
             # Within the `try`: to read how far a run is may fail already.
-            on_start(run.path, _rounds_done(run.path))
-            _tell(run.path, _train(comparison, run, on_round, say), say)
+            on_start(run.path, _rounds_done(run.path, opened))
+            _tell(run.path, _train(comparison, run, opened, on_round, say), say)
         except Exception as error:  # a method may be anybody's code, and the others' hours must not be lost with it
             reasons[run.path] = _words(error)
             say(f"{run.path}: {reasons[run.path]}")
-    return _outcome(comparison, out, reasons)
+    return _outcome(comparison, out, opened, reasons)
 
 
 @dataclass(frozen=True)
@@ -128,21 +130,30 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _rounds_done(path: Path) -> int:
+def _rounds_done(path: Path, opened: OpenedRuns) -> int:
     if not is_run(path):
         return 0
-    return len(RunDirectory.open(path).recorded.rows)
+    return len(opened.at(path).recorded.rows)
 
 
-def _train(comparison: Comparison, run: _PlannedRun, on_round: Callable[[Row], None] | None, say: Say) -> Run | None:
+def _train(
+    comparison: Comparison,
+    run: _PlannedRun,
+    opened: OpenedRuns,
+    on_round: Callable[[Row], None] | None,
+    say: Say,
+) -> Run | None:
     """Begin a run or go on with it; None where it came to its end before."""
     if not is_run(run.path):
         return play(run.plan(), run.path, on_round)
-    if RunDirectory.open(run.path).status()["status"] in ENDED:
+    directory = opened.at(run.path)
+    if directory.status()["status"] in ENDED:
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    trust = comparison.by.is_believed
-    return resume(run.path, trust=trust, data_dir=data_dir, workers=workers, on_round=on_round, say=say)
+    plan, directory = prepare(run.path, opened=directory, data_dir=data_dir, workers=workers)
+    continued = continue_play(plan, directory, on_round, say)
+    opened.keep(directory)
+    return continued
 
 
 def _tell(path: Path, run: Run | None, say: Say) -> None:
@@ -150,24 +161,27 @@ def _tell(path: Path, run: Run | None, say: Say) -> None:
         say(f"{path}: {run.status}: {run.reason}")
 
 
-def _outcome(comparison: Comparison, out: Path, reasons: dict[Path, str]) -> Outcome:
+def _outcome(comparison: Comparison, out: Path, opened: OpenedRuns, reasons: dict[Path, str]) -> Outcome:
     """Return the runs that can be read, and of the others what is known of them."""
     outcome = Outcome(unfinished=reasons)
     for run in _runs(comparison, out):
-        if _is_readable(run.path):
-            outcome.paths.append(run.path)
+        directory = _readable(run.path, opened)
+        if directory is not None:
+            outcome.directories.append(directory)
         else:
             reason = reasons.get(run.path, "its run directory cannot be read")
             outcome.unpublished.append(_unpublished(comparison, run, reason))
     return outcome
 
 
-def _is_readable(path: Path) -> bool:
+def _readable(path: Path, opened: OpenedRuns) -> RunDirectory | None:
+    """Return a run whose records can be read, or None."""
     try:
-        RunDirectory.open(path).summary()
+        directory = opened.at(path)
+        directory.summary()
     except FlatfedError:
-        return False
-    return True
+        return None
+    return directory
 
 
 def _unpublished(comparison: Comparison, run: _PlannedRun, reason: str) -> OneRun:

@@ -178,16 +178,26 @@ def load_comparison(
 
     With `trust` the code that it names may be imported, wherever it comes from.
     """
-    record = config_of_today(read_json(path / FILE))
-    check(path / FILE, record, COMPARISON)
-    try:
-        comparison = _from_record(record, data_dir)
-    except (KeyError, TypeError, ConfigError) as error:
-        raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
+    record = _checked(path, read_json(path / FILE))
+    comparison = _comparison_of(path, record, data_dir)
     comparison = replace(comparison, by=NamedBy(path / FILE, trust, path, recorded_files(record["about"])))
     if workers is None:
         return comparison
     return replace(comparison, workers=workers)
+
+
+def _checked(path: Path, written: dict[str, Any]) -> dict[str, Any]:
+    """Return what is written of a comparison in today's words, or refuse it."""
+    record = config_of_today(written)
+    check(path / FILE, record, COMPARISON)
+    return record
+
+
+def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+    try:
+        return _from_record(record, data_dir)
+    except (KeyError, TypeError, ConfigError) as error:
+        raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
 
 
 def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
@@ -234,21 +244,15 @@ def _method(record: dict[str, Any]) -> Method:
 
 def runs_in(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, or those of a comparison that have begun."""
+    return list(filter(is_run, planned_runs(path)))
+
+
+def planned_runs(path: Path) -> list[Path]:
+    """Return the run directories that a path stands for: itself, or those of a comparison, begun or not."""
     if is_comparison(path):
-        return list(filter(is_run, _planned_runs(path)))
+        return [run for run, _ in load_comparison(path).runs(path)]
     require_run(path)
     return [path]
-
-
-def runs_to_do(path: Path) -> int:
-    """Return how many runs of a comparison have not begun; none if the path is a single run."""
-    if not is_comparison(path):
-        return 0
-    return len(_planned_runs(path)) - len(runs_in(path))
-
-
-def _planned_runs(path: Path) -> list[Path]:
-    return [run for run, _ in load_comparison(path).runs(path)]
 
 
 def claim(comparison: Comparison, out: Path) -> None:
@@ -283,9 +287,10 @@ def _is_free(out: Path) -> bool:
 
 def _renew(comparison: Comparison, out: Path) -> None:
     """Check that a directory holds the same comparison, and note what is asked of it anew."""
+    # Read now, also where the comparison itself comes from this file: another command may have renewed it meanwhile.
     asked, written = comparison.to_dict(), read_json(out / FILE)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
-    recorded = load_comparison(out, data_dir=asked["task"]["data_dir"]).to_dict()
+    recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"]).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):
         raise ConfigError(
             f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {shlex.quote(str(out))}`",

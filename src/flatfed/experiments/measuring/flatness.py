@@ -162,22 +162,22 @@ def _majority(task: Task, targets: torch.Tensor) -> MajorityClass:
 
 def measure_flatness(
     flatness: Flatness,
-    paths: list[Path],
+    runs: Sequence[RunDirectory],
     workers: int | str,
     on_run: OnCount = nobody,
     say: Say = nobody,
-    trust: bool = False,
 ) -> None:
     """Measure every run that came to its end; where one cannot be measured, a remark says why and the others go on."""
-    finished = list(filter(_is_finished, paths))
-    for number, path in enumerate(finished):
+    finished = list(filter(_is_finished, runs))
+    for number, run in enumerate(finished):
+        path = run.path
         on_run(f"flatness of {'/'.join(path.parts[-2:])}", number, len(finished))
         try:
-            with laboratory(path, samples=flatness.samples, workers=workers, say=say, trust=trust) as lab:
+            with laboratory(SavedRun(path, run), samples=flatness.samples, workers=workers, say=say) as lab:
                 lab.measure(flatness.measurements)
         except FlatfedError as error:
             say(f"{path}: its flatness could not be measured: {error}")
 
 
-def _is_finished(path: Path) -> bool:
-    return RunDirectory.open(path).status()["status"] == "finished"
+def _is_finished(run: RunDirectory) -> bool:
+    return run.status()["status"] == "finished"

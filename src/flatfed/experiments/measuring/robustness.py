@@ -25,8 +25,8 @@ from flatfed.experiments.measuring.progress import Failures, OnCount, Say, nobod
 from flatfed.experiments.measuring.saved_runs import runs_named
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, restored
-from flatfed.reports.results.result import Result
-from flatfed.reports.results.results import collect
+from flatfed.reports.results.result import OneRun, Result
+from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
 from flatfed.reports.robustness.one_run import FILE, FORMAT, CorruptionCell, Robustness, from_dict, write
 from flatfed.runs.directory import RunDirectory
@@ -101,23 +101,24 @@ def _measured(run: _Run, on_corruption: OnCount, say: Say) -> Robustness:
     return images.measure(on_corruption).only(request.names, request.severities)
 
 
-def runs_of(paths: Sequence[Path]) -> list[Path]:
+def runs_of(
+    paths: Sequence[Path], *, trust: bool = False, accept_changed_data: bool = False
+) -> list[Path | RunDirectory]:
     """Return the runs that paths stand for, each once: a comparison stands for all its runs.
 
-    A path that is neither is refused, before anything is measured.
+    A path that is neither is refused, before anything is measured; so runs that were named are open already, and those
+    of a comparison are not. `trust` and `accept_changed_data` are as of `robustness`.
     """
-    for path in paths:
-        if not is_comparison(path):
-            open_run(path)
-    runs: dict[Path, Path] = {}
+    named = {path: open_run(path, trust, accept_changed_data) for path in paths if not is_comparison(path)}
+    runs: dict[Path, Path | RunDirectory] = {}
     for path in runs_named(paths):
         # Told apart by where they lead, but shown as they were written.
-        runs.setdefault(path.resolve(), path)
+        runs.setdefault(path.resolve(), named.get(path, path))
     return list(runs.values())
 
 
 def robustness_of_methods(
-    paths: Sequence[Path],
+    runs: Sequence[Path | RunDirectory],
     *,
     severities: Sequence[int] = (5,),
     names: Sequence[str] | None = None,
@@ -133,17 +134,31 @@ def robustness_of_methods(
     Where a run cannot be measured, a remark says why and the others go on; where none can, the first error is raised.
     """
     chosen = corruption_names(names)
-    measured, failures = dict[Path, MeasuredRun](), Failures(len(paths), say)
-    for number, path in enumerate(paths):
-        show = _Counted("/".join(path.parts[-2:]), number, len(paths), len(chosen), on_corruption)
+    measured, read = dict[Path, MeasuredRun](), list[OneRun]()
+    failures = Failures(len(runs), say)
+    for number, run in enumerate(runs):
+        path = _path(run)
+        show = _Counted("/".join(path.parts[-2:]), number, len(runs), len(chosen), on_corruption)
         with failures.noted(path):
-            collect([path])  # a history that cannot be read would spoil the table of all in the end
-            directory = open_run(path, trust, accept_changed_data)
+            directory = _opened(run, trust, accept_changed_data)
+            one = read_run(directory)  # first: a history that cannot be read would spoil the table of all in the end
             request = CorruptionRequest.of_run(directory, severities, chosen, data_dir)
             results = _measured(_Run(directory, request, data_dir, workers), show, say)
             measured[path] = _measured_run(path, directory, results)
+            read.append(one)
     failures.check(measured)
-    return [_of_method(result, measured) for result in collect(list(measured))]
+    return [_of_method(result, measured) for result in collect(read)]
+
+
+def _opened(run: Path | RunDirectory, trust: bool, accept_changed_data: bool) -> RunDirectory:
+    """Open a run; one that is open is read again only where another process has continued it meanwhile."""
+    if isinstance(run, RunDirectory) and not run.was_continued():
+        return run
+    return open_run(_path(run), trust, accept_changed_data)
+
+
+def _path(run: Path | RunDirectory) -> Path:
+    return run.path if isinstance(run, RunDirectory) else run
 
 
 def _of_method(result: Result, measured: Mapping[Path, MeasuredRun]) -> MethodRobustness:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from torch import Tensor
 
-from flatfed.core.configuration.settings import Settings
-from flatfed.core.evaluation.evaluator import Evaluation, Evaluations, Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import has_batch_norm
+from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics
+from flatfed.core.evaluation.statistics import even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
-from flatfed.core.randomness import preserved_global_state
+from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.core.round.federation import Federation
-from flatfed.core.task.metrics import metric_values
+from flatfed.core.task.metrics import Totals, add_up, metric_values
 from flatfed.core.task.task import Task
 from flatfed.engines.factory import start_engine
+from flatfed.engines.in_process import InProcessEngine
 
 SMALL = 5_000
 """Fewer examples than this are evaluated in this process: workers would take longer to start."""
@@ -33,7 +32,7 @@ def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, A
     """Return the metrics on every test set, as an evaluation round has them: `global_...` where models differ."""
     task, settings, server = federation.task, federation.settings, federation.server
     count = sum(len(examples) for examples in task.test_sets.values())
-    with _engine(federation, task, settings, workers if count >= SMALL else 0) as engine:
+    with _engine(federation, workers if count >= SMALL else 0) as engine:
         return dict(Evaluations(engine, task, settings, federation.evaluated, server.w, server.buffers).metrics())
 
 
@@ -89,22 +88,35 @@ def _one_by_one(federation: Federation, clients: list[int]) -> Iterator[list[dic
 
 def _grouped(federation: Federation, clients: list[int], workers: int | str) -> Iterator[list[dict[str, Any]]]:
     """Measure the one model on the examples of many clients, as if each client's were a test set."""
-    task, buffers = federation.task, statistics_of(federation)
-    settings = federation.settings.replace(eval_stats="running")  # the buffers are those to evaluate with
+    task, given = federation.task, {"w": federation.evaluated, **statistics_of(federation)}
     total = sum(len(task.examples(client)) for client in clients)
-    for group in _groups(task, clients, max(GROUP, total // GROUPS)):
-        tests = {f"client{client}": task.examples(client) for client in group}
-        # Workers know the task that they were started with, so each group has an engine of its own.
-        own = replace(task, test=None, tests=tests)
-        with _engine(federation, own, settings, workers if total >= SMALL else 0) as engine:
-            metrics = Evaluation(engine, own, settings, federation.evaluated, buffers).metrics()
-        yield [_about(federation, client) | _of_test(f"client{client}", metrics) for client in group]
+    with _engine(federation, workers if total >= SMALL else 0) as engine:
+        for group in _groups(task, clients, max(GROUP, total // GROUPS)):
+            totals = _totals(engine, task, given, group)
+            yield [_about(federation, client) | metric_values(task.metrics, totals[client]) for client in group]
 
 
-def _of_test(test: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of one test set, without its name before theirs."""
-    prefix = f"{test}_"
-    return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
+def _totals(engine: Engine, task: Task, given: Mapping[str, Tensor], clients: list[int]) -> dict[int, Totals]:
+    """Return the sums of a model over each client's examples."""
+    chunks = [
+        (client, *chunk) for client in clients for chunk in even_chunks(len(task.examples(client)), task.test_batch)
+    ]
+    results = dict(engine.compute(evaluation_on_client, given, chunks))
+    # Results come in any order; added in that of the chunks, their sums do not depend on the workers.
+    parts: dict[int, list[Totals]] = {client: [] for client in clients}
+    for number, chunk in enumerate(chunks):
+        parts[chunk[0]].append(results[number])
+    return {client: add_up(each) for client, each in parts.items()}
+
+
+def evaluation_on_client(
+    evaluator: Evaluator, given: Mapping[str, Tensor], client: int, first: int, count: int
+) -> Totals:
+    """Return the sums of the given model, with the statistics that are given, over some of a client's examples."""
+    evaluator.show(given["w"], given)
+    # Transforms of a data set draw in tests too: keyed by the chunk, whoever evaluates it.
+    key_global_generators(key(evaluator.settings.seed, f"client{client}", first))
+    return evaluator.totals(evaluator.task.examples(client), first, count, "running")
 
 
 def _groups(task: Task, clients: list[int], size: int) -> Iterator[list[int]]:
@@ -124,5 +136,11 @@ def _about(federation: Federation, client: int) -> dict[str, Any]:
     return {"client": client, "samples": len(federation.task.examples(client))}
 
 
-def _engine(federation: Federation, task: Task, settings: Settings, workers: int | str) -> closing[Engine]:
-    return closing(start_engine(task, federation.algorithm, settings, workers))
+@contextmanager
+def _engine(federation: Federation, workers: int | str) -> Iterator[Engine]:
+    """Have workers for a while; where none are asked for, an engine of this process that is there serves."""
+    if workers == 0 and isinstance(federation.engine, InProcessEngine):
+        yield federation.engine  # another would copy the model
+        return
+    with closing(start_engine(federation.task, federation.algorithm, federation.settings, workers)) as engine:
+        yield engine

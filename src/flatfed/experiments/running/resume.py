@@ -66,9 +66,13 @@ def prepare(
     data_dir: str | Path | None = None,
     workers: int | str | None = None,
     accept_changed_data: bool = False,
+    opened: RunDirectory | None = None,
 ) -> tuple[Plan, RunDirectory]:
-    """Return the plan of a run that is to go on, checked, and its directory; nothing is written yet."""
-    directory = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
+    """Return the plan of a run that is to go on, checked, and its directory, perhaps open already; nothing is written.
+
+    One that is `opened` was trusted or not, and its data accepted or not, when it was opened.
+    """
+    directory = with_data(opened or open_run(Path(path), trust, accept_changed_data), data_dir)
     directory.refuse_unwritable()
     done = len(directory.recorded.rows)
     if rounds is not None and rounds < done:

@@ -51,12 +51,21 @@ class LocalModels(Measurement):
         return f"{count} clients of the {self.round} round"
 
 
-class LocalGlobal(LocalModels, id="local_global"):
-    """lambda_max of each client's model after local training, on its own examples and on everyone's."""
+class LocalEigenvalues(LocalModels):
+    """Measurements of lambda_max of the clients' models."""
 
     tolerance: Positive = 0.01
     most: Count = 100
     seed: Index = 0
+
+    def lambda_max(self, surface: Surface) -> float:
+        """Return the largest eigenvalue of the Hessian."""
+        largest = eigenvalues(surface, tolerance=self.tolerance, most=self.most, seed=self.seed)
+        return float(largest.values[0])
+
+
+class LocalGlobal(LocalEigenvalues, id="local_global"):
+    """lambda_max of each client's model after local training, on its own examples and on everyone's."""
 
     def measure(self, subject: Subject) -> MeasurementResult:
         """Return the means over the clients of a round, and each client's two values."""
@@ -64,29 +73,20 @@ class LocalGlobal(LocalModels, id="local_global"):
         local, everywhere = dict[int, float](), dict[int, float]()
         for number, model in enumerate(models):
             subject.on_step(f"{self.id}: client {model.client}", number, len(models))
-            local[model.client] = _lambda_max(_own_surface(subject, model), self)
-            everywhere[model.client] = _lambda_max(subject.surface.at(model.w, model.buffers), self)
+            local[model.client] = self.lambda_max(_own_surface(subject, model))
+            everywhere[model.client] = self.lambda_max(subject.surface.at(model.w, model.buffers))
         by_client = {"lambda_local": local, "lambda_global": everywhere}
         return _means(by_client, remark=self.words(len(models)))
 
 
-class ClientLambda(LocalModels, id="client_lambda"):
+class ClientLambda(LocalEigenvalues, id="client_lambda"):
     """lambda_max of each client's model after local training, on its own examples alone."""
-
-    tolerance: Positive = 0.01
-    most: Count = 100
-    seed: Index = 0
 
     def measure(self, subject: Subject) -> MeasurementResult:
         """Return the mean over the clients of a round, and each client's value."""
         models = self.trained(subject.run(self.id)).models
-        values = {model.client: _lambda_max(_own_surface(subject, model), self) for model in models}
+        values = {model.client: self.lambda_max(_own_surface(subject, model)) for model in models}
         return _means({self.id: values}, remark=self.words(len(values)))
-
-
-def _lambda_max(surface: Surface, measurement: LocalGlobal | ClientLambda) -> float:
-    largest = eigenvalues(surface, tolerance=measurement.tolerance, most=measurement.most, seed=measurement.seed)
-    return float(largest.values[0])
 
 
 class ClientDivergence(LocalModels, id="client_divergence"):

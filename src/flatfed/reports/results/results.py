@@ -105,17 +105,18 @@ def _ignore(text: str) -> None:
 def collect(runs: Sequence[Path | RunDirectory | OneRun], say: Callable[[str], None] = _ignore) -> list[Result]:
     """Read runs and group them by method, data set and options, in the order in which these first appear.
 
-    A run that only repeats another one counts once; `say` is called with a word on it. One that is given as it is has
-    no directory that could be read.
+    A run that only repeats another one counts once; `say` is called with a word on it. One that is given as it is was
+    read before, or has no directory that could be read.
     """
-    groups = _grouped([_read(run) for run in runs])
+    groups = _grouped([read_run(run) for run in runs])
     for group in groups:
         group.runs = once_each(group.runs, say)
     return labelled(groups)
 
 
-def _read(run: Path | RunDirectory | OneRun) -> OneRun:
-    if isinstance(run, OneRun):  # one that has no directory
+def read_run(run: Path | RunDirectory | OneRun) -> OneRun:
+    """Read one run."""
+    if isinstance(run, OneRun):
         return run
     directory = RunDirectory.open(run) if isinstance(run, Path) else run
     summary = directory.summary() | _flatness(directory)

@@ -64,22 +64,22 @@ def of_metric(metric: Metric, spread: Spread | None) -> str:
 
 def percent(spread: Spread | None) -> str:
     """Return mean ± deviation in per cent, or a dash."""
-    if spread is None:
-        return NOTHING
-    mean, deviation = spread
-    if deviation is None:
-        return f"{100 * mean:.2f}"
-    return f"{100 * mean:.2f} ± {100 * deviation:.2f}"
+    return _written(spread, lambda mean: f"{100 * mean:.2f}", lambda deviation: f"{100 * deviation:.2f}")
 
 
 def number(spread: Spread | None) -> str:
     """Return mean ± deviation of a plain number, or a dash."""
+    return _written(spread, lambda mean: f"{mean:.4g}", lambda deviation: f"{deviation:.2g}")
+
+
+def _written(spread: Spread | None, of_mean: Callable[[float], str], of_deviation: Callable[[float], str]) -> str:
+    """Return mean ± deviation, each in its form; the mean alone where there is no deviation."""
     if spread is None:
         return NOTHING
     mean, deviation = spread
     if deviation is None:
-        return f"{mean:.4g}"
-    return f"{mean:.4g} ± {deviation:.2g}"
+        return of_mean(mean)
+    return f"{of_mean(mean)} ± {of_deviation(deviation)}"
 
 
 def megabytes(count: float) -> str:

@@ -136,3 +136,15 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")
     return value
+
+
+FileState = tuple[int, int, int]
+
+
+def file_state(path: Path) -> FileState | None:
+    """Return what shows that a file was written again, or replaced; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
