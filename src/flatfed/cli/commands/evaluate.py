@@ -14,6 +14,7 @@ import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress
 
 Metrics = dict[str, Any]
@@ -40,7 +41,7 @@ def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: An
     metrics, clients = _measure(path, workers, opening)
     if as_json:
         # JSON has no words for infinity and what is not a number.
-        click.echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
+        echo(json.dumps(finite({"tests": metrics, "clients": clients}), indent=1, allow_nan=False))
         return 0
     _print([*_of_tests(metrics), *_of_clients(clients)])
     return 0
@@ -49,7 +50,7 @@ def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: An
 def _print(lines: list[tuple[str, str]]) -> None:
     width = max((len(label) for label, _ in lines), default=0) + 2
     for label, text in lines:
-        click.echo(f"{label:<{width}}{text}")
+        echo(f"{label:<{width}}{text}")
 
 
 def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
