@@ -1,4 +1,4 @@
-"""The machine: cores that may really be used, freed memory that is kept, room on disk, signals that mean the end.
+"""The machine: usable cores, freed memory that is kept, files that are files, room on disk, signals that mean the end.
 
 A step of a convolutional network frees and takes tens of megabytes. The C library's default returns such blocks to the
 system at once, and every step then pays for thousands of page faults: about a fifth of the time of the papers' CNN.
@@ -12,6 +12,7 @@ import errno
 import math
 import os
 import signal
+import stat
 import sys
 from pathlib import Path
 
@@ -92,6 +93,48 @@ def keep_freed_memory() -> bool:
         taken = any(library.mallopt(M_MMAP_THRESHOLD, block) for block in KEPT_BLOCKS)
         return taken and bool(library.mallopt(M_TRIM_THRESHOLD, KEPT_TOP))
     return False
+
+
+class NotAFileError(OSError):
+    """What should be a file is something on which a reader may wait for ever."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(errno.EINVAL, f"it is {what}, not a file", str(path))
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file, as `os.open` does; a pipe, a socket, a device or a folder in its place is an error at once."""
+    try:
+        # Without waiting: a pipe is otherwise opened only when somebody is at its other end.
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotAFileError(path, "a pipe or a socket") from None
+        raise
+    try:
+        _check_regular(path, os.fstat(descriptor).st_mode)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise NotAFileError(path, "a pipe" if stat.S_ISFIFO(mode) else "a device")
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the bytes of a file; what is no file is an error at once."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def require_regular(path: Path) -> None:
+    """Refuse what is no file, before something reads it by its name."""
+    os.close(open_regular(path))
 
 
 def reserve(descriptor: int, size: int) -> None:

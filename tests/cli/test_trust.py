@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ class Net(nn.Sequential):
         super().__init__(nn.Flatten(), nn.Linear(in_channels * image_size**2, classes))
 """
 
+WRITTEN_HERE = ("pack", "pkg", "nets", "my_models", "kept", "comparison")
+"""Modules and packages that tests write into the folder where they work."""
+
 OPENING: dict[str, tuple[str, ...]] = {
     "resume": ("--rounds", "4", "--workers", "0"),
     "evaluate": ("--workers", "0"),
@@ -43,6 +46,20 @@ OPENING: dict[str, tuple[str, ...]] = {
 def _own_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the folders forgotten that commands of this process add to where modules are looked for."""
     monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.fixture(autouse=True)
+def _own_modules() -> Iterator[None]:
+    """Have the modules of a test forgotten."""
+    yield
+    forget_modules()
+
+
+def forget_modules() -> None:
+    """Have the modules forgotten that lie in the folder of a test."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in WRITTEN_HERE:
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -167,6 +184,60 @@ def test_yaml_may_name_what_lies_here(marker: Path, monkeypatch: pytest.MonkeyPa
     assert in_yaml("model: nets_in_yaml:Net").code == 0
 
 
+@pytest.fixture
+def pack(marker: Path) -> Path:
+    """A folder with code and a YAML file that names it."""
+    Path("pack/sub").mkdir(parents=True)
+    Path("pack/evil.py").write_text(NETS.format(marker=str(marker)))
+    for file in ("pack/c.yaml", "pack/sub/c.yaml"):
+        Path(file).write_text("model: pack.evil:Net")
+    Path("link.yaml").symlink_to("pack/c.yaml")
+    return Path("pack")
+
+
+def with_yaml(file: object, *options: str) -> Any:
+    return flatfed("run", "digits", "fedavg", *QUICK, "--config", file, "--out", "out", *options)
+
+
+@pytest.mark.usefixtures("pack")
+def test_yaml_does_not_run_code_that_was_packed_beside_it(marker: Path) -> None:
+    for file in ("pack/c.yaml", "pack/sub/c.yaml", str(Path("pack/c.yaml").resolve()), "link.yaml"):
+        refused(with_yaml(file), f"{file} names pack.evil:Net", "pack/evil.py; add --trust")
+    assert not marker.exists() and not Path("out").exists()
+    assert with_yaml("pack/c.yaml", "--trust").code == 0
+    assert marker.exists()
+
+
+@pytest.mark.usefixtures("pack")
+def test_yaml_and_code_beside_it_in_a_process_of_its_own(marker: Path) -> None:
+    words = [*PROCESS, "run", "digits", "fedavg", *QUICK, "--config", "pack/c.yaml", "--out", "out"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and "pack/evil.py; add --trust" in done.stderr, done.stderr
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [("c.yaml", "nets.py"), ("examples/demo.yaml", "nets.py"), ("examples/demo.yaml", "pkg/nets.py")],
+)
+def test_yaml_of_ones_own(file: str, place: str, marker: Path) -> None:
+    for path in (file, place):
+        Path(path).parent.mkdir(exist_ok=True)
+    Path(file).write_text(f"model: {module_of(place)}:Net")
+    Path(place).write_text(NETS.format(marker=str(marker)))
+    assert with_yaml(file).code == 0
+    assert marker.exists()
+
+
+def test_yaml_above_the_folder_where_one_works(marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("work").mkdir()
+    Path("c.yaml").write_text("model: nets:Net")
+    monkeypatch.chdir("work")
+    Path("nets.py").write_text(NETS.format(marker=str(marker)))
+    assert with_yaml("../c.yaml").code == 0
+    assert marker.exists()
+
+
 def test_what_is_typed_must_make_a_model(marker: Path, stranger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own_shell.py").write_text("from subprocess import getoutput, Popen\nfrom pathlib import Path\n")
     yield_to_next_test(monkeypatch, "own_shell")
@@ -237,13 +308,130 @@ def without_record(run: Path) -> None:
     rewrite(run / "config.json", config)
 
 
+@pytest.mark.parametrize("has_record", [False, True], ids=["without a record", "with a record"])
 @pytest.mark.parametrize("place", ["kept/own/nets.py", "kept/nets.py"])
-def test_code_that_came_with_a_run_is_not_the_users(place: str, own: Path, marker: Path) -> None:
+def test_code_that_came_with_a_run_is_not_the_users(place: str, has_record: bool, own: Path, marker: Path) -> None:
     file = own.parents[1] / place
     shutil.copyfile(own.parents[1] / "my_package" / "nets.py", file)
-    with_model(own / "config.json", place.removesuffix(".py").replace("/", ".") + ":Net")
-    without_record(own)
+    module = module_of(place)
+    with_model(own / "config.json", f"{module}:Net")
+    if has_record:
+        with_record(own / "config.json", {module: str(file)})
+    else:
+        without_record(own)
     refused(flatfed("evaluate", own), ":Net", place, "--trust")
+    assert not marker.exists()
+    assert flatfed("evaluate", own, "--trust").code == 0
+    assert marker.exists()
+
+
+def module_of(place: str) -> str:
+    return place.removesuffix(".py").replace("/", ".")
+
+
+def with_record(file: Path, code: dict[str, str]) -> None:
+    """Have a run or a comparison say which files its code was in: whoever packs it may guess where it will lie."""
+    record = read_json(file)
+    if file.name == "config.json":
+        record["code"] = code
+    else:
+        record["about"]["code"] = code
+    rewrite(file, record)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "fedavg/seed-0"),
+        ("resume", "fedavg/seed-0", "--rounds", "4"),
+        ("flatness", "fedavg/seed-0", *OPENING["flatness"]),
+        ("flatness", "", *OPENING["flatness"]),
+        ("resume", ""),
+    ],
+)
+def test_code_that_came_with_a_comparison_is_not_the_users(
+    command: tuple[str, ...], comparison: Path, marker: Path
+) -> None:
+    code = comparison / "evil.py"
+    code.write_text(NETS.format(marker=str(marker)))
+    shutil.rmtree(comparison / "fedsam" / "seed-2")
+    for file in (*comparison.glob("*/*/config.json"), comparison / "comparison.json"):
+        with_model(file, "comparison.evil:Net")
+        with_record(file, {"comparison.evil": str(code)})
+    name, path, *options = command
+    done = flatfed(name, comparison / path, *options)
+    assert done.code != 0 and "add --trust" in done.err, done.err
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "out"),
+    [("my_models.py", "runs/x"), ("pkg/net.py", "runs/x"), ("pkg/net.py", "x"), ("pkg/deep/net.py", "runs/deep/x")],
+)
+def test_a_run_of_ones_own_opens(place: str, out: str, marker: Path) -> None:
+    train_own(place, out, marker)
+    done = flatfed("evaluate", out, "--workers", "0")
+    assert (done.code, marker.exists()) == (0, True), done.err
+
+
+def train_own(place: str, out: str, marker: Path) -> None:
+    """Train a network that lies in the present folder."""
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    Path(place).write_text(NETS.format(marker=str(marker)))
+    done = flatfed("run", "digits", "fedavg", *QUICK, "--model", f"{module_of(place)}:Net", "--out", out)
+    assert done.code == 0, done.err
+    marker.unlink()
+    forget_modules()
+
+
+def test_a_run_that_lies_with_its_code_needs_a_word_of_the_user(marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_own("pkg/net.py", "pkg/runs/x", marker)
+    refused(flatfed("evaluate", "pkg/runs/x"), "pkg/net.py; add --trust")
+    assert not marker.exists()
+    monkeypatch.setenv("PYTHONPATH", str(Path("pkg").resolve()))
+    assert flatfed("evaluate", "pkg/runs/x").code == 0
+    assert marker.exists()
+    forget_modules()
+    monkeypatch.delenv("PYTHONPATH")
+    assert flatfed("evaluate", "pkg/runs/x", "--trust").code == 0
+
+
+PROGRAM = """
+import flatfed as ff
+import torch
+from net import halved
+from torch import nn
+
+data = [(torch.randn(8, 4), torch.arange(8) % 3) for _ in range(2)]
+task = ff.Task(model=nn.Linear(4, 3), clients=data, prepare=halved)
+ff.train(task, "fedavg", rounds=1, sampling=2, lr=0.1, workers=0, out="pkg/runs/x")
+ff.load_run("pkg/runs/x")
+"""
+
+
+def test_the_folder_of_the_program_that_was_started_is_the_users() -> None:
+    Path("pkg").mkdir()
+    Path("pkg/net.py").write_text("def halved(inputs):\n    return inputs / 2\n")
+    Path("pkg/train.py").write_text(PROGRAM)
+    words = [sys.executable, "pkg/train.py"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_of_pythonpath_does_not_vouch_for_what_was_put_into_it(
+    run: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = tmp_path / "library" / "pack"
+    pack.mkdir(parents=True)
+    run.rename(pack / "run")
+    (pack / "evil.py").write_text(NETS.format(marker=str(marker)))
+    with_model(pack / "run" / "config.json", "pack.evil:Net")
+    with_record(pack / "run" / "config.json", {"pack.evil": str(pack / "evil.py")})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    monkeypatch.syspath_prepend(str(tmp_path / "library"))
+    refused(flatfed("evaluate", pack / "run"), "pack.evil:Net", "add --trust")
     assert not marker.exists()
 
 

@@ -16,6 +16,7 @@ import click
 
 from flatfed import __version__
 from flatfed.cli.options.values import typed_words, word_for
+from flatfed.cli.output.printing import echo, show_error
 from flatfed.cli.output.streams import Lossy, lossy_streams
 from flatfed.core.configuration.plain import fault_of_text, shown
 from flatfed.core.errors import ConfigError, ConfigWarning, EngineError, FlatfedError, nearest
@@ -143,17 +144,17 @@ def _exit_code(arguments: Sequence[str] | None, interruption: CommandInterruptio
     except (click.Abort, KeyboardInterrupt) as error:
         interruption.done()
         # Click turns the interrupt into an Abort and keeps what it said as the cause.
-        click.echo(str(error.__cause__ or error) or "interrupted", err=True)
+        echo(str(error.__cause__ or error) or "interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
         if interruption.name:
             # Some libraries turn an interrupt into an error of theirs, when they are imported say.
-            click.echo(f"interrupted ({interruption.name})", err=True)
+            echo(f"interrupted ({interruption.name})", err=True)
             return INTERRUPTED
         # The last guard: whoever calls the command has no use for a traceback, and whoever mends it has.
         if os.environ.get("FLATFED_TRACEBACK"):
             raise
-        click.echo(_unforeseen(error), err=True)
+        echo(_unforeseen(error), err=True)
         return FAILED
 
 
@@ -179,10 +180,10 @@ def _run(arguments: Sequence[str]) -> int:
         # Not standalone: which error ends with which code is decided here.
         code = cli.main(args=arguments, prog_name="flatfed", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        show_error(error)
         return BAD_INPUT
     except (FlatfedError, OSError) as error:
-        click.echo(f"Error: {_told(error)}", err=True)
+        echo(f"Error: {_told(error)}", err=True)
         return _code_of(error)
     return _as_code(code)
 
@@ -203,7 +204,7 @@ def _is_written(output: Lossy | None) -> bool:
     if output.error is None:
         return True
     if not isinstance(output.error, BrokenPipeError):  # a reader that has seen enough needs no word
-        click.echo(f"Error: standard output could not be written: {output.error.strerror}", err=True)
+        echo(f"Error: standard output could not be written: {output.error.strerror}", err=True)
     return False
 
 
@@ -222,7 +223,7 @@ def _code_of(error: Exception) -> int:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"Warning: {_worded(message)}", err=True)
+    echo(f"Warning: {_worded(message)}", err=True)
 
 
 def _worded(message: Warning | str) -> str:

@@ -94,6 +94,8 @@ def _check_file(path: Path) -> None:
         raise ConfigError(f"the weights {path} are a folder, not a safetensors file{_of_a_run(path)}")
     if not path.exists():
         raise ConfigError(f"the weights {path} are missing")
+    if not path.is_file():  # whoever reads a pipe may wait for ever
+        raise ConfigError(f"the weights {path} are a pipe or a device, not a safetensors file")
 
 
 def _kept(model: nn.Module, head: set[str]) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.plain import escaped
 from flatfed.reports.curves import draw_curves
 from flatfed.reports.figures.drawing.style import available, png_and_svg
 from flatfed.reports.results.result import Result
@@ -24,7 +25,7 @@ def write_report(results: Sequence[Result], out: Path, title: str, command: str,
     texts = {
         out / "results.csv": as_csv(results, extras),
         out / "results.json": json.dumps(document(results, extras), indent=1) + "\n",
-        out / "report.md": f"# {title}\n\n    {command}\n\n{body}",
+        out / "report.md": escaped(f"# {title}\n\n    {command}\n\n{body}"),
     }
     for path, text in texts.items():
         # Replaced, not written to: it may be a link that somebody put there.

@@ -31,7 +31,7 @@ from flatfed.runs.records.files import (
     sync_directory,
     write_synced,
 )
-from flatfed.runs.records.links import make_folder, refuse_link, refuse_way_out
+from flatfed.runs.records.links import make_folder, read_whole, refuse_link, refuse_way_out
 from flatfed.runs.records.sealing import digest
 from flatfed.runs.records.structure import MANIFEST
 from flatfed.runs.records.structure import check as check_structure
@@ -308,7 +308,7 @@ def _discard(path: Path) -> None:
 
 def _read(path: Path, expected: Any) -> dict[str, Tensor]:
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     if digest(data) != expected:

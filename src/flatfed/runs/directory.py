@@ -371,5 +371,7 @@ def _is_ours(entry: Path) -> bool:
 def _what_it_is(path: Path) -> str:
     if not path.exists():
         return "it does not exist"
+    if (path / "config.json").exists():
+        return "its config.json is not a file"
     runs = sorted(str(file.parent) for file in path.glob("*/config.json"))
     return f"it holds the runs {', '.join(runs[:3])} ..." if runs else "it has no config.json"

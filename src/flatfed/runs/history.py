@@ -21,7 +21,7 @@ from typing import IO, Any
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import naming, replace_file
-from flatfed.runs.records.links import open_to_append
+from flatfed.runs.records.links import open_to_append, open_to_read
 from flatfed.runs.records.sealing import KEY, chained, fits_chain, opened_in_chain, sealed_in_chain
 from flatfed.runs.records.structure import RowsSoFar, fault_of_row
 
@@ -227,7 +227,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file without their ends; of one that is not there, none."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for line in file:
             yield line.removesuffix(b"\n")
 

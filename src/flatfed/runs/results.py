@@ -12,7 +12,7 @@ from typing import Any
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.runs.records.earlier_versions import point_of_today, result_of_today
 from flatfed.runs.records.files import is_writable, read_json, replace_file, write_json
-from flatfed.runs.records.links import make_folder, open_to_append, refuse_link
+from flatfed.runs.records.links import make_folder, open_to_append, read_whole, refuse_link
 from flatfed.runs.records.sealing import FORMAT, KEY, line_seal, sealed_line
 from flatfed.runs.records.shapes import fault_of
 from flatfed.runs.records.structure import POINT, RESULT, RESULT_KEY
@@ -115,7 +115,7 @@ class Points:
         if not self._path.exists():
             return
         # What comes after the last line break was torn off by a crash.
-        *lines, torn = self._path.read_bytes().split(b"\n")
+        *lines, torn = read_whole(self._path).split(b"\n")
         if not lines:  # torn off before it held anything
             if self._keeps:
                 self._path.unlink()

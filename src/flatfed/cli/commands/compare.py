@@ -14,6 +14,7 @@ from flatfed.cli.making.training import make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import WholeNumbers
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import Progress, StepProgress, interruptible
 from flatfed.core.errors import ConfigError
 
@@ -71,7 +72,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
     print_results(results, as_json, comparison.extras)
     # Standard output holds the table alone, for pipes.
-    click.echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
+    echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
     return 1 if outcome.failed else 0
 
 

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress
-
-if TYPE_CHECKING:
-    pass
 
 Metrics = dict[str, Any]
 
@@ -64,22 +62,17 @@ def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: An
     if as_json:
         # JSON has no words for infinity and what is not a number.
         content = finite({"round": measured.round, "tests": measured.tests, "clients": measured.clients})
-        click.echo(json.dumps(content, indent=1, allow_nan=False))
+        echo(json.dumps(content, indent=1, allow_nan=False))
         return 0
-    _print(
-        [
-            ("round", f"{measured.round} of {measured.rounds}"),
-            *_of_tests(measured.tests),
-            *_of_clients(measured.clients),
-        ]
-    )
+    round = "round", f"{measured.round} of {measured.rounds}"
+    _print([round, *_of_tests(measured.tests), *_of_clients(measured.clients)])
     return 0
 
 
 def _print(lines: list[tuple[str, str]]) -> None:
     width = max((len(label) for label, _ in lines), default=0) + 2
     for label, text in lines:
-        click.echo(f"{label:<{width}}{text}")
+        echo(f"{label:<{width}}{text}")
 
 
 def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> EvaluatedRun:

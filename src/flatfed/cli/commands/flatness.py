@@ -15,6 +15,7 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Whole, within_option
 from flatfed.cli.output.files import refuse_unwritable, written_for
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_notes, print_tables, table_width
 from flatfed.core.errors import ConfigError
@@ -106,7 +107,7 @@ def _report(results: Sequence[Measured], options: Options) -> None:
     for result in results:
         if result.remark:
             # To standard error, so that the table can be piped.
-            click.echo(f"{result.label}: {result.remark}", err=True)
+            echo(f"{result.label}: {result.remark}", err=True)
     if options["as_json"]:
         _print_json(results)
     else:
@@ -114,7 +115,7 @@ def _report(results: Sequence[Measured], options: Options) -> None:
 
 
 def _print_json(results: Sequence[Measured]) -> None:
-    click.echo(json.dumps([result.to_dict() for result in results], indent=1))
+    echo(json.dumps([result.to_dict() for result in results], indent=1))
 
 
 def _refuse_contradictions(ctx: click.Context) -> None:
@@ -203,9 +204,9 @@ def _print(results: Sequence[Measured], by_client: bool, form: str) -> None:
 
     make = reports.by_client if by_client else reports.by_number
     if form == "markdown":
-        click.echo(make(results).markdown(), nl=False)
+        echo(make(results).markdown(), nl=False)
     elif form == "csv":
-        click.echo(make(results).csv(), nl=False)
+        echo(make(results).csv(), nl=False)
     else:
         _print_table(results, make)
 
@@ -217,7 +218,7 @@ def _print_table(results: Sequence[Measured], make: Callable[[Sequence[Measured]
     print_tables([sheet.terminal() for sheet in tables(results, width, make)], width)
     # Runs over the same examples share a note.
     notes = dict.fromkeys(f"losses over: {result.note}" for result in results)
-    click.echo("\n".join(notes))
+    echo("\n".join(notes))
     print_notes(remarks(results))
 
 
@@ -229,7 +230,7 @@ def _draw(results: Sequence[Measured], runs: list[SavedRun], options: Options) -
         folder.mkdir(parents=True, exist_ok=True)
         files = draw(results, folder) + _draw_maps(runs, folder, options)
     listed = ", ".join(map(str, files)) or "nothing that was measured can be drawn"
-    click.echo(f"figures: {listed}", err=True)
+    echo(f"figures: {listed}", err=True)
 
 
 def _draw_maps(runs: list[SavedRun], folder: Path, options: Options) -> list[Path]:

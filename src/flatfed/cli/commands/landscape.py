@@ -13,6 +13,7 @@ from flatfed.cli.making.training import at_most
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
 from flatfed.cli.options.values import Number, Whole, WholeNumbers
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.core.errors import ConfigError
 
@@ -82,8 +83,8 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
     scene = _evaluate(runs, view, options)
     files = _write(scene, view, folder, title)
     for line in _summary(scene):
-        click.echo(line)
-    click.echo(f"written: {', '.join(map(str, files))}", err=True)
+        echo(line)
+    echo(f"written: {', '.join(map(str, files))}", err=True)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.output.printing import echo
 from flatfed.core.errors import ConfigError
 
 COLUMNS = "{:<9}{:<26}{:<11}"
@@ -96,7 +97,7 @@ def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
         return _print_markdown(kind)
     entries = LISTS[kind]()
     if as_json:
-        click.echo(json.dumps(entries, indent=1))
+        echo(json.dumps(entries, indent=1))
         return 0
     _print_text(kind, entries)
     return 0
@@ -107,22 +108,22 @@ def _print_markdown(kind: str) -> int:
         raise ConfigError("--markdown is for algorithms")
     from flatfed.experiments.comparing.index import markdown
 
-    click.echo(markdown(), nl=False)
+    echo(markdown(), nl=False)
     return 0
 
 
 def _print_text(kind: str, entries: list[Entry]) -> None:
     indent = max(len(entry["id"]) for entry in entries) + 2
     if kind == "algorithms":
-        click.echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
+        echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
     for entry in entries:
         _print_entry(entry, indent)
 
 
 def _print_entry(entry: Entry, indent: int) -> None:
-    click.echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
+    echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
     if entry.get("parameters"):
-        click.echo(_wrapped(f"{'':<{indent}}{_parameters(entry)}", indent))
+        echo(_wrapped(f"{'':<{indent}}{_parameters(entry)}", indent))
 
 
 def _cost(entry: Entry) -> str:

@@ -15,6 +15,7 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, json_option, trust_option, workers_option
 from flatfed.cli.options.values import within_option
 from flatfed.cli.output.files import refuse_other_pictures, refuse_unwritable, written_for
+from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_tables, table_width, text_width
 from flatfed.core.errors import ConfigError
@@ -65,7 +66,7 @@ def robustness(
         _write("--figure", figure, lambda: _draw(methods, figure, alone))
     if table_file is not None:
         _write("--csv", table_file, lambda: _save(methods, table_file))
-    click.echo(f"results in {_places(methods, alone)}", err=True)
+    echo(f"results in {_places(methods, alone)}", err=True)
     return 0
 
 
@@ -115,7 +116,7 @@ def _runs(methods: Methods) -> list[MeasuredRun]:
 def _report(methods: Methods, alone: bool, as_json: bool) -> None:
     """Print the results: a run's table, one table of several, or JSON."""
     if as_json:
-        click.echo(json.dumps(_entries(methods, alone), indent=1))
+        echo(json.dumps(_entries(methods, alone), indent=1))
     elif alone:
         _print_one(methods[0].runs[0])
     else:
@@ -135,18 +136,18 @@ def _print_one(run: MeasuredRun) -> None:
 
     if run.robustness.cells:
         print_tables([table(run.robustness)], text_width())
-    click.echo(headline(run.robustness))
+    echo(headline(run.robustness))
 
 
 def _print_several(methods: Methods) -> None:
     from flatfed.reports.robustness.methods import caption, severities, tables
 
     if not severities(methods):
-        click.echo("no corruption could be measured")
+        echo("no corruption could be measured")
         return
     width = table_width()
     print_tables(tables(methods, width), width)
-    click.echo(textwrap.fill(caption(methods), text_width()))
+    echo(textwrap.fill(caption(methods), text_width()))
 
 
 def _tell_skipped(methods: Methods) -> None:
@@ -158,14 +159,14 @@ def _tell_skipped(methods: Methods) -> None:
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
     for reason in names:
-        click.echo(f"left out: {', '.join(names[reason])}: {reason}", err=True)
+        echo(f"left out: {', '.join(names[reason])}: {reason}", err=True)
 
 
 def _tell_unfinished(methods: Methods, alone: bool) -> None:
     """Say which runs did not finish, and whether they count in their method's mean."""
     for method in methods:
         for run in filter(attrgetter("remark"), method.runs):
-            click.echo(_remark(run, method, alone), err=True)
+            echo(_remark(run, method, alone), err=True)
 
 
 def _remark(run: MeasuredRun, method: MethodRobustness, alone: bool) -> str:
@@ -190,7 +191,7 @@ def _write(option: str, file: Path, write: Callable[[], None]) -> None:
     """Write a file that was asked for; where that fails say which option it was."""
     with written_for(option, file), within_option(f"{option} {file}"):
         write()
-    click.echo(f"{option.removeprefix('--')}: {file}", err=True)
+    echo(f"{option.removeprefix('--')}: {file}", err=True)
 
 
 def _draw(methods: Methods, figure: Path, alone: bool) -> None:

@@ -12,6 +12,7 @@ import click
 from flatfed.cli.options.groups import GroupedCommand, make_extras, option, report_options
 from flatfed.cli.options.runs import json_option
 from flatfed.cli.output.files import refuse_other_pictures, written_for
+from flatfed.cli.output.printing import echo
 from flatfed.core.errors import MANY, ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _tell_missing(planned: Planned) -> None:
     for path, runs in planned:
         missing = sum(not is_run(run) for run in runs)
         if missing:
-            click.echo(f"{path}: {missing} of its runs have not begun", err=True)
+            echo(f"{path}: {missing} of its runs have not begun", err=True)
 
 
 def _refuse_unknown(results: list[Result], names: list[str]) -> None:
@@ -107,4 +108,4 @@ def _draw(results: list[Result], figure: Path, names: list[str]) -> None:
 
     with written_for("--figure", figure):
         draw_curves(results, [figure], names=names)
-    click.echo(f"figure: {figure}", err=True)
+    echo(f"figure: {figure}", err=True)

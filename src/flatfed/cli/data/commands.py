@@ -12,6 +12,7 @@ from flatfed.cli.data.show import show
 from flatfed.cli.data.tables import print_table, warn_of_broken_modules
 from flatfed.cli.options.groups import GroupedCommand
 from flatfed.cli.options.values import word_for
+from flatfed.cli.output.printing import echo
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -92,13 +93,13 @@ def _download(source: Source, directory: DataDirectory, command: str) -> int:
             fetched = fetch(source, directory, report)
     # In this order: `NotFetched` is a `DownloadError` too.
     except NotFetched as error:
-        click.echo(f"Error: {error.message(command)}", err=True)
+        echo(f"Error: {error.message(command)}", err=True)
         return FAILED
     except DownloadError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         return FAILED
     state = "is in" if fetched else "is already in"
-    click.echo(f"{source.id} {state} {directory.path}")
+    echo(f"{source.id} {state} {directory.path}")
     return 0
 
 
@@ -115,10 +116,10 @@ def _without_download(source: Source, directory: DataDirectory) -> int:
 
     placed = place(source, directory)
     if placed.state == BUILT_IN:
-        click.echo(f"{source.id} is part of an installed package")
+        echo(f"{source.id} is part of an installed package")
         return 0
     if placed.state == IN_PLACE or placed.error is None:
-        click.echo(f"{source.id} is in place")
+        echo(f"{source.id} is in place")
         return 0
     raise _by_hand(source, placed.error)
 
@@ -166,10 +167,10 @@ def check(name: str, data_dir: str | None, settings: tuple[str, ...], as_json: b
     failed = any(finding.state == WRONG for finding in findings)
     if as_json:
         report = {"dataset": name, "ok": not failed, "checks": list(map(vars, findings))}
-        click.echo(json.dumps(report, indent=1))
+        echo(json.dumps(report, indent=1))
     else:
         _print_findings(findings)
-        click.echo(_conclusion(name, findings))
+        echo(_conclusion(name, findings))
     return FAILED if failed else 0
 
 
@@ -206,9 +207,9 @@ def listing(data_dir: str | None, as_json: bool) -> int:
     directory = DataDirectory(data_dir)
     entries = [_entry(id, about, directory) for id, about in datasets().items()]
     if as_json:
-        click.echo(json.dumps({"data_dir": str(directory.path), "datasets": entries}, indent=1))
+        echo(json.dumps({"data_dir": str(directory.path), "datasets": entries}, indent=1))
     else:
-        click.echo(f"data directory: {directory.path}")
+        echo(f"data directory: {directory.path}")
         rows = [[entry["id"], entry["state"], entry["about"]] for entry in entries]
         print_table(["", "", ""], rows, {MISSING: "dim", OWN: "dim", INCOMPLETE: "red"})
     # Last, so that warnings are not lost above a long list.

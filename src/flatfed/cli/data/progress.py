@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-import click
+from flatfed.cli.output.printing import console, echo
 
 MEGABYTE = 1e6
 
@@ -31,7 +31,7 @@ class Fetching:
     def start(self, name: str, done: int, total: int | None) -> None:
         """Begin a file, or begin it anew."""
         if self._bar is None:
-            click.echo(_announcement(name, done, total), err=True)
+            echo(_announcement(name, done, total), err=True)
             return
         # A file that is begun anew has a bar already.
         if self._task is not None:
@@ -49,7 +49,7 @@ class Fetching:
             # Brackets in a name are no markup.
             self._bar.console.print(text, markup=False, highlight=False)
         else:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
 
 def _announcement(name: str, done: int, total: int | None) -> str:
@@ -63,7 +63,6 @@ def _announcement(name: str, done: int, total: int | None) -> str:
 
 
 def _bar() -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     return Progress(
@@ -72,7 +71,7 @@ def _bar() -> Any:
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
         expand=True,
     )

@@ -14,6 +14,7 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.files import refuse_other_pictures
+from flatfed.cli.output.printing import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     recipe = make_recipe(dataset, _defaults_of_run() | options, given, seed)
     report, table = _report(recipe)
     if as_json:
-        click.echo(json.dumps(report, indent=1))
+        echo(json.dumps(report, indent=1))
     else:
-        click.echo("\n".join(_lines(report)))
+        echo("\n".join(_lines(report)))
     if figure is not None:
         _draw(figure, table, _title(report))
     return 0
@@ -67,7 +68,7 @@ def _draw(figure: Path, table: Any, title: str) -> None:
 
     figure.parent.mkdir(parents=True, exist_ok=True)
     draw_class_distribution(table, [figure], title)
-    click.echo(f"figure: {figure}", err=True)
+    echo(f"figure: {figure}", err=True)
 
 
 def _defaults_of_run() -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 
-import click
+from flatfed.cli.output.printing import console, echo
 
 NARROWEST = 80
 
 
 def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]) -> None:
     """Print rows below the names of the columns; a cell whose text is in `colours` has that colour."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -20,7 +19,7 @@ def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]
     for row in rows:
         # As texts, in which rich looks for no markup.
         table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
-    Console(width=_width(), highlight=False).print(table)
+    console(width=_width(), highlight=False).print(table)
 
 
 def _width() -> int:
@@ -37,4 +36,4 @@ def warn_of_broken_modules() -> None:
     from flatfed.data.catalogue import broken_modules
 
     for error in broken_modules().values():
-        click.echo(f"Warning: {error}", err=True)
+        echo(f"Warning: {error}", err=True)

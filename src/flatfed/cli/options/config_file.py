@@ -9,6 +9,7 @@ import click
 
 from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.machine import read_regular
 
 FILE_SETTINGS = "flatfed.file-settings"
 
@@ -34,7 +35,7 @@ def file_settings(ctx: click.Context) -> dict[str, Any]:
 def _content(file: Path) -> dict[Any, Any]:
     """Return what a file holds."""
     try:
-        content = read_yaml(file.read_text(encoding="utf-8"))
+        content = read_yaml(read_regular(file).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"--config {file}: {error.strerror or error}") from None
     except (ConfigError, UnicodeDecodeError) as error:

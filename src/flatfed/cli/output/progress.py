@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from flatfed.cli.output.printing import console, echo
+
 if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run
 
@@ -40,8 +42,7 @@ class _Live:
             # Brackets in the text are no markup.
             self._bar.console.print(text, markup=False, highlight=False)
         else:
-            # Flushed, because a log is read while it grows.
-            print(text, file=sys.stderr, flush=True)
+            echo(text, err=True)
 
     def _begin(self, bar: Callable[[], Any], total: int | None, **fields: str) -> None:
         """Show the bar. Not before: it would stand above the summary, or where nothing is left to do."""
@@ -155,7 +156,6 @@ def clock(seconds: float) -> str:
 
 
 def _bar() -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -167,14 +167,13 @@ def _bar() -> Any:
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
         expand=True,
     )
 
 
 def _steps_bar(unit: str) -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -186,7 +185,7 @@ def _steps_bar(unit: str) -> Any:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     ]
-    return Bar(*columns, console=Console(stderr=True), transient=True, expand=True)
+    return Bar(*columns, console=console(stderr=True), transient=True, expand=True)
 
 
 class Following:

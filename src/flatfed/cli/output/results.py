@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+from flatfed.cli.output.printing import console, echo
 
 if TYPE_CHECKING:
     from flatfed.experiments.comparing.comparison import Comparison
@@ -45,17 +45,15 @@ def table_width() -> int:
 
 def print_tables(tables: Iterable[Any], width: int) -> None:
     """Print tables of rich."""
-    from rich.console import Console  # here, for help and JSON do without it
-
-    console = Console(width=width, highlight=False)
+    shown = console(width=width, highlight=False)
     for table in tables:
-        console.print(table)
+        shown.print(table)
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes below a table, each as a paragraph."""
     for note in notes:
-        click.echo(textwrap.fill(note, text_width(), subsequent_indent="  ", break_on_hyphens=False))
+        echo(textwrap.fill(note, text_width(), subsequent_indent="  ", break_on_hyphens=False))
 
 
 SUMMARY_WIDTH = 100
@@ -134,7 +132,7 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     results = read_results([result.directory])
     write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
     print_results(results, as_json)
-    click.echo(f"run directory: {out}", err=True)
+    echo(f"run directory: {out}", err=True)
     return 0 if result.status == "finished" else 1
 
 
@@ -142,7 +140,7 @@ def read_results(runs: Sequence[Path | RunDirectory | OneRun]) -> list[Result]:
     """Read some runs; a remark on them goes to standard error."""
     from flatfed.reports.results.results import collect
 
-    return collect(runs, partial(click.echo, err=True))
+    return collect(runs, partial(echo, err=True))
 
 
 def print_results(results: list[Result], as_json: bool, extras: Extras | None = None) -> None:
@@ -158,7 +156,7 @@ def print_results(results: list[Result], as_json: bool, extras: Extras | None = 
 def _print_json(results: list[Result], extras: Extras) -> None:
     from flatfed.reports.write import document
 
-    click.echo(json.dumps(document(results, extras), indent=1))
+    echo(json.dumps(document(results, extras), indent=1))
 
 
 def _print_tables(results: list[Result], extras: Extras) -> None:
@@ -176,7 +174,7 @@ def _tell_reason(method: str, run: OneRun) -> None:
     """Say why a run ended as it did, in a line."""
     reason = run.summary["reason"]
     if reason:
-        click.echo(f"{method}, seed {run.seed}: {run.summary['status']}: {reason.splitlines()[0]}", err=True)
+        echo(f"{method}, seed {run.seed}: {run.summary['status']}: {reason.splitlines()[0]}", err=True)
 
 
 def command_line() -> str:

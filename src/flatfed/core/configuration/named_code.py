@@ -2,7 +2,8 @@
 
 What a user types is the user's own word. A file may come from somebody else: a run directory's, a comparison's, YAML. A
 module that a file names is imported only where the user trusts the file, or where the module belongs to the user's
-present project. So a module is found and judged by where it lies before it is imported, package by package.
+present project and cannot have come with the file. So a module is found and judged by where it lies before it is
+imported, package by package. Nothing that the file says of itself makes it easier to be let in.
 """
 
 from __future__ import annotations
@@ -112,17 +113,21 @@ class NamedBy:
         if place.file is None or place.is_installed or module.partition(".")[0] in NOT_OF_A_PROJECT:
             return False
         own = any(map(place.file.is_relative_to, project_folders()))
-        return own and not any(map(place.file.is_relative_to, self._foreign_folders()))
+        return own and not self._may_have_brought(place.file)
 
-    def _foreign_folders(self) -> list[Path]:
-        """Return the folders whose code came with the file."""
-        if self.home is None:
-            return []
-        home, here = self.home.resolve(), Path.cwd()
-        if self.recorded is not None or not home.is_relative_to(here) or home == here:
-            return [home]
-        # Without a record, also what lies beside it: somebody may have packed both into one folder.
-        return [here / home.relative_to(here).parts[0]]
+    def _may_have_brought(self, code: Path) -> bool:
+        """Say whether somebody may have packed a file of code together with the file that names it."""
+        if self.file is None:
+            return False
+        if self.home is not None and code.is_relative_to(self.home.resolve()):
+            return True
+        # A folder of the user's own is put together by the user; a folder in it may have come as a whole.
+        own = _nearest(code, [*project_folders(), *_folder_of_program()])
+        for place in (self.file.parent.resolve(), self.file.resolve().parent):
+            packed = _entry_towards(place, own)
+            if packed is not None and code.is_relative_to(packed):
+                return True
+        return False
 
 
 USER = NamedBy()
@@ -209,6 +214,24 @@ def project_folders() -> list[Path]:
     """Return the folders with the user's own code: where the command was started, and those of PYTHONPATH."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [Path.cwd(), *(Path(folder).resolve() for folder in named if folder)]
+
+
+def _folder_of_program() -> list[Path]:
+    """Return the folder of the program that the user started; a session without one has none."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return [] if file is None else [Path(file).resolve().parent]
+
+
+def _nearest(file: Path, folders: list[Path]) -> Path:
+    """Return the innermost of the folders that hold a file; one must."""
+    return max(filter(file.is_relative_to, folders), key=lambda folder: len(folder.parts))
+
+
+def _entry_towards(place: Path, folder: Path) -> Path | None:
+    """Return the entry of a folder within which a place lies; None where it lies elsewhere, or is the folder."""
+    if place == folder or not place.is_relative_to(folder):
+        return None
+    return folder / place.relative_to(folder).parts[0]
 
 
 def files_of(modules: list[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,19 @@ def shown(value: Any) -> str:
     if len(text) > SHOWN:
         return f"{text[:SHOWN]}..."
     return text
+
+
+_COMMANDS_TO_TERMINALS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and line break, and those that change the direction of writing."""
+
+
+def escaped(text: str) -> str:
+    r"""Return a text that a terminal shows and does not obey: `\x1b` in place of the character."""
+    return _COMMANDS_TO_TERMINALS.sub(_as_code, text)
+
+
+def _as_code(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def fault_of_text(text: str) -> str:

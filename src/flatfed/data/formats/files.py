@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
+from flatfed.machine import open_regular, read_regular
 
 
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file."""
     with readable(path):
-        return path.read_bytes()
+        return read_regular(path)
 
 
 def read_text(path: Path) -> str:
     """Return the text of a file in UTF-8; a byte order mark at its begin is dropped."""
-    with readable(path):
-        return path.read_text(encoding="utf-8-sig")
+    with readable(path), os.fdopen(open_regular(path), encoding="utf-8-sig") as file:
+        return file.read()
 
 
 @contextmanager

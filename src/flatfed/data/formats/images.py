@@ -17,6 +17,7 @@ from flatfed.core.configuration.checking import Count, Index, NonNegative
 from flatfed.core.configuration.config import Config
 from flatfed.core.errors import ConfigError
 from flatfed.data.storage.pool import Normalise
+from flatfed.machine import require_regular
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -110,8 +111,11 @@ def decode(source: str | Path | bytes, how: Decoding, name: str | None = None) -
 
 def _decode(file: Any, how: Decoding, label: str, missing: str) -> Tensor:
     image_module = pillow("images")
-    with image_errors(label, missing), image_module.open(file) as image:
-        return _square(image, how)
+    with image_errors(label, missing):
+        if not isinstance(file, io.BytesIO):
+            require_regular(Path(file))
+        with image_module.open(file) as image:
+            return _square(image, how)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from flatfed.core.errors import ConfigError
 from flatfed.data.formats.files import reason
+from flatfed.machine import open_regular
 
 ARRAY, ARRAYS = b"\x93NUMPY", b"PK"
 
@@ -23,7 +25,7 @@ def opened(path: Path, name: str = "", mmap: Literal["r"] | None = None) -> Iter
     """
     name = name or str(path)
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             yield _loaded(path, file, mmap)
     except ConfigError:
         raise  # the block's own words

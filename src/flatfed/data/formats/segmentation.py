@@ -18,6 +18,7 @@ from flatfed.data.formats.client_tables import how_many
 from flatfed.data.formats.files import read_text
 from flatfed.data.formats.images import image_errors, pillow
 from flatfed.data.formats.texts import whole_number
+from flatfed.machine import require_regular
 
 IGNORE = 255
 """The label of pixels that have no class."""
@@ -266,10 +267,12 @@ def _leads_out(name: str) -> bool:
 def _opened(path: Path) -> Any:
     """Return a picture, decoded."""
     image_module = pillow("images")
-    with image_errors(str(path), str(path)), image_module.open(path) as picture:
-        # Decoded now: Pillow reads lazily, and the file is closed at the end of the block.
-        picture.load()
-        return picture
+    with image_errors(str(path), str(path)):
+        require_regular(path)
+        with image_module.open(path) as picture:
+            # Decoded now: Pillow reads lazily, and the file is closed at the end of the block.
+            picture.load()
+            return picture
 
 
 def _size(picture: Any) -> Size:

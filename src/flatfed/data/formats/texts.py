@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import BinaryIO
 
 from flatfed.core.errors import ConfigError
 from flatfed.data.formats.files import readable
+from flatfed.machine import open_regular
 
 LONGEST = 2**24
 """Characters in a field, at most; a longer one is a quotation mark that was never closed."""
@@ -72,7 +74,7 @@ def _check_width(row: Row, columns: int) -> None:
 def _all_rows(path: Path, delimiter: str) -> Iterator[Row]:
     """Yield every row, blank lines too, with the line on which it begins."""
     with readable(path):
-        file = path.open("rb")
+        file = os.fdopen(open_regular(path), "rb")
     with file:
         # Strict, because a quotation mark that is never closed would be accepted otherwise.
         reader = csv.reader(_decoded(path, file), delimiter=delimiter, strict=True)

@@ -22,7 +22,7 @@ from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import BRANCH, CODE, RunDirectory
 from flatfed.runs.history import Row
 from flatfed.runs.records.files import replace_file, write_json
-from flatfed.runs.records.links import refuse_way_out
+from flatfed.runs.records.links import read_whole, refuse_way_out
 
 Say = Callable[[str], None]
 
@@ -77,10 +77,10 @@ def branch(
     with directory.lock():
         directory.begin()
         on_begin(directory.config, start.round)
-        if (source.path / TENSORS).is_file():
+        if (source.path / TENSORS).exists():
             refuse_way_out(source.path / TENSORS, source.path)
             # A copy, so that the new run does not need the old one's directory.
-            replace_file(directory.path / TENSORS, (source.path / TENSORS).read_bytes())
+            replace_file(directory.path / TENSORS, read_whole(source.path / TENSORS))
         origin = {"run": source.config["run"], "path": str(source.path.resolve()), "round": start.round}
         write_json(directory.path / BRANCH, origin)
         remember(directory.path, plan.task)

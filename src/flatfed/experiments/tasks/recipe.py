@@ -32,7 +32,7 @@ from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.records.files import replace_file
-from flatfed.runs.records.links import refuse_way_out
+from flatfed.runs.records.links import read_whole, refuse_way_out
 from flatfed.runs.records.sealing import digest
 
 
@@ -234,7 +234,7 @@ def task_of(directory: RunDirectory, remembered: bool = True) -> Task:
 
 def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     """Build a task of the catalogue; other data than before, or otherwise divided, are an error."""
-    if (directory.path / TENSORS).is_file():  # the whole model that the run started from, its new head included
+    if (directory.path / TENSORS).exists():  # the whole model that the run started from, its new head included
         recipe = recipe | {"weights": str(_checked_tensors(directory)), "new_head": False}
     made = TaskRecipe.from_dict(recipe)
     task = made.build(directory.named_by)
@@ -273,8 +273,8 @@ def _checked_tensors(directory: RunDirectory) -> Path:
     path = directory.path / TENSORS
     refuse_way_out(path, directory.path)
     recorded = directory.config["task"].get(TENSORS_DIGEST)
-    if recorded is None or not path.is_file():  # of an earlier version; or whoever reads it says that it is missing
+    if recorded is None or not path.exists():  # of an earlier version; or whoever reads it says that it is missing
         return path
-    if digest(path.read_bytes()) != recorded:
+    if digest(read_whole(path)) != recorded:
         raise CheckpointError(f"{path} was changed after it was written: put it back as it was, or pass the task")
     return path

@@ -28,7 +28,7 @@ from flatfed.runs.described.import_paths import (
     rebuild_callable,
 )
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
-from flatfed.runs.records.links import refuse_way_out
+from flatfed.runs.records.links import refuse_other_than_file, refuse_way_out
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""
@@ -69,7 +69,10 @@ def rebuild_task(recipe: dict[str, Any], path: Path, by: NamedBy) -> Task:
     """Build a task from its recipe and its tensors' file; `by` says whose word the recipe is."""
     refuse_way_out(path, path.parent)
     try:
+        refuse_other_than_file(path)
         tensors = safetensors.torch.load_file(path)
+    except CheckpointError:
+        raise
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.records.links import open_unlinked
+from flatfed.runs.records.links import open_unlinked, read_whole
 from flatfed.runs.records.sealing import is_sealed, opened, sealed, should_be_sealed
 
 WHAT_TO_DO = "put it back as it was"
@@ -128,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except (OSError, ValueError, RecursionError) as error:
