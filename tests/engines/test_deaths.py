@@ -27,7 +27,7 @@ from engines.bench import (
 from flatfed.core.method.engine import Job
 from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory

@@ -16,7 +16,7 @@ from engines.bench import CASES, CLIENTS, assert_same, bits, digits
 from flatfed.core.method.engine import Engine, Job, Reply
 from flatfed.core.method.messages import Message
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 
 Order = Callable[[list[Any]], list[Any]]

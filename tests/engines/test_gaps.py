@@ -19,7 +19,7 @@ from flatfed.core.method.engine import Job
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.round.federation import TIMES
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.runs.directory import RunDirectory
 
 ITEMS = 6

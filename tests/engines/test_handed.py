@@ -25,7 +25,7 @@ from flatfed.core.method.vectors import norm
 from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP, Courier, Tally
 from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from methods.wire import COHORTS, METHODS, everything, plan, rich
 

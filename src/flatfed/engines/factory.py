@@ -9,7 +9,7 @@ from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.machine import worker_count
 
 

@@ -135,6 +135,7 @@ class Trainer:
             drift=float(torch.dist(client.w[:shared], client.start[:shared])),
             model=oracle.w[:shared].to(CPU, copy=True) if job.shows_model else None,
             seconds=seconds,
+            attempt=job.attempt,
         )
 
     def _refuse_changed(self, received: Message, versions: Mapping[str, int]) -> None:

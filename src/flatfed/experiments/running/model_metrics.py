@@ -45,7 +45,7 @@ def measure_clients(
     `on_clients` is called with how many clients are done, of how many.
     """
     task = federation.task
-    clients = [client for client in range(task.population) if len(task.examples(client))]
+    clients = [client for client in range(task.population) if task.samples(client)]
     if _apart(federation):
         groups = _one_by_one(federation, clients)
     else:
@@ -91,7 +91,7 @@ def _grouped(federation: Federation, clients: list[int], workers: int | str) -> 
     """Measure the one model on the examples of many clients, as if each client's were a test set."""
     task, buffers = federation.task, statistics_of(federation)
     settings = federation.settings.replace(eval_stats="running")  # the buffers are those to evaluate with
-    total = sum(len(task.examples(client)) for client in clients)
+    total = sum(task.samples(client) for client in clients)
     for group in _groups(task, clients, max(GROUP, total // GROUPS)):
         tests = {f"client{client}": task.examples(client) for client in group}
         # Workers know the task that they were started with, so each group has an engine of its own.
@@ -112,7 +112,7 @@ def _groups(task: Task, clients: list[int], size: int) -> Iterator[list[int]]:
     group, count = list[int](), 0
     for client in clients:
         group.append(client)
-        count += len(task.examples(client))
+        count += task.samples(client)
         if count >= size:
             yield group
             group, count = [], 0
@@ -121,7 +121,7 @@ def _groups(task: Task, clients: list[int], size: int) -> Iterator[list[int]]:
 
 
 def _about(federation: Federation, client: int) -> dict[str, Any]:
-    return {"client": client, "samples": len(federation.task.examples(client))}
+    return {"client": client, "samples": federation.task.samples(client)}
 
 
 def _engine(federation: Federation, task: Task, settings: Settings, workers: int | str) -> closing[Engine]:

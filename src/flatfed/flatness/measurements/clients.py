@@ -180,7 +180,7 @@ def fixed_clients(federation: Federation, count: int | None, seed: int) -> list[
     """Return a fixed set of clients that hold examples: all, or `count`, the same in every round and every run."""
     task = federation.task
     # A client without examples has no loss.
-    holders = [client for client in range(task.population) if len(task.examples(client))]
+    holders = [client for client in range(task.population) if task.samples(client)]
     if count is None or count >= len(holders):
         return holders
     generator = numpy_generator(seed, "fixed clients")

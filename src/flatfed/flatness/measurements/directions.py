@@ -54,7 +54,7 @@ class Incompatibility(Measurement, id="incompatibility"):
             m = shadow.method.perturbed_along(shadow.server, client, shadow.clients.read(client), g)
             rises[client] = surface.loss(surface.w + rho * unit(m)) - surface.loss()
             gradients.append(g)
-            if batch is not None and len(federation.task.examples(client)) > batch:
+            if batch is not None and federation.task.samples(client) > batch:
                 batch_gradient = subject.on(client, base, own(client, batch, self.seed)).gradient()
                 deviations.append(squared_norm(batch_gradient - g))
         whole = sharpness(base, rho).rise
@@ -105,7 +105,7 @@ class FriendlyRate(Measurement, id="friendly_rate"):
         changes = dict[int, Tensor]()
         for number, client in enumerate(chosen):
             subject.on_step(f"{self.id}: client {client}", number, len(chosen))
-            samples = self._batches(client, len(federation.task.examples(client)), batch)
+            samples = self._batches(client, federation.task.samples(client), batch)
             # A pair needs two batches.
             if len(samples) > 1:
                 gradients = [subject.on(client, base, sample).gradient() for sample in samples]
