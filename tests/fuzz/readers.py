@@ -63,7 +63,7 @@ def _points(path: Path) -> None:
 
 def _checkpoints(path: Path) -> None:
     directory = RunDirectory.open(path)
-    for check in (directory.check_config, directory.check_history):
+    for check in (directory.check_config_mark, directory.check_history_mark):
         good_or_refused(lambda check=check: directory.checkpoints.load_newest(check=check))  # type: ignore[misc]
 
 

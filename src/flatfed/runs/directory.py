@@ -177,7 +177,7 @@ class RunDirectory:
                 f"{self.history_path} is not what was written: rows were changed or lost among the first "
                 f"{mark['rows']}; put the file back as it was"
             )
-        return rows
+        return list(rows)
 
     def _end_of_rows(self, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the mark of the rows that the run ended with, or that its newest checkpoint builds on."""

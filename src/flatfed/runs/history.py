@@ -6,9 +6,11 @@ does the record of how the run ended: a row that was changed, lost or moved is n
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +20,7 @@ from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import naming, replace_file
 from flatfed.runs.records.links import open_to_append
 from flatfed.runs.records.sealing import chained
-from flatfed.runs.records.structure import fault_of_row, fault_of_rows
+from flatfed.runs.records.structure import RowsSoFar, fault_of_row
 
 Row = dict[str, Any]
 IN_MEMORY = 1000
@@ -30,12 +32,12 @@ class Recorded:
     """What a history file holds.
 
     Args:
-        rows: the good rows, up to the first line that is damaged.
+        rows: the good rows, up to the first line that is damaged; many are read from the file when they are asked for.
         seals: after each of them, the hash of its line chained to those before.
         damage: what is wrong with the line after them; empty where all are good.
     """
 
-    rows: list[Row]
+    rows: Collection[Row]
     seals: list[str]
     damage: str = ""
 
@@ -50,6 +52,28 @@ class Recorded:
         if count == 0:
             return True
         return count <= len(self.rows) and bool(self.seals[count - 1] == mark["seal"])
+
+
+class RowsOfFile(Collection[Row]):
+    """The first rows of a history, read one by one whenever they are asked for: memory for one row."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._path, self._count = path, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        return itertools.islice(self._rows(), self._count)
+
+    def _rows(self) -> Iterator[Row]:
+        for line in _lines(self._path):
+            row = _parsed(line)
+            assert row is not None  # it was, when it was checked
+            yield row_of_today(row)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == one for one in self)
 
 
 def mark_of(rows: int, seal: str) -> dict[str, Any]:
@@ -111,17 +135,22 @@ class History:
         if self._file is not None:
             os.fsync(self._file.fileno())
 
-    def begin(self, rows: Sequence[Row]) -> None:
-        """Begin with these rows, in the place of what there was."""
+    def begin(self, rows: Iterable[Row]) -> None:
+        """Begin with these rows, in the place of what there was; they may be read from the old file meanwhile."""
         # Closed first: rows would otherwise go on into the old file, not into the one that replaces it.
         self.close()
         self._seal, self.count, self.last, self._rows = "", 0, None, []
-        lines = []
-        for row in rows:
-            lines.append(json.dumps(row).encode())
-            self._keep(row, lines[-1])
+        lines = map(self._begun, rows)
         if self._path is not None:
-            replace_file(self._path, b"".join(line + b"\n" for line in lines))
+            replace_file(self._path, lines)
+        else:
+            deque(lines, maxlen=0)  # all of them, for what is kept of each
+
+    def _begun(self, row: Row) -> bytes:
+        """Keep one of the rows to begin with, and return its line."""
+        line = json.dumps(row).encode()
+        self._keep(row, line)
+        return line + b"\n"
 
     def close(self) -> None:
         """Close the file."""
@@ -132,28 +161,41 @@ class History:
 
 def read_history(path: Path) -> Recorded:
     """Read the rows that are whole; what is still being written, or was torn off by a crash, is left out."""
-    if not path.exists():
-        return Recorded([], [])
-    lines = path.read_bytes().split(b"\n")
-    parsed = [_parsed(line) for line in lines]
-    while parsed and parsed[-1] is None:  # after the last line break, or torn off
-        parsed.pop()
     rows: list[Row] = []
     seals: list[str] = []
-    for number, row in enumerate(parsed):
+    so_far = RowsSoFar()
+    torn = 0
+    for number, line in enumerate(_lines(path), 1):
+        row = _parsed(line)
         if row is None:
+            torn = torn or number
+            continue
+        if torn:
             # A crash tears the last line only, so this is damage of another kind, and rows may be lost.
-            return Recorded(rows, seals, f"{path}, line {number + 1} is damaged")
+            return _recorded(path, rows, seals, f"{path}, line {torn} is damaged")
         today = row_of_today(row)
-        problem = fault_of_row(today)
+        problem = fault_of_row(today) or so_far.fault(today)
         if problem:
-            return Recorded(rows, seals, f"{path}, line {number + 1}: {problem}")
-        seals.append(chained(lines[number], seals[-1] if seals else ""))
-        rows.append(today)
-    problem = fault_of_rows(rows)
-    if problem:
-        return Recorded([], [], f"{path}: {problem}")
-    return Recorded(rows, seals)
+            return _recorded(path, rows, seals, f"{path}, line {number}: {problem}")
+        seals.append(chained(line, seals[-1] if seals else ""))
+        if len(rows) < IN_MEMORY:
+            rows.append(today)
+    return _recorded(path, rows, seals)
+
+
+def _recorded(path: Path, first: list[Row], seals: list[str], damage: str = "") -> Recorded:
+    """Return what was read: the rows themselves, or, of a long history, where they are."""
+    rows = first if len(first) == len(seals) else RowsOfFile(path, len(seals))
+    return Recorded(rows, seals, damage)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; of one that is not there, none."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
 
 
 def require_good(path: Path, recorded: Recorded) -> Recorded:
@@ -168,16 +210,19 @@ def require_good(path: Path, recorded: Recorded) -> Recorded:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a history; a damaged line is an error."""
-    return require_good(path, read_history(path)).rows
+    return list(require_good(path, read_history(path)).rows)
 
 
 def salvaged_rows(path: Path) -> list[Row]:
     """Return every row that can be read, whether or not it was changed since it was written."""
-    parsed = [_parsed(line) for line in path.read_bytes().split(b"\n")]
     good: list[Row] = []
-    for row in (row_of_today(row) for row in parsed if row is not None):
+    so_far = RowsSoFar()
+    for parsed in map(_parsed, _lines(path)):
+        if parsed is None:
+            continue
+        row = row_of_today(parsed)
         # One after the other: what comes twice, or after a later one, would spoil the file for everyone.
-        if not fault_of_row(row) and not fault_of_rows([*good[-1:], row]):
+        if not fault_of_row(row) and not so_far.fault(row):
             good.append(row)
     return good
 

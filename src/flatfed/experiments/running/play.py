@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,9 @@ def branch_play(plan: Plan, directory: RunDirectory, start: Loaded, rows: list[R
     return _Session(plan, directory, on_round, start=(start, rows)).run()
 
 
-def _rows_before(round: int, rows: list[Row]) -> list[Row]:
+def _rows_before(round: int, rows: Iterable[Row]) -> Iterator[Row]:
     """Leave out the rows from `round` on: they will be made again."""
-    return [row for row in rows if row["round"] < round]
+    return (row for row in rows if row["round"] < round)
 
 
 class _Session:
@@ -231,7 +231,7 @@ class _Session:
 
         return check
 
-    def _recorded(self, directory: RunDirectory) -> list[Row]:
+    def _recorded(self, directory: RunDirectory) -> Iterable[Row]:
         """Return the rows to go on from."""
         if self.accept_changed_history:
             return salvaged_rows(directory.history_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,15 @@ def naming(path: Path) -> Iterator[None]:
         raise type(error)(error.errno, error.strerror, str(path)) from error
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file and force it to the disk; one that is there already is an error."""
+def write_synced(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write a new file, whole or part by part, and force it to the disk; one that is there already is an error."""
     with naming(path), os.fdopen(open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-        file.write(data)
+        file.writelines([data] if isinstance(data, bytes) else data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Give a file new content at once: a temporary name, synced, then renamed over the old one."""
     # In the same directory, as a rename is atomic only within a file system; two processes may write at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

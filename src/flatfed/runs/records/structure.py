@@ -6,8 +6,7 @@ earlier version, or from somebody's hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -234,14 +233,22 @@ def fault_of_row(row: Mapping[str, Any]) -> str:
     return Named(COLUMN).fault(others).removeprefix(".")
 
 
-def fault_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is wrong with rows that are good one by one: their order, or a column of two kinds."""
-    for before, row in pairwise(rows):
-        if row["round"] <= before["round"]:
-            return f"round {row['round']} comes after round {before['round']}"
-    lists = {name for row in rows for name, value in row.items() if isinstance(value, list)}
-    numbers = {name for row in rows for name, value in row.items() if isinstance(value, int | float)}
-    both = sorted(lists & numbers)
-    if both:
-        return f"{both[0]} is a number in one round and a list in another"
-    return ""
+class RowsSoFar:
+    """What is wrong with rows that are good one by one: their order, or a column of two kinds."""
+
+    def __init__(self) -> None:
+        self._last: Mapping[str, Any] | None = None
+        self._lists: set[str] = set()
+        self._numbers: set[str] = set()
+
+    def fault(self, row: Mapping[str, Any]) -> str:
+        """Return what is wrong with a row after those before it; nothing where it is good, and then it counts."""
+        if self._last is not None and row["round"] <= self._last["round"]:
+            return f"round {row['round']} comes after round {self._last['round']}"
+        lists = self._lists | {name for name, value in row.items() if isinstance(value, list)}
+        numbers = self._numbers | {name for name, value in row.items() if isinstance(value, int | float)}
+        both = sorted(lists & numbers)
+        if both:
+            return f"{both[0]} is a number in one round and a list in another"
+        self._last, self._lists, self._numbers = row, lists, numbers
+        return ""
