@@ -19,7 +19,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.engine import Engine, Jobs, Reply
 from flatfed.core.method.messages import Message
 from flatfed.core.round.exchange import SPARE_NUMBERS
-from flatfed.engines.factory import start_engine
+from flatfed.engines.choice import start_engine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 

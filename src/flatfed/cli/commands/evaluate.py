@@ -8,13 +8,16 @@ import statistics
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
 from flatfed.cli.output.progress import StepProgress
+
+if TYPE_CHECKING:
+    from flatfed.engines.choice import Workers
 
 Metrics = dict[str, Any]
 
@@ -29,7 +32,7 @@ SHARES = ("accuracy", "iou")
 @workers_option
 @trust_option
 @option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
-def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: Any) -> int:
+def evaluate(path: Path, workers: Workers | None, as_json: bool, **opening: Any) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
@@ -52,12 +55,13 @@ def _print(lines: list[tuple[str, str]]) -> None:
         click.echo(f"{label:<{width}}{text}")
 
 
-def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
+def _measure(path: Path, workers: Workers | None, opening: dict[str, Any]) -> tuple[Metrics, list[Metrics]]:
     """Return the metrics on the test sets, and those of each client."""
+    from flatfed.engines.choice import recorded_workers
     from flatfed.experiments.running.loading import load_run, open_run
 
     if workers is None:
-        workers = open_run(path).config["workers"]
+        workers = recorded_workers(open_run(path).config)
     with StepProgress("clients", at_once=False) as progress:
         run = load_run(path, say=progress.say, **opening)
         progress.show("test sets", 0, None)

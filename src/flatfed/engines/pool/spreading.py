@@ -116,14 +116,9 @@ class Spread(Generic[W, T]):
             computation.todo.appendleft(piece)
 
     def _answering(self) -> list[W]:
-        """Wait until a worker has answered, died or run out of time; look up now and then for the interrupt key."""
-        at_work = (*self._busy, *self._in_gaps)
-        while True:
-            self._pulse()
-            ready = self._pool.wait(at_work, self._patience())
-            # Without anyone at work it waits for workers, which are not all there yet.
-            if ready or not at_work or self._overdue() or self._is_over():
-                return ready
+        """Wait a moment for workers that have answered or died; look up for the interrupt key."""
+        self._pulse()
+        return self._pool.wait((*self._busy, *self._in_gaps), self._patience())
 
     def _patience(self) -> float:
         """Return how long to wait for answers: until a deadline, at most."""

@@ -18,7 +18,7 @@ from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.metrics import metric_values
 from flatfed.core.task.task import Task
-from flatfed.engines.factory import start_engine
+from flatfed.engines.choice import Workers, start_engine
 
 SMALL = 5_000
 """Fewer examples than this are evaluated in this process: workers would take longer to start."""
@@ -29,7 +29,7 @@ GROUP, GROUPS = 2_000, 10
 OnClients = Callable[[int, int], None]
 
 
-def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, Any]:
+def measure_tests(federation: Federation, workers: Workers = 0) -> dict[str, Any]:
     """Return the metrics on every test set, as an evaluation round has them: `global_...` where models differ."""
     task, settings, server = federation.task, federation.settings, federation.server
     count = sum(len(examples) for examples in task.test_sets.values())
@@ -38,7 +38,7 @@ def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, A
 
 
 def measure_clients(
-    federation: Federation, workers: int | str = 0, on_clients: OnClients = lambda done, total: None
+    federation: Federation, workers: Workers = 0, on_clients: OnClients = lambda done, total: None
 ) -> list[dict[str, Any]]:
     """Return the metrics of the evaluated model on each client's own examples.
 
@@ -87,7 +87,7 @@ def _one_by_one(federation: Federation, clients: list[int]) -> Iterator[list[dic
         yield [metrics]
 
 
-def _grouped(federation: Federation, clients: list[int], workers: int | str) -> Iterator[list[dict[str, Any]]]:
+def _grouped(federation: Federation, clients: list[int], workers: Workers) -> Iterator[list[dict[str, Any]]]:
     """Measure the one model on the examples of many clients, as if each client's were a test set."""
     task, buffers = federation.task, statistics_of(federation)
     settings = federation.settings.replace(eval_stats="running")  # the buffers are those to evaluate with
@@ -124,5 +124,5 @@ def _about(federation: Federation, client: int) -> dict[str, Any]:
     return {"client": client, "samples": federation.task.samples(client)}
 
 
-def _engine(federation: Federation, task: Task, settings: Settings, workers: int | str) -> closing[Engine]:
+def _engine(federation: Federation, task: Task, settings: Settings, workers: Workers) -> closing[Engine]:
     return closing(start_engine(task, federation.algorithm, settings, workers))

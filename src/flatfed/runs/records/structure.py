@@ -140,6 +140,7 @@ CONFIG = Record(
         "task": Record({"kind": TEXT}),
     },
     {
+        "engine": Maybe(CONFIGURED),
         "checkpoint_every": Maybe(COUNT),
         "keep_checkpoints": Each(INDEX),
         "watch": Each(MONITOR),
@@ -162,6 +163,7 @@ COMPARISON = Record(
         "about": Record(
             {"workers": WORKERS, "command": TEXT},
             {
+                "engine": Maybe(CONFIGURED),
                 "watch": Each(MONITOR),
                 "flatness": Maybe(Record({"samples": Maybe(COUNT)}, closed=True)),
                 "report": Maybe(Record({}, {"at": Each(COUNT), "targets": Each(TEXT), "baseline": Maybe(TEXT)})),

@@ -1,0 +1,169 @@
+"""Which engine runs a task's clients: a family of configurations, one class for each kind of engine.
+
+    class Ray(EngineConfig, id="ray"): ...
+
+An engine is chosen by its id (`--engine ray`, `ff.train(engine="ray")`), by a configuration (`engine=ff.Ray(...)`), or,
+where none is named, by the number of workers. Results do not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, cast, overload
+
+from flatfed.core.configuration.checking import Index
+from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.registry import Registry
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import Engine
+from flatfed.core.round.trainer import Pulse, no_pulse
+from flatfed.core.task.task import Task
+from flatfed.engines.in_process import InProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
+from flatfed.engines.time_limit import refuse_without_alarm
+from flatfed.machine import worker_count
+
+
+class EngineConfig(Config):
+    """Family of engines: where clients run, and what it takes to start them there."""
+
+    registry: ClassVar[Registry[EngineConfig]] = Registry("engine")
+
+    def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
+        """Return a running engine for a task; whoever starts it closes it."""
+        raise NotImplementedError
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what this engine cannot do, before anything is started."""
+
+
+Workers = int | str | EngineConfig
+"""Where clients run: a number of worker processes, `"auto"`, or an engine's configuration."""
+
+
+class InProcess(EngineConfig, id="in-process"):
+    """Clients one after another in this process: the reference for the others."""
+
+    def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
+        """Return the engine of this process."""
+        return InProcessEngine(task, algorithm, settings, pulse)
+
+    def check(self, settings: Settings) -> None:
+        """Refuse a bound on time where no alarm can ring."""
+        refuse_without_alarm(settings)
+
+
+class Processes(EngineConfig, id="processes"):
+    """Clients in `workers` processes of this machine, with shared memory; `"auto"` is the number of usable cores."""
+
+    workers: Index | Literal["auto"] = "auto"
+
+    def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
+        """Start the processes."""
+        return ProcessEngine(task, algorithm, settings, max(1, worker_count(self.workers)), pulse)
+
+    def check(self, settings: Settings) -> None:
+        """Refuse more processes than a machine has use for."""
+        worker_count(self.workers)
+
+
+class _BorrowedEngine:
+    """An engine that the user made, and closes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def close(self) -> None:
+        """Leave it open: it is not ours."""
+
+
+class OwnEngine(EngineConfig):
+    """An engine that the user has made, for this task and method; it cannot be written down."""
+
+    engine: Any
+
+    def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
+        """Return the engine as it is."""
+        return cast(Engine, _BorrowedEngine(self.engine))
+
+
+@overload
+def chosen(engine: str | EngineConfig | Engine | None, workers: Workers) -> Workers: ...
+@overload
+def chosen(engine: str | EngineConfig | Engine | None, workers: Workers | None) -> Workers | None: ...
+def chosen(engine: str | EngineConfig | Engine | None, workers: Workers | None) -> Workers | None:
+    """Return where clients run; an engine that is named by its id takes the number of workers."""
+    if engine is None:
+        return workers
+    if isinstance(engine, EngineConfig):
+        return engine
+    if isinstance(engine, str):
+        return named_engine(engine, workers=workers)
+    if hasattr(engine, "exchange") and hasattr(engine, "compute"):
+        return OwnEngine(engine)
+    raise ConfigError(
+        f"{PARAMETER} must be an id such as 'ray', a configuration such as ff.Ray(), or an engine, not {engine!r:.60}",
+        parameter="engine",
+    )
+
+
+def named_engine(id: str, **values: Any) -> EngineConfig:
+    """Return the configuration of an engine by its id, with those of the values that it takes and that are given."""
+    cls: Any = engines().find(id)
+    for name, value in values.items():
+        is_usual = value is None or value == "auto"
+        if name not in cls.__dataclass_fields__ and not is_usual:
+            raise ConfigError(f"the engine {id} has no {PARAMETER}; leave it out", parameter=name)
+    fitting = {name: value for name, value in values.items() if name in cls.__dataclass_fields__ and value is not None}
+    return cast(EngineConfig, cls(**fitting))
+
+
+def engines() -> Registry[EngineConfig]:
+    """Return every engine by id."""
+    # Here, as the others are made from this file; what they need beyond the core is imported when they start.
+    import flatfed.engines.ray_cluster.config  # noqa: F401  (registers itself)
+
+    return EngineConfig.registry
+
+
+def start_engine(
+    task: Task, algorithm: Algorithm, settings: Settings, workers: Workers, pulse: Pulse = no_pulse
+) -> Engine:
+    """Start the engine that is asked for; 0 workers run clients in this process."""
+    return _config_of(workers).start(task, algorithm, settings, pulse)
+
+
+def check_workers(workers: Workers, settings: Settings) -> None:
+    """Refuse an engine or a number of workers that cannot be had."""
+    _config_of(workers).check(settings)
+
+
+def _config_of(workers: Workers) -> EngineConfig:
+    if isinstance(workers, EngineConfig):
+        return workers
+    if worker_count(workers) == 0:
+        return InProcess()
+    return Processes(cast(Any, workers))
+
+
+def describe_workers(workers: Workers) -> dict[str, Any]:
+    """Return where clients run as a record of a run has it."""
+    if not isinstance(workers, EngineConfig):
+        return {"workers": workers}
+    count = getattr(workers, "workers", "auto")
+    if not workers.id:  # an engine of the user's own: whoever resumes chooses anew
+        return {"workers": count}
+    return {"workers": count, "engine": workers.to_dict()}
+
+
+def recorded_workers(record: dict[str, Any]) -> Workers:
+    """Undo `describe_workers`; earlier versions knew numbers only."""
+    engine = record.get("engine")
+    if engine is None:
+        workers: Workers = record["workers"]
+        return workers
+    return engines().from_dict(engine)

@@ -1,0 +1,83 @@
+"""The connection to a Ray cluster: joined, looked at, left."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flatfed.core.errors import EngineError
+from flatfed.engines.ray_cluster.config import LOCAL
+
+
+class Cluster:
+    """A Ray cluster for as long as an engine runs; one that was joined before by this process stays joined."""
+
+    def __init__(self, address: str) -> None:
+        # Ray would report to its makers that it is used.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # The way of coming versions; without it Ray prints a warning about this choice.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+
+        self._ray: Any = ray
+        self.address = address
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            self._join()
+
+    def _join(self) -> None:
+        options: dict[str, Any] = {"address": self.address, "log_to_driver": False, "logging_level": logging.ERROR}
+        if self.address == LOCAL:
+            # On the loopback alone: a cluster for one run has no other guests.
+            options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        try:
+            with _no_signals_changed():
+                self._ray.init(**options)
+        except Exception as error:  # of many kinds: no answer, a wrong token, another version of Ray or Python
+            reason = str(error).strip().split("\n")[0]
+            raise EngineError(
+                f"no Ray cluster could be joined at {self.address}: {reason}; is `ray start --head` running there, "
+                "with the same versions of Ray and Python, and is the token right?"
+            ) from error
+
+    def leave(self) -> None:
+        """Leave the cluster; one that was started for this engine ends."""
+        if self._is_ours and self._ray.is_initialized():
+            self._ray.shutdown()
+
+    def room_for(self, resources: Mapping[str, float]) -> int:
+        """Return how many actors with these resources the nodes that are alive could hold, all together."""
+        needed = {name: amount for name, amount in resources.items() if amount > 0}
+        if not needed:
+            return 1
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        # Node by node: half a worker here and half there is none.
+        return sum(min(math.floor(node.get(name, 0) / amount) for name, amount in needed.items()) for node in nodes)
+
+    def is_alive(self, node: str) -> bool:
+        """Say whether a node is part of the cluster."""
+        return any(entry["NodeID"] == node and entry["Alive"] for entry in self._ray.nodes())
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are alive."""
+        return sum(bool(node["Alive"]) for node in self._ray.nodes())
+
+
+@contextlib.contextmanager
+def _no_signals_changed() -> Iterator[None]:
+    """Keep this process's handlers of signals: Ray puts its own in their place, which would end a run unsaved."""
+    import signal
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                with contextlib.suppress(ValueError):  # not in the main thread: then nothing was changed
+                    signal.signal(number, handler)
