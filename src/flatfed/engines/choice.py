@@ -8,10 +8,10 @@ where none is named, by the number of workers. Results do not depend on it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, cast, overload
+from typing import Any, ClassVar, cast, overload
 
-from flatfed.core.configuration.checking import Index
-from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.checking import Count
+from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, ConfigError
@@ -55,17 +55,17 @@ class InProcess(EngineConfig, id="in-process"):
 
 
 class Processes(EngineConfig, id="processes"):
-    """Clients in `workers` processes of this machine, with shared memory; `"auto"` is the number of usable cores."""
+    """Clients in `workers` processes of this machine, with shared memory; None is the number of usable cores."""
 
-    workers: Index | Literal["auto"] = "auto"
+    workers: Count | None = None
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Start the processes."""
-        return ProcessEngine(task, algorithm, settings, max(1, worker_count(self.workers)), pulse)
+        return ProcessEngine(task, algorithm, settings, worker_count(self.workers or "auto"), pulse)
 
     def check(self, settings: Settings) -> None:
         """Refuse more processes than a machine has use for."""
-        worker_count(self.workers)
+        worker_count(self.workers or "auto")
 
 
 class _BorrowedEngine:
@@ -112,14 +112,13 @@ def chosen(engine: str | EngineConfig | Engine | None, workers: Workers | None) 
 
 
 def named_engine(id: str, **values: Any) -> EngineConfig:
-    """Return the configuration of an engine by its id, with those of the values that it takes and that are given."""
-    cls: Any = engines().find(id)
-    for name, value in values.items():
-        is_usual = value is None or value == "auto"
-        if name not in cls.__dataclass_fields__ and not is_usual:
-            raise ConfigError(f"the engine {id} has no {PARAMETER}; leave it out", parameter=name)
-    fitting = {name: value for name, value in values.items() if name in cls.__dataclass_fields__ and value is not None}
-    return cast(EngineConfig, cls(**fitting))
+    """Return the configuration of an engine by its id, with those of the values that are given."""
+    cls = engines().find(id)
+    given = {name: value for name, value in values.items() if value not in (None, "auto") or name == "address"}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given.keys() - parameters(cls).keys():
+        raise ConfigError(f"the engine {id} has no {PARAMETER}; leave it out", parameter=name)
+    return cls(**given)
 
 
 def engines() -> Registry[EngineConfig]:
@@ -147,14 +146,14 @@ def _config_of(workers: Workers) -> EngineConfig:
         return workers
     if worker_count(workers) == 0:
         return InProcess()
-    return Processes(cast(Any, workers))
+    return Processes(None if workers == "auto" else int(workers))
 
 
 def describe_workers(workers: Workers) -> dict[str, Any]:
     """Return where clients run as a record of a run has it."""
     if not isinstance(workers, EngineConfig):
         return {"workers": workers}
-    count = getattr(workers, "workers", "auto")
+    count = getattr(workers, "workers", None) or "auto"
     if not workers.id:  # an engine of the user's own: whoever resumes chooses anew
         return {"workers": count}
     return {"workers": count, "engine": workers.to_dict()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from typing import Literal
 
 from flatfed.core.configuration.checking import Count, Positive
 from flatfed.core.configuration.settings import Settings
@@ -24,14 +23,14 @@ class Ray(EngineConfig, id="ray"):
     Args:
         address: `"local"` starts Ray on this machine for as long as the engine runs; `"auto"` is the cluster that this
             machine belongs to; otherwise `HOST:PORT` of a head node.
-        workers: how many actors; `"auto"` is as many as the cluster has room for, also while nodes join and leave.
+        workers: how many actors; None is as many as the cluster has room for, also while nodes join and leave.
         resources: what each actor takes of its node: `"CPU=1"`, `"CPU=1,GPU=0.5"`.
         minimum: with fewer actors than this the run waits.
         patience: for so many seconds; then it stops, with a checkpoint.
     """
 
     address: str = LOCAL
-    workers: Count | Literal["auto"] = "auto"
+    workers: Count | None = None
     resources: str = "CPU=1"
     minimum: Count = 1
     patience: Positive = 120.0
@@ -46,7 +45,7 @@ class Ray(EngineConfig, id="ray"):
     def check(self, settings: Settings) -> None:
         """Refuse what Ray cannot be asked for, and a missing Ray."""
         parsed_resources(self.resources)
-        if self.workers != "auto" and self.minimum > self.workers:
+        if self.workers is not None and self.minimum > self.workers:
             raise ConfigError(f"ray: minimum={self.minimum} can never be met with {self.workers} workers")
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("the engine ray needs the package ray; install it with: pip install 'flatfed[ray]'")

@@ -18,6 +18,7 @@ from flatfed.core.method.messages import Message, pack, unpack
 from flatfed.core.method.wire import decode_reply, encode_job
 from flatfed.core.round.trainer import Pulse
 from flatfed.core.task.task import Task
+from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
 from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, Result, T, TrainWork, Work
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic
@@ -65,6 +66,7 @@ class ActorPool:
         self._names = itertools.count()
         self._looked, self._enough = 0.0, time.monotonic()
         self._told: set[str] = set()
+        self._last_news = ""
         self._fill()
 
     def _put(self, task: Task) -> Any:
@@ -87,7 +89,9 @@ class ActorPool:
     def description(self) -> str:
         """How many actors there are, and on how many nodes, for people."""
         nodes = {handle.about.node for handle in self._handles if handle.about is not None}
-        return f"Ray at {self._cluster.address}: {len(self.workers)} actors on {len(nodes)} nodes"
+        return (
+            f"Ray ({self._cluster.address}): {_counted(len(self.workers), 'actor')} on {_counted(len(nodes), 'node')}"
+        )
 
     def wait_for_the_first(self, pulse: Pulse) -> None:
         """Wait until there are as many as the run needs at least."""
@@ -102,7 +106,7 @@ class ActorPool:
             self._handles.append(self._start())
 
     def _wanted(self) -> int:
-        if self._config.workers != "auto":
+        if self._config.workers is not None:
             return self._config.workers
         return max(self._config.minimum, self._cluster.room_for(self._resources))
 
@@ -126,7 +130,16 @@ class ActorPool:
                 self._welcome(handle)
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._fill()
+        self._tell()
         self._refuse_too_few()
+
+    def _tell(self) -> None:
+        """Say how many workers there are, when that has changed and no more are on their way."""
+        is_settled = all(handle.about is not None for handle in self._handles)
+        news = self.description
+        if is_settled and news != self._last_news:
+            self._last_news = news
+            tell(news)
 
     def _welcome(self, handle: ActorHandle) -> None:
         try:
@@ -261,6 +274,10 @@ def _read(work: Work[Any], answer: Any) -> Any:
     if isinstance(work, ComputeWork):
         return work.number, unpack(cast(Array, answer).tobytes())
     return [decode_reply(reply.tobytes()) for reply in answer]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _first_line(error: BaseException) -> str:
