@@ -6,11 +6,14 @@ import contextlib
 import logging
 import math
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flatfed.core.errors import EngineError
 from flatfed.engines.ray_cluster.config import LOCAL
+
+CONNECT_SECONDS = 5.0
 
 
 class Cluster:
@@ -30,6 +33,7 @@ class Cluster:
             self._join()
 
     def _join(self) -> None:
+        _refuse_silent(self.address)
         options: dict[str, Any] = {"address": self.address, "log_to_driver": False, "logging_level": logging.ERROR}
         if self.address == LOCAL:
             # On the loopback alone: a cluster for one run has no other guests.
@@ -66,6 +70,17 @@ class Cluster:
     def nodes(self) -> int:
         """How many nodes are alive."""
         return sum(bool(node["Alive"]) for node in self._ray.nodes())
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address at which nobody answers: Ray itself would try for a minute."""
+    host, sign, port = address.rpartition(":")
+    if not sign or "/" in address or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise EngineError(f"nobody answers at {address} ({error}); is `ray start --head` running there?") from None
 
 
 @contextlib.contextmanager

@@ -89,9 +89,8 @@ class ActorPool:
     def description(self) -> str:
         """How many actors there are, and on how many nodes, for people."""
         nodes = {handle.about.node for handle in self._handles if handle.about is not None}
-        return (
-            f"Ray ({self._cluster.address}): {_counted(len(self.workers), 'actor')} on {_counted(len(nodes), 'node')}"
-        )
+        actors = _counted(len(self.workers), "actor")
+        return f"Ray ({self._cluster.address}): {actors} on {_counted(len(nodes), 'node')}"
 
     def wait_for_the_first(self, pulse: Pulse) -> None:
         """Wait until there are as many as the run needs at least."""
