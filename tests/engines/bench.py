@@ -25,6 +25,7 @@ from flatfed.core.method.client import Client
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
+from flatfed.engines.choice import EngineConfig
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import TaskRecipe
@@ -146,6 +147,11 @@ class Case:
             return bits(Run(federation, list(federation.rounds()), None), plan.task.population)
         finally:
             engine.close()
+
+
+def on(config: EngineConfig) -> Callable[[Plan], Engine]:
+    """Return what starts an engine for a plan."""
+    return lambda plan: config.start(plan.task, plan.algorithm, plan.settings)
 
 
 CASES = {

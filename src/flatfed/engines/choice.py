@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, cast, overload
 
+import flatfed.engines
 from flatfed.core.configuration.checking import Count
 from flatfed.core.configuration.config import Config, parameters
-from flatfed.core.configuration.registry import Registry
+from flatfed.core.configuration.registry import Registry, import_all
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.method.algorithm import Algorithm
@@ -29,6 +30,9 @@ class EngineConfig(Config):
     """Family of engines: where clients run, and what it takes to start them there."""
 
     registry: ClassVar[Registry[EngineConfig]] = Registry("engine")
+
+    has_examples: ClassVar[bool] = False
+    """The clients' examples are where it runs them, and are not taken from the task."""
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Return a running engine for a task; whoever starts it closes it."""
@@ -84,11 +88,32 @@ class _BorrowedEngine:
 class OwnEngine(EngineConfig):
     """An engine that the user has made, for this task and method; it cannot be written down."""
 
-    engine: Any
+    has_examples: ClassVar[bool] = True
+
+    engine: object
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Return the engine as it is."""
         return cast(Engine, _BorrowedEngine(self.engine))
+
+
+class UnknownEngine(EngineConfig):
+    """An engine of a run's record that is not known here: another must be chosen, which gives the same bits."""
+
+    name: str
+
+    def check(self, settings: Settings) -> None:
+        """Say what to do."""
+        raise ConfigError(
+            f"this run was begun on the engine {self.name!r:.40}, which is not known here; choose another for "
+            f"{PARAMETER}, such as 'processes': results stay the same",
+            parameter="engine",
+        )
+
+    def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
+        """Refuse, as `check` does."""
+        self.check(settings)
+        raise NotImplementedError
 
 
 @overload
@@ -124,8 +149,7 @@ def named_engine(id: str, **values: Any) -> EngineConfig:
 def engines() -> Registry[EngineConfig]:
     """Return every engine by id."""
     # Here, as the others are made from this file; what they need beyond the core is imported when they start.
-    import flatfed.engines.ray_cluster.config  # noqa: F401  (registers itself)
-
+    import_all(flatfed.engines.__name__, flatfed.engines.__path__, "engine")
     return EngineConfig.registry
 
 
@@ -139,6 +163,11 @@ def start_engine(
 def check_workers(workers: Workers, settings: Settings) -> None:
     """Refuse an engine or a number of workers that cannot be had."""
     _config_of(workers).check(settings)
+
+
+def has_examples(workers: Workers) -> bool:
+    """Say whether the clients' examples are where the engine runs them, and not in the task."""
+    return _config_of(workers).has_examples
 
 
 def _config_of(workers: Workers) -> EngineConfig:
@@ -165,4 +194,6 @@ def recorded_workers(record: dict[str, Any]) -> Workers:
     if engine is None:
         workers: Workers = record["workers"]
         return workers
+    if engine["id"] not in engines():
+        return UnknownEngine(engine["id"])
     return engines().from_dict(engine)

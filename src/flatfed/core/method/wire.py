@@ -38,8 +38,9 @@ def encode_job(job: Job) -> bytes:
 def decode_job(data: bytes, limit: int | None = None) -> Job:
     """Read a job of at most `limit` bytes."""
     tensors, facts = _decode("job", data, limit)
+    _refuse_others(tensors, ("personal", "kept"))
     numbers = {name: _read(facts, name, kind) for name, kind in JOB.items()}
-    personal = Message.of(_within("personal", tensors), _numbers(facts, "scalars"))
+    personal = _message(_within("personal", tensors), _numbers(facts, "scalars"))
     return Job(kept=State(_within("kept", tensors)), personal=personal, **numbers)
 
 
@@ -59,11 +60,13 @@ def encode_reply(reply: Reply) -> bytes:
 def decode_reply(data: bytes, limit: int | None = None) -> Reply:
     """Read a reply of at most `limit` bytes; what it says is checked where it is used (`Expectation`)."""
     tensors, facts = _decode("reply", data, limit)
+    keeps = _read(facts, "keeps", _truth)
+    model = tensors.pop("model", None)
+    _refuse_others(tensors, ("vector", "kept") if keeps else ("vector",))
     numbers = {name: _read(facts, name, kind) for name, kind in REPLY.items()}
-    message = Message.of(_within("vector", tensors), _numbers(facts, "scalars"))
-    kept = State(_within("kept", tensors)) if _read(facts, "keeps", _truth) else None
-    watch = _numbers(facts, "watch")
-    return Reply(message=message, kept=kept, watch=watch, model=tensors.get("model"), **numbers)
+    message = _message(_within("vector", tensors), _numbers(facts, "scalars"))
+    kept = State(_within("kept", tensors)) if keeps else None
+    return Reply(message=message, kept=kept, watch=_numbers(facts, "watch"), model=model, **numbers)
 
 
 def _encode(kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> bytes:
@@ -153,6 +156,22 @@ REPLY: dict[str, Callable[[Any], Any]] = {
     "seconds": _real,
     "missing": _text,
 }
+
+
+def _message(vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> Message:
+    """Return a message; what it calls a vector must be one, and nothing has the name of another."""
+    flat = [name for name, vector in vectors.items() if not vector.ndim]
+    doubled = sorted(vectors.keys() & scalars.keys())
+    for name in (*flat, *doubled):
+        raise WireError(f"{name!r:.40} is no vector, or a vector and a number at once")
+    return Message.of(vectors, scalars)
+
+
+def _refuse_others(tensors: Mapping[str, Tensor], groups: tuple[str, ...]) -> None:
+    """Refuse tensors that belong to no part of a message."""
+    for name in tensors:
+        if name.partition("/")[0] not in groups or "/" not in name:
+            raise WireError(f"there is no place for a tensor {name!r:.40}")
 
 
 def _under(group: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -140,7 +140,11 @@ class Task:
 
     def pooled(self) -> Task:
         """Return the task of one client that holds everyone's examples; no part of the model stays with anyone."""
-        return self if isinstance(self.clients, Pooled) else replace(self, clients=Pooled(self.clients), local=Local())
+        if isinstance(self.clients, Pooled):
+            return self
+        if not self.holds_examples:
+            raise ConfigError("the clients' examples are not here, so they cannot be put together")
+        return replace(self, clients=Pooled(self.clients), local=Local())
 
     def apart(self) -> Task:
         """Return the task with the clients that were pooled."""

@@ -28,7 +28,15 @@ from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.round.trainer import fresh_client_state, shared_buffers
 from flatfed.core.round.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.task.task import Task
-from flatfed.engines.choice import Workers, check_workers, describe_workers, recorded_workers, start_engine
+from flatfed.engines.choice import (
+    Workers,
+    check_workers,
+    describe_workers,
+    has_examples,
+    recorded_workers,
+    start_engine,
+)
+from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
@@ -195,6 +203,7 @@ def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
 def check_plan(plan: Plan) -> None:
     """Refuse what cannot be played, and warn of what is only approximate."""
     check_workers(plan.workers, plan.settings)
+    _check_roster(plan)
     plan.sampler.check(plan.task.population, plan.settings.rounds)
     _check_checkpoints(plan)
     _check_statistics(plan)
@@ -206,6 +215,28 @@ def check_plan(plan: Plan) -> None:
     _check_schedules(plan)
     _check_monitors(plan)
     _warn_of_momentum(plan)
+
+
+def _check_roster(plan: Plan) -> None:
+    """Refuse what needs the clients' examples on a server that does not have them."""
+    if plan.task.holds_examples:
+        return
+    if not has_examples(plan.workers):
+        raise ConfigError(
+            f"the clients' examples are not here; take an engine that has them for {PARAMETER}", parameter="engine"
+        )
+    if plan.settings.eval_stats == "recalibrate":
+        raise ConfigError(
+            f"recalibrate needs the clients' examples, which are not here; take running or batch-stats for {PARAMETER}",
+            parameter="eval_stats",
+        )
+    for monitor in plan.watch:
+        if monitor.sample.of not in plan.task.test_sets or isinstance(monitor.measurement, ClientMeasurement):
+            raise ConfigError(
+                f"{PARAMETER}: {monitor.measurement.id} needs the clients' examples or models, which are not here; "
+                "measure the global model on a test set, or afterwards where the examples are",
+                parameter="watch",
+            )
 
 
 def _check_checkpoints(plan: Plan) -> None:

@@ -68,7 +68,7 @@ SAME_MODULE = Record({"same": TEXT})
 NEW_MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(Module()))})
 
 DESCRIBED = Record(
-    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH}, {"roster": Each(INDEX)})},
     {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
 )
 """A task that was given as tensors."""

@@ -1,0 +1,113 @@
+"""The table of engines: one row each. The tests that are parametrised over it are their battery."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import flatfed as ff
+from flatfed.core.method.engine import Engine
+from flatfed.engines.choice import EngineConfig, engines
+from flatfed.engines.ray_cluster.cluster import _no_signals_changed
+from flatfed.experiments.planning.plan import Plan
+
+TESTS = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An engine: its configuration for a number of workers, and what it can do."""
+
+    config: Callable[[int], EngineConfig]
+    replaces_workers: bool = True
+    """A worker that dies is replaced, and its client is run again."""
+    bounds_time: bool = True
+    """Clients that hang are given up."""
+    has_gaps: bool = True
+    """Computations go on while clients are trained."""
+    package: str = ""
+    """What must be installed for it."""
+
+    def start(self, plan: Plan, workers: int = 2) -> Engine:
+        """Start the engine for a plan."""
+        return self.config(workers).start(plan.task, plan.algorithm, plan.settings)
+
+
+def _futures(workers: int) -> EngineConfig:
+    config: EngineConfig = _contributed_module().Futures(workers=workers)
+    return config
+
+
+@functools.cache
+def _contributed_module() -> ModuleType:
+    """Return the engine of CONTRIBUTING.md; its id is not kept, as tests of that page enter it themselves."""
+    engines()
+    page = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = page.partition("## Add an engine\n")[2]
+    block = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert block is not None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "futures_of_the_page.py"
+        file.write_text(block.group(1), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = module
+        spec.loader.exec_module(module)
+    del EngineConfig.registry["futures"]
+    return module
+
+
+def _ray(workers: int) -> EngineConfig:
+    _ray_of_this_process()
+    return ff.Ray(workers=workers, minimum=workers)
+
+
+@functools.cache
+def _ray_of_this_process() -> None:
+    """Start Ray once: engines join it, and leave it running."""
+    # What starts on it imports the tests' modules too.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
+    import ray
+
+    with _no_signals_changed(), warnings.catch_warnings():
+        # Ray leaves files of its own open while it starts.
+        warnings.simplefilter("ignore", ResourceWarning)
+        ray.init(num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+
+
+ENGINES = {
+    "in-process": Row(lambda workers: ff.InProcess(), replaces_workers=False, has_gaps=False),
+    "processes": Row(lambda workers: ff.Processes(workers=workers)),
+    "futures": Row(_futures, replaces_workers=False, bounds_time=False, has_gaps=False),
+    "ray": Row(_ray, package="ray"),
+}
+
+
+def on_engines(*names: str, **abilities: bool) -> Any:
+    """Return a parameter `row` over the engines of these names, or all, that have these abilities."""
+    rows = {name: ENGINES[name] for name in names or ENGINES}
+    able = {name: row for name, row in rows.items() if all(getattr(row, key) for key in abilities)}
+    return pytest.mark.parametrize("row", [pytest.param(row, id=name, marks=_marks(row)) for name, row in able.items()])
+
+
+def _marks(row: Row) -> list[pytest.MarkDecorator]:
+    if not row.package:
+        return []
+    is_missing = importlib.util.find_spec(row.package) is None
+    reason = f"the package {row.package} is not installed: pip install 'flatfed[{row.package}]'"
+    return [pytest.mark.skipif(is_missing, reason=reason)]
