@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,10 @@ class Row:
     """Clients that hang are given up."""
     has_gaps: bool = True
     """Computations go on while clients are trained."""
+    starts_slowly: bool = False
+    """It takes seconds: some tests take a part of their cases."""
+    ample: float = 2.0
+    """Seconds that are more than enough for clients that need milliseconds."""
     package: str = ""
     """What must be installed for it."""
 
@@ -94,15 +99,27 @@ ENGINES = {
     "in-process": Row(lambda workers: ff.InProcess(), replaces_workers=False, has_gaps=False),
     "processes": Row(lambda workers: ff.Processes(workers=workers)),
     "futures": Row(_futures, replaces_workers=False, bounds_time=False, has_gaps=False),
-    "ray": Row(_ray, package="ray"),
+    "ray": Row(_ray, starts_slowly=True, ample=10.0, package="ray"),
 }
 
 
-def on_engines(*names: str, **abilities: bool) -> Any:
-    """Return a parameter `row` over the engines of these names, or all, that have these abilities."""
+Choice = Callable[[Row], Iterable[Any]]
+
+
+def on_engines(*names: str, needs: str = "", **choices: Choice) -> Any:
+    """Return a parameter `row` over the engines of these names, or all, that can do what is needed.
+
+    A choice gives another parameter its values, for each engine its own.
+    """
     rows = {name: ENGINES[name] for name in names or ENGINES}
-    able = {name: row for name, row in rows.items() if all(getattr(row, key) for key in abilities)}
-    return pytest.mark.parametrize("row", [pytest.param(row, id=name, marks=_marks(row)) for name, row in able.items()])
+    entries: list[Any] = []
+    for id, row in rows.items():
+        if needs and not getattr(row, needs):
+            continue
+        for values in itertools.product(*(choice(row) for choice in choices.values())):
+            label = "-".join([id, *map(str, values)])
+            entries.append(pytest.param(row, *values, id=label, marks=_marks(row)))
+    return pytest.mark.parametrize(("row", *choices), entries)
 
 
 def _marks(row: Row) -> list[pytest.MarkDecorator]:

@@ -17,13 +17,19 @@ FILES = ("config.json", "history.jsonl", "status.json", "environment.json", "com
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """The files of runs that were read, by name, and how often."""
     counts: Counter[str] = Counter()
-    for name in ("read_bytes", "read_text"):
+    reading: list[Path] = []  # one way of reading may be made of another
+    for name in ("read_bytes", "read_text", "open"):
         plain = getattr(Path, name)
 
         def counted(path: Path, *args: object, plain: object = plain, **options: object) -> object:
-            if path.name in FILES:
+            is_read = not args or args[0] in ("r", "rb")
+            if path.name in FILES and is_read and not reading:
                 counts[f"{path.parent.name}/{path.name}"] += 1
-            return plain(path, *args, **options)  # type: ignore[operator]
+            reading.append(path)
+            try:
+                return plain(path, *args, **options)  # type: ignore[operator]
+            finally:
+                reading.pop()
 
         monkeypatch.setattr(Path, name, counted)
     yield counts

@@ -94,7 +94,7 @@ class OwnEngine(EngineConfig):
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Return the engine as it is."""
-        return cast(Engine, _BorrowedEngine(self.engine))
+        return cast(Engine, _BorrowedEngine(cast(Engine, self.engine)))
 
 
 class UnknownEngine(EngineConfig):

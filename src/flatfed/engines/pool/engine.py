@@ -18,7 +18,7 @@ from flatfed.core.method.engine import Held, Item, Jobs, Reply, WorkFunction
 from flatfed.core.method.messages import Message
 from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.engines.in_process import grouped
-from flatfed.engines.pool.protocol import Pool
+from flatfed.engines.pool.protocol import WorkerPool
 from flatfed.engines.pool.spreading import Spread
 from flatfed.engines.pool.work import Computation, TrainWork
 
@@ -28,7 +28,7 @@ class PoolEngine:
 
     gaps = True
 
-    def __init__(self, pool: Pool[Any], settings: Settings, pulse: Pulse = no_pulse) -> None:
+    def __init__(self, pool: WorkerPool[Any], settings: Settings, pulse: Pulse = no_pulse) -> None:
         self._pool, self._settings, self._pulse = pool, settings, pulse
         self._held = Held[Any]()
         self._open: list[Computation] = []

@@ -15,7 +15,7 @@ W = TypeVar("W")
 """A worker; any object that can be a key of a dictionary."""
 
 
-class Pool(Protocol[W]):
+class WorkerPool(Protocol[W]):
     """Workers of one kind, and how things get to them and back."""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.round.trainer import Pulse
-from flatfed.engines.pool.protocol import Pool, W
+from flatfed.engines.pool.protocol import WorkerPool, W
 from flatfed.engines.pool.work import Begun, Computation, ComputeWork, Died, Outcome, Work, result_or_error
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Spread(Generic[W, T]):
 
     def __init__(
         self,
-        pool: Pool[W],
+        pool: WorkerPool[W],
         works: Iterator[Work[T]],
         pulse: Pulse,
         meanwhile: Sequence[Computation] = (),
@@ -219,5 +219,5 @@ class Spread(Generic[W, T]):
         for piece, computation in self._in_gaps.values():
             computation.todo.appendleft(piece)
         for worker in (*self._busy, *self._in_gaps):
-            # `Pool.give` has others in their place when there is work again.
+            # `WorkerPool.give` has others in their place when there is work again.
             self._pool.kill(worker)

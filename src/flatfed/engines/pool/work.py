@@ -92,7 +92,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Result(Generic[T]):
+class WorkResult(Generic[T]):
     """The work is done."""
 
     value: T
@@ -135,10 +135,10 @@ class Died:
     is_blamed: bool = True
 
 
-Outcome = Begun | Result[T] | Failed | Died
+Outcome = Begun | WorkResult[T] | Failed | Died
 
 
-def result_or_error(outcome: Result[T] | Failed, work: Work[T]) -> T:
+def result_or_error(outcome: WorkResult[T] | Failed, work: Work[T]) -> T:
     """Return what came of a work; a failure becomes an error."""
     if isinstance(outcome, Failed):
         raise outcome.error_of(work)

@@ -40,7 +40,7 @@ class ProcessEngine(PoolEngine):
         start_method: str | None = None,
     ) -> None:
         start_method = start_method or default_start_method(settings.device)
-        self._processes = WorkerPool(task, algorithm, settings, workers, start_method)
+        self._processes = ProcessPool(task, algorithm, settings, workers, start_method)
         super().__init__(self._processes, settings, pulse)
 
     @property
@@ -57,7 +57,7 @@ class Given:
     tensors: Header
 
 
-class WorkerPool:
+class ProcessPool:
     """Worker processes for one task, and the shared memory between them and this process."""
 
     def __init__(self, task: Task, algorithm: Algorithm, settings: Settings, workers: int, start_method: str) -> None:

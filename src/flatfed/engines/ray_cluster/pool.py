@@ -20,7 +20,7 @@ from flatfed.core.round.trainer import Pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
-from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, Result, T, TrainWork, Work
+from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, WorkResult, T, TrainWork, Work
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic
 from flatfed.engines.ray_cluster.cluster import Cluster
 from flatfed.engines.ray_cluster.config import Ray, parsed_resources
@@ -243,7 +243,7 @@ class ActorPool:
             return Died(_first_line(error), self._is_blamed(worker))
         if isinstance(answer, Failed):
             return answer
-        return Result(cast(T, _read(work, answer)))
+        return WorkResult(cast(T, _read(work, answer)))
 
     def _is_blamed(self, worker: ActorHandle) -> bool:
         """Say whether a work may have killed its actor; if the node is gone, it has not."""
