@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import nursery
 from cli.command import CODES, PROCESS, SMALL, fingerprint, flatfed, read_history, read_json, without_time
 from flatfed.runs.directory import RunDirectory
 from records import unmark
@@ -43,6 +44,25 @@ def test_a_run_goes_on_for_more_rounds(run: Path, tmp_path: Path) -> None:
     assert without_time(read_history(run)) == without_time(read_history(tmp_path / "whole"))
     assert outcome.json["runs"][0]["rounds"] == 5
     assert read_json(run / "results.json")["runs"][0]["rounds"] == 5
+
+
+EVERY_FAMILY = (
+    *("--watch", "lambda_max(most=2):1", "--watch-samples", "20", "--bernoulli", "0.5"),
+    *("--set", "client_opt.rho=ramp(0.1,0.2,3)", "--set", "average.cycle=1", "--partition", "pathological"),
+)
+"""A measurement, a sampler, a schedule, a client optimiser, an average and a partition, each from its family."""
+
+
+@pytest.mark.parametrize("command", [("resume",), ("evaluate",), ("flatness", "--measure", "loss"), ("show",)])
+def test_a_fresh_process_knows_what_a_run_names(command: tuple[str, ...], tmp_path: Path) -> None:
+    """In a process that has imported nothing for another reason."""
+    # Per-round clients and --bernoulli exclude each other.
+    options = [*SMALL[:2], "--clients", "4", "--model", "logreg", "--workers", "0", *EVERY_FAMILY]
+    outcome = flatfed("run", "digits", "fedprox+asam+swa", *options, "--out", tmp_path / "all")
+    assert outcome.code == 0, outcome.err
+    process = nursery.start(*PROCESS[1:], command[0], str(tmp_path / "all"), *command[1:], cwd=tmp_path)
+    ended = process.end()
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_finished_run_is_left_alone(run: Path) -> None:
