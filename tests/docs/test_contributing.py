@@ -241,12 +241,12 @@ def test_the_engine_gives_the_bits_of_the_in_process_one(add: Add, name: str) ->
     assert_same(CASES[name].play(on(config)), CASES[name].play(on(ff.InProcess())))
 
 
-def test_the_engine_trains_vectorised_clients_too(add: Add) -> None:
-    """As the page has it: the settings of its line vectorise the clients of the digits."""
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_the_engine_is_used_as_the_page_has_it(add: Add, vectorised: bool) -> None:
     names = {"ff": ff, "task": digits(), "Futures": add("engine").Futures}
-    exec(blocks("engine")[1], names)
-    line = blocks("engine")[1].replace("engine=Futures(workers=2)", "workers=0, vectorised=True")
-    exec(line.replace("run =", "expected ="), names)
+    line = blocks("engine")[1].replace("engine=", f"vectorised={vectorised}, engine=")
+    exec(line, names)
+    exec(line.replace("run =", "expected =").replace("engine=Futures(workers=2)", "workers=0"), names)
     assert_same(bits(names["run"], CLIENTS), bits(names["expected"], CLIENTS))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.round.trainer import Pulse
-from flatfed.engines.pool.protocol import WorkerPool, W
+from flatfed.engines.pool.protocol import W, WorkerPool
 from flatfed.engines.pool.work import Begun, Computation, ComputeWork, Died, Outcome, Work, result_or_error
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.task.task import Task
-from flatfed.engines.pool.work import Died, Outcome, WorkResult, T, Work
+from flatfed.engines.pool.work import Died, Outcome, T, Work, WorkResult
 from flatfed.engines.processes.arena import Inbox, Outbox
 from flatfed.engines.processes.commands import Answer, Done, command_of, result_of
 from flatfed.engines.processes.worker import Parent, serve

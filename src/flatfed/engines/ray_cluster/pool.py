@@ -20,7 +20,7 @@ from flatfed.core.round.trainer import Pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
-from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, WorkResult, T, TrainWork, Work
+from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, T, TrainWork, Work, WorkResult
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic
 from flatfed.engines.ray_cluster.cluster import Cluster
 from flatfed.engines.ray_cluster.config import Ray, parsed_resources
