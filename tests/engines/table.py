@@ -111,15 +111,20 @@ def on_engines(*names: str, needs: str = "", **choices: Choice) -> Any:
 
     A choice gives another parameter its values, for each engine its own.
     """
-    rows = {name: ENGINES[name] for name in names or ENGINES}
+    return pytest.mark.parametrize(("row", *choices), rows_of(*names, needs=needs, **choices))
+
+
+def rows_of(*names: str, needs: str = "", **choices: Choice) -> list[Any]:
+    """Return the same as entries of a parametrisation."""
     entries: list[Any] = []
-    for id, row in rows.items():
+    for id in names or ENGINES:
+        row = ENGINES[id]
         if needs and not getattr(row, needs):
             continue
         for values in itertools.product(*(choice(row) for choice in choices.values())):
             label = "-".join([id, *map(str, values)])
             entries.append(pytest.param(row, *values, id=label, marks=_marks(row)))
-    return pytest.mark.parametrize(("row", *choices), entries)
+    return entries
 
 
 def _marks(row: Row) -> list[pytest.MarkDecorator]:
