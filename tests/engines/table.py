@@ -21,7 +21,7 @@ import pytest
 import flatfed as ff
 from flatfed.core.method.engine import Engine
 from flatfed.engines.choice import EngineConfig, engines
-from flatfed.engines.ray_cluster.cluster import _no_signals_changed
+from flatfed.engines.ray_cluster.cluster import Cluster
 from flatfed.experiments.planning.plan import Plan
 
 TESTS = Path(__file__).parents[1]
@@ -77,22 +77,20 @@ def _contributed_module() -> ModuleType:
 
 
 def _ray(workers: int) -> EngineConfig:
-    _ray_of_this_process()
-    return ff.Ray(workers=workers, minimum=workers)
+    ray_of_this_process()
+    # A part of a core each: as many as a test asks for have room on any machine.
+    return ff.Ray(workers=workers, minimum=workers, resources="CPU=0.1")
 
 
 @functools.cache
-def _ray_of_this_process() -> None:
+def ray_of_this_process() -> Cluster:
     """Start Ray once: engines join it, and leave it running."""
     # What starts on it imports the tests' modules too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
-    import ray
-
-    with _no_signals_changed(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Ray leaves files of its own open while it starts.
         warnings.simplefilter("ignore", ResourceWarning)
-        ray.init(num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+        return Cluster("local")
 
 
 ENGINES = {

@@ -14,6 +14,7 @@ from flatfed.core.errors import EngineError
 from flatfed.engines.ray_cluster.config import LOCAL
 
 CONNECT_SECONDS = 5.0
+LOOPBACK = "127.0.0.1"
 
 
 class Cluster:
@@ -35,11 +36,12 @@ class Cluster:
     def _join(self) -> None:
         _refuse_silent(self.address)
         options: dict[str, Any] = {"address": self.address, "log_to_driver": False, "logging_level": logging.ERROR}
-        if self.address == LOCAL:
-            # On the loopback alone: a cluster for one run has no other guests.
-            options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
-            with _no_signals_changed():
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_no_signals_changed())
+                if self.address == LOCAL:
+                    stack.enter_context(_loopback_alone())
+                    options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
                 self._ray.init(**options)
         except Exception as error:  # of many kinds: no answer, a wrong token, another version of Ray or Python
             reason = str(error).strip().split("\n")[0]
@@ -81,6 +83,23 @@ def _refuse_silent(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise EngineError(f"nobody answers at {address} ({error}); is `ray start --head` running there?") from None
+
+
+@contextlib.contextmanager
+def _loopback_alone() -> Iterator[None]:
+    """Let a Ray that is started now listen on the loopback alone: a cluster for one run has no other guests.
+
+    On Linux Ray puts the machine's address in the place of the loopback's, and listens on all of them without asking
+    for a password. It does not where it is told that there are no clusters, as on macOS.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextlib.contextmanager
