@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +86,7 @@ def ray_of_this_process() -> Cluster:
     """Start Ray once: engines join it, and leave it running."""
     # What starts on it imports the tests' modules too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with warnings.catch_warnings():
-        # Ray leaves files of its own open while it starts.
-        warnings.simplefilter("ignore", ResourceWarning)
-        return Cluster("local")
+    return Cluster("local")
 
 
 ENGINES = {

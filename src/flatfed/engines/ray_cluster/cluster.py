@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import socket
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ class Cluster:
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(_no_signals_changed())
+                stack.enter_context(_untidiness_unsaid())
                 if self.address == LOCAL:
                     stack.enter_context(_loopback_alone())
                     options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
@@ -53,7 +55,8 @@ class Cluster:
     def leave(self) -> None:
         """Leave the cluster; one that was started for this engine ends."""
         if self._is_ours and self._ray.is_initialized():
-            self._ray.shutdown()
+            with _untidiness_unsaid():
+                self._ray.shutdown()
 
     def room_for(self, resources: Mapping[str, float]) -> int:
         """Return how many actors with these resources the nodes that are alive could hold, all together."""
@@ -83,6 +86,14 @@ def _refuse_silent(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise EngineError(f"nobody answers at {address} ({error}); is `ray start --head` running there?") from None
+
+
+@contextlib.contextmanager
+def _untidiness_unsaid() -> Iterator[None]:
+    """Be silent about files and processes of Ray's own that it leaves to the garbage collector."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
 
 
 @contextlib.contextmanager
