@@ -117,11 +117,12 @@ def rows_of(*names: str, needs: str = "", **choices: Choice) -> list[Any]:
             continue
         for values in itertools.product(*(choice(row) for choice in choices.values())):
             label = "-".join([id, *map(str, values)])
-            entries.append(pytest.param(row, *values, id=label, marks=_marks(row)))
+            entries.append(pytest.param(row, *values, id=label, marks=marks_of(row)))
     return entries
 
 
-def _marks(row: Row) -> list[pytest.MarkDecorator]:
+def marks_of(row: Row) -> list[pytest.MarkDecorator]:
+    """Return what skips a test where the engine's package is missing."""
     if not row.package:
         return []
     is_missing = importlib.util.find_spec(row.package) is None
