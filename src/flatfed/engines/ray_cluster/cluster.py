@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flatfed.core.errors import EngineError
-from flatfed.engines.ray_cluster.config import LOCAL
+from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.machine import usable_cores
 
+LOCAL, AUTO = "local", "auto"
 CONNECT_SECONDS = 5.0
 LOOPBACK = "127.0.0.1"
 
@@ -21,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 class Cluster:
     """A Ray cluster for as long as an engine runs; one that was joined before by this process stays joined."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, cpus: float = 0.0) -> None:
         # Ray would report to its makers that it is used.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # The way of coming versions; without it Ray prints a warning about this choice.
@@ -32,10 +33,10 @@ class Cluster:
         self.address = address
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
-            self._join()
+            self._join(cpus)
 
-    def _join(self) -> None:
-        _refuse_silent(self.address)
+    def _join(self, cpus: float) -> None:
+        refuse_silent(self.address)
         options: dict[str, Any] = {"address": self.address, "log_to_driver": False, "logging_level": logging.ERROR}
         try:
             with contextlib.ExitStack() as stack:
@@ -44,13 +45,24 @@ class Cluster:
                 if self.address == LOCAL:
                     stack.enter_context(_loopback_alone())
                     options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
+                    # More workers than cores only take turns, as processes do.
+                    options["num_cpus"] = max(usable_cores(), math.ceil(cpus))
                 self._ray.init(**options)
         except Exception as error:  # of many kinds: no answer, a wrong token, another version of Ray or Python
-            reason = str(error).strip().split("\n")[0]
-            raise EngineError(
-                f"no Ray cluster could be joined at {self.address}: {reason}; is `ray start --head` running there, "
-                "with the same versions of Ray and Python, and is the token right?"
-            ) from error
+            raise ConfigError(self._why_not(error), parameter="address") from error
+
+    def _why_not(self, error: Exception) -> str:
+        """Return why the cluster cannot be joined, and what to do."""
+        if self.address == AUTO and isinstance(error, ConnectionError):
+            return (
+                "this machine belongs to no Ray cluster that runs; start one with `ray start --head`, or give the "
+                f"HOST:PORT of a head node for {PARAMETER}"
+            )
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        return (
+            f"{PARAMETER}: no Ray cluster could be joined at {self.address}: {reason:.120}; are the versions of Ray "
+            "and Python the same there, and is the token right?"
+        )
 
     def leave(self) -> None:
         """Leave the cluster; one that was started for this engine ends."""
@@ -77,7 +89,7 @@ class Cluster:
         return sum(bool(node["Alive"]) for node in self._ray.nodes())
 
 
-def _refuse_silent(address: str) -> None:
+def refuse_silent(address: str) -> None:
     """Refuse an address at which nobody answers: Ray itself would try for a minute."""
     host, sign, port = address.rpartition(":")
     if not sign or "/" in address or not port.isdecimal():
@@ -85,7 +97,10 @@ def _refuse_silent(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise EngineError(f"nobody answers at {address} ({error}); is `ray start --head` running there?") from None
+        raise ConfigError(
+            f"{PARAMETER}: nobody answers at {address} ({error}); is `ray start --head` running there?",
+            parameter="address",
+        ) from None
 
 
 @contextlib.contextmanager

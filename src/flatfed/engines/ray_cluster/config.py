@@ -13,8 +13,7 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig
-
-LOCAL = "local"
+from flatfed.engines.ray_cluster.cluster import LOCAL, refuse_silent
 
 
 class Ray(EngineConfig, id="ray"):
@@ -49,6 +48,7 @@ class Ray(EngineConfig, id="ray"):
             raise ConfigError(f"ray: minimum={self.minimum} can never be met with {self.workers} workers")
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("the engine ray needs the package ray; install it with: pip install 'flatfed[ray]'")
+        refuse_silent(self.address)
 
 
 def parsed_resources(text: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.pool.engine import PoolEngine
 from flatfed.engines.ray_cluster.cluster import Cluster
-from flatfed.engines.ray_cluster.config import Ray
+from flatfed.engines.ray_cluster.config import Ray, parsed_resources
 from flatfed.engines.ray_cluster.pool import ActorPool
 
 
@@ -20,7 +20,8 @@ class RayEngine(PoolEngine):
     def __init__(
         self, task: Task, algorithm: Algorithm, settings: Settings, config: Ray, pulse: Pulse = no_pulse
     ) -> None:
-        cluster = Cluster(config.address)
+        cpus = parsed_resources(config.resources).get("CPU", 0.0)
+        cluster = Cluster(config.address, cpus * (config.workers or 0))
         try:
             self._actors = ActorPool(cluster, task, algorithm, settings, config)
             super().__init__(self._actors, settings, pulse)

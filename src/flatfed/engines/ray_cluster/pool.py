@@ -12,7 +12,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.errors import EngineError
+from flatfed.core.errors import PARAMETER, ConfigError, EngineError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.messages import Message, pack, unpack
 from flatfed.core.method.wire import decode_reply, encode_job
@@ -22,7 +22,7 @@ from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
 from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, T, TrainWork, Work, WorkResult
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic
-from flatfed.engines.ray_cluster.cluster import Cluster
+from flatfed.engines.ray_cluster.cluster import LOCAL, Cluster
 from flatfed.engines.ray_cluster.config import Ray, parsed_resources
 from flatfed.engines.ray_cluster.sending import as_array, tensors_as_arrays
 
@@ -67,6 +67,7 @@ class ActorPool:
         self._looked, self._enough = 0.0, time.monotonic()
         self._told: set[str] = set()
         self._last_news = ""
+        self._refuse_no_room()
         self._fill()
 
     def _put(self, task: Task) -> Any:
@@ -77,6 +78,17 @@ class ActorPool:
                 f"this task cannot be sent to a cluster ({error}); define its model, loss and data sets at the top "
                 "level of a module that the nodes have too"
             ) from error
+
+    def _refuse_no_room(self) -> None:
+        """Refuse workers that are too large for this machine; other clusters may get larger nodes."""
+        if self._cluster.room_for(self._resources):
+            return
+        if self._cluster.address == LOCAL:
+            raise ConfigError(
+                f"{PARAMETER}: this machine has no room for a worker with {self._config.resources}; ask for less",
+                parameter="resources",
+            )
+        tell(f"no node of the cluster has room for a worker with {self._config.resources}; waiting for one")
 
     # Who there is.
 

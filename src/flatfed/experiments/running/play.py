@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interrupted
+from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.plan import Plan
@@ -106,7 +107,7 @@ class _Session:
             stack.enter_context(single_thread())
             # Before the engine: an interrupt while workers start is noted, and does not leave some of them behind.
             interruption = stack.enter_context(Interruption())
-            engine = self.plan.engine(interruption.pulse)
+            engine = self._started_engine(interruption.pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
             federation = self.plan.federation(engine)
@@ -117,6 +118,14 @@ class _Session:
             if interruption.requested:
                 raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
+
+    def _started_engine(self, pulse: Callable[[], None]) -> Engine:
+        try:
+            return self.plan.engine(pulse)
+        except FlatfedError:
+            if self.directory is not None:
+                self.directory.withdraw()
+            raise
 
     def _play(self, federation: Federation, run: Run) -> None:
         """Play all rounds that are left; however it ends, the directory says so."""
