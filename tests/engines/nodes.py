@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engines.bench import alive, eventually
+from engines.bench import eventually
 
 HERE = Path(__file__).parent
 PORT = 6379
@@ -28,14 +28,17 @@ class Network:
     """A network with a loopback and nothing else, for as long as it is open."""
 
     def __init__(self) -> None:
-        self._holder = subprocess.Popen([PYTHON, str(HERE / "own_network.py"), "new", "/bin/cat"], stdin=subprocess.PIPE)
-        here = os.stat("/proc/self/ns/net").st_ino
+        self._holder = subprocess.Popen(
+            [PYTHON, str(HERE / "own_network.py"), "new", "/bin/cat"], stdin=subprocess.PIPE
+        )
+        here = Path("/proc/self/ns/net").stat().st_ino
         eventually(lambda: self._is_made(here), "a network of its own")
 
     def _is_made(self, here: int) -> bool:
         assert self._holder.poll() is None, "the network could not be made"
         pid = self._holder.pid
-        return os.stat(f"/proc/{pid}/ns/net").st_ino != here and b"cat" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        is_another = Path(f"/proc/{pid}/ns/net").stat().st_ino != here
+        return is_another and b"own_network" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
     def start(self, *command: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a command in it."""
@@ -70,7 +73,9 @@ class Nodes:
         plain = {name: value for name, value in os.environ.items() if name not in unset}
         self.environment = plain | own | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         self._running: list[subprocess.Popen[bytes]] = []
-        self.head = self._start("--head", f"--port={PORT}", f"--temp-dir={self._temporary}", "--include-dashboard=false")
+        self.head = self._start(
+            "--head", f"--port={PORT}", f"--temp-dir={self._temporary}", "--include-dashboard=false"
+        )
         eventually(self._answers, "an answer of the head node")
 
     def join(self, cpus: int = 1) -> subprocess.Popen[bytes]:
@@ -125,7 +130,10 @@ def raylet_of(node: subprocess.Popen[bytes]) -> int:
 
 def text_of(driver: subprocess.Popen[bytes]) -> str:
     """Wait for a program and return what it has said."""
-    return driver.communicate()[0].decode()
+    assert driver.stdout is not None
+    text = driver.stdout.read().decode()
+    driver.wait()
+    return text
 
 
 @contextlib.contextmanager
@@ -134,6 +142,7 @@ def ended(driver: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield driver
     finally:
-        if alive(driver.pid):
-            driver.kill()
-        driver.communicate()
+        driver.kill()
+        driver.wait()
+        assert driver.stdout is not None
+        driver.stdout.close()
