@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engines.bench import alive, eventually
+from engines.bench import eventually
 
 HERE = Path(__file__).parent
 PORT = 6379
@@ -31,13 +31,14 @@ class Network:
         self._holder = subprocess.Popen(
             [PYTHON, str(HERE / "own_network.py"), "new", "/bin/cat"], stdin=subprocess.PIPE
         )
-        here = os.stat("/proc/self/ns/net").st_ino
+        here = Path("/proc/self/ns/net").stat().st_ino
         eventually(lambda: self._is_made(here), "a network of its own")
 
     def _is_made(self, here: int) -> bool:
         assert self._holder.poll() is None, "the network could not be made"
         pid = self._holder.pid
-        return os.stat(f"/proc/{pid}/ns/net").st_ino != here and b"cat" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        is_another = Path(f"/proc/{pid}/ns/net").stat().st_ino != here
+        return is_another and b"own_network" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
     def start(self, *command: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a command in it."""
@@ -129,7 +130,10 @@ def raylet_of(node: subprocess.Popen[bytes]) -> int:
 
 def text_of(driver: subprocess.Popen[bytes]) -> str:
     """Wait for a program and return what it has said."""
-    return driver.communicate()[0].decode()
+    assert driver.stdout is not None
+    text = driver.stdout.read().decode()
+    driver.wait()
+    return text
 
 
 @contextlib.contextmanager
@@ -138,6 +142,7 @@ def ended(driver: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield driver
     finally:
-        if alive(driver.pid):
-            driver.kill()
-        driver.communicate()
+        driver.kill()
+        driver.wait()
+        assert driver.stdout is not None
+        driver.stdout.close()

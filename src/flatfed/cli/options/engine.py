@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from flatfed.cli.options.groups import Decorator, option, together
-from flatfed.cli.options.values import Whole
+from flatfed.cli.options.values import Number, Whole
 
-OPTIONS = ("engine", "address", "resources")
+OPTIONS = ("engine", "address", "resources", "minimum", "patience")
 
 
 def engine_options(workers: str, default: str | None = None) -> Decorator:
@@ -32,6 +32,18 @@ def engine_options(workers: str, default: str | None = None) -> Decorator:
             "--resources",
             "What each worker takes of a Ray node, such as CPU=1,GPU=0.5.  [default: CPU=1]",
             str,
+            group="engine",
+        ),
+        option(
+            "--minimum",
+            "With fewer workers than this on a Ray cluster the run waits.  [default: 1]",
+            Whole(1),
+            group="engine",
+        ),
+        option(
+            "--patience",
+            "For this many seconds; then it stops, with a checkpoint.  [default: 120]",
+            Number(),
             group="engine",
         ),
     )

@@ -101,14 +101,17 @@ class ActorPool:
     def description(self) -> str:
         """How many actors there are, and on how many nodes, for people."""
         nodes = {handle.about.node for handle in self._handles if handle.about is not None}
+        coming = len(self._handles) - len(self.workers)
         actors = _counted(len(self.workers), "actor")
-        return f"Ray ({self._cluster.address}): {actors} on {_counted(len(nodes), 'node')}"
+        text = f"Ray ({self._cluster.address}): {actors} on {_counted(len(nodes), 'node')}"
+        return f"{text}, {coming} more to come" if coming else text
 
     def wait_for_the_first(self, pulse: Pulse) -> None:
         """Wait until there are as many as the run needs at least."""
         while len(self.workers) < self._config.minimum:
             pulse()
             self.wait((), POLL_SECONDS)
+        self._tell()
 
     def _fill(self) -> None:
         """Start actors up to the number that is asked for, or for which there is room."""
@@ -141,14 +144,14 @@ class ActorPool:
                 self._welcome(handle)
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._fill()
-        self._tell()
+        if all(handle.about is not None for handle in self._handles):  # no more are on their way
+            self._tell()
         self._refuse_too_few()
 
     def _tell(self) -> None:
-        """Say how many workers there are, when that has changed and no more are on their way."""
-        is_settled = all(handle.about is not None for handle in self._handles)
+        """Say how many workers there are, where that has changed."""
         news = self.description
-        if is_settled and news != self._last_news:
+        if news != self._last_news:
             self._last_news = news
             tell(news)
 
