@@ -77,7 +77,7 @@ def test_what_is_right(zipped: bool, tmp_path: Path) -> None:
     assert found["test examples"] == Finding("test examples", "20", "20")
     assert found["classes"] == Finding("classes", "10", "10")
     assert found["train examples per class"] == Finding("train examples per class", "4", "4")
-    assert found["train inputs"].actual == "1x28x28 uint8, 0 to 255"
+    assert found["train inputs"].found == "1x28x28 uint8, 0 to 255"
     assert {"train mean", "train std", "test mean", "test std"} <= set(found)
 
 
@@ -93,8 +93,8 @@ def test_a_pixel_that_is_one_off_is_found(tmp_path: Path) -> None:
     change(tmp_path, "train-images-idx3-ubyte", 5000)
     findings = check("mnist", tmp_path)
     assert states(findings) == {"checksums": NOTE, "train mean": WRONG, "train std": WRONG}
-    assert by_name(findings)["checksums"].actual == "3 official, not train-images-idx3-ubyte"
-    assert "off by" in by_name(findings)["train mean"].actual
+    assert by_name(findings)["checksums"].found == "3 official, not train-images-idx3-ubyte"
+    assert "off by" in by_name(findings)["train mean"].found
 
 
 def test_a_wrong_label_is_found(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_damage_is_a_check_that_failed(zipped: bool, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-50])
     found = by_name(check("mnist", tmp_path))
     assert found["reading it"].state == WRONG
-    assert f"{path} is truncated" in found["reading it"].actual
-    assert found["checksums"].actual == "3 official, not t10k-images-idx3-ubyte"
+    assert f"{path} is truncated" in found["reading it"].found
+    assert found["checksums"].found == "3 official, not t10k-images-idx3-ubyte"
 
 
 def test_a_missing_file_is_a_check_that_failed(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_counts_of_landmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for what, expected in {"train examples": "164,172", "test examples": "19,526", "classes": "2,028"}.items():
         assert (found[what].expected, found[what].state) == (expected, WRONG)
     assert found["groups by user"] == Finding("groups by user", "3", "1,262", WRONG)
-    assert (found["train examples"].actual, found["test examples"].actual, found["classes"].actual) == ("4", "1", "2")
+    assert (found["train examples"].found, found["test examples"].found, found["classes"].found) == ("4", "1", "2")
     declare(monkeypatch, name, expected=Expected(4, 1, 2, groups={"user": 3}))
     assert states(check(name, tmp_path)) == {}
 
@@ -218,7 +218,7 @@ def test_counts_of_camvid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for what, expected in {"train examples": "367", "test examples": "233", "val examples": "101"}.items():
         assert (found[what].expected, found[what].state) == (expected, WRONG)
     assert found["classes"] == Finding("classes", "11", "11")
-    counts = {part: int(found[f"{part} examples"].actual) for part in ("train", "test", "val")}
+    counts = {part: int(found[f"{part} examples"].found) for part in ("train", "test", "val")}
     known = replace(expected_of("camvid"), train=counts["train"], test=counts["test"], further={"val": counts["val"]})
     declare(monkeypatch, "camvid", expected=replace(known, groups={}))
     assert states(check("camvid", tmp_path)) == {}
@@ -251,7 +251,7 @@ def test_a_data_set_of_which_nothing_is_known() -> None:
     findings = check("digits")
     assert states(findings) == {}
     assert by_name(findings)["train examples"] == Finding("train examples", "1,437")
-    assert by_name(findings)["train examples per class"].actual == "138 to 147, median 144"
+    assert by_name(findings)["train examples per class"].found == "138 to 147, median 144"
 
 
 @pytest.fixture
@@ -277,10 +277,10 @@ def test_natural_clients_and_further_tests_are_told(toy: dict[str, Any], tmp_pat
     findings = check("toy", tmp_path)
     assert states(findings) == {}
     found = by_name(findings)
-    assert found["groups by writer"].actual == "3"
-    assert found["train examples per group by writer"].actual == "437 to 500, median 500"
-    assert found["unseen examples"].actual == "360"
-    assert found["unseen inputs"].actual == "1x8x8 uint8, 0 to 16"
+    assert found["groups by writer"].found == "3"
+    assert found["train examples per group by writer"].found == "437 to 500, median 500"
+    assert found["unseen examples"].found == "360"
+    assert found["unseen inputs"].found == "1x8x8 uint8, 0 to 16"
 
 
 def test_groups_that_should_be_there(toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,7 @@ def test_a_first_row_that_looks_like_names_is_refused(header: str, tmp_path: Pat
     assert load("texts", tmp_path, path="a.csv", header=True).classes == 2
     assert load("texts", tmp_path, path="a.csv", header=False).classes == 3
     (failed,) = (finding for finding in check("texts", tmp_path, {"path": "a.csv"}) if finding.state == "wrong")
-    assert "data.header=true" in failed.actual
+    assert "data.header=true" in failed.found
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_file_here_comes_before_one_of_the_data_directory(tmp_path: Path, monk
     table(tmp_path / "here" / "m.csv", ROWS[:20])
     pool = load("texts", tmp_path / "there", path="m.csv")
     assert len(pool.labels) == 18
-    (found,) = (f.actual for f in check("texts", tmp_path / "there", {"path": "m.csv"}) if f.what == "train examples")
+    (found,) = (f.found for f in check("texts", tmp_path / "there", {"path": "m.csv"}) if f.what == "train examples")
     assert found == "18"
     ran = TaskRecipe("texts", 2, {"id": "iid"}, data_dir=str(tmp_path / "there"), data_options={"path": "m.csv"})
     assert torch.equal(ran.pool().labels, pool.labels)

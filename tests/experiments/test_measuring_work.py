@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections import Counter
@@ -41,8 +42,13 @@ class Work:
         monkeypatch.setattr(owner, name, counted)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.is_on and event == "open" and isinstance(arguments[0], str | Path) and arguments[1] in ("r", "rb"):
-            self.counts[Path(arguments[0]).name] += 1
+        if not self.is_on or event != "open" or not isinstance(arguments[0], str | Path):
+            return
+        path, mode, flags = arguments
+        # Files of a run are opened by `os.open`, which has flags and no mode.
+        reads = mode in ("r", "rb") if mode is not None else flags & os.O_ACCMODE == os.O_RDONLY
+        if reads:
+            self.counts[Path(path).name] += 1
 
     def of(self, *command: Any) -> Counter[str]:
         """Return what a command does."""

@@ -188,7 +188,7 @@ def _conclusion(name: str, findings: list[Finding]) -> str:
 def _print_findings(findings: list[Finding]) -> None:
     from flatfed.data.acquiring.findings import NOTE, OK, WRONG
 
-    rows = [[finding.what, finding.actual, finding.expected, finding.state] for finding in findings]
+    rows = [[finding.what, finding.found, finding.expected, finding.state] for finding in findings]
     print_table(["", "found", "expected", ""], rows, {OK: "green", NOTE: "yellow", WRONG: "red"})
 
 

@@ -12,7 +12,7 @@ class Finding:
     """One thing that was looked at: what was found, what was expected, and whether the two fit."""
 
     what: str
-    actual: str
+    found: str
     expected: str = ""
     state: str = OK
 
