@@ -83,27 +83,27 @@ def round_seconds(method: Method, cohort: int, parameters: int, steps: int, cost
 def _exchange(cohort: int, common: float, own: float, work: float, costs: Costs, cluster: Cluster) -> float:
     """Return the time of an exchange, by following every job."""
     nodes = -(-min(cluster.workers, cohort) // cluster.per_node)
-    link_free = common * nodes / cluster.link  # the message, to each node once
+    # The link goes both ways at once. First the message, to each node once.
+    down_free, up_free = common * nodes / cluster.link, 0.0
     # A job and its reply each have a half of what is the client's own.
     half = own / 2
     on_server = costs.server_job / 2 + costs.server_byte * half
     on_worker = costs.worker_job + costs.worker_byte * own + work
     server_free, last, given = 0.0, 0.0, 0
     replies: list[float] = []
-    idle = [link_free] * min(cluster.workers, cohort)  # when each worker can begin
+    idle = [down_free] * min(cluster.workers, cohort)  # when each worker can begin
     heapq.heapify(idle)
     while given < cohort or replies:
         next_reply = replies[0] if replies else float("inf")
         if idle and given < cohort and max(idle[0], server_free) <= max(next_reply, server_free):
             begin = max(heapq.heappop(idle), server_free)
             server_free = begin + on_server
-            link_free = max(link_free, server_free) + half / cluster.link
-            heapq.heappush(replies, link_free + on_worker)
+            down_free = max(down_free, server_free) + half / cluster.link
+            heapq.heappush(replies, down_free + on_worker)
             given += 1
         else:
-            arrived = max(heapq.heappop(replies), link_free) + half / cluster.link
-            link_free = arrived
-            server_free = max(server_free, arrived) + on_server
+            up_free = max(heapq.heappop(replies), up_free) + half / cluster.link
+            server_free = max(server_free, up_free) + on_server
             heapq.heappush(idle, server_free)
             last = max(last, server_free)
     if cluster.cores is not None:
@@ -149,17 +149,21 @@ def parameters_of(size: str) -> int:
 
 
 def fitted(results: dict[str, Any]) -> Costs:
-    """Return the costs that one actor's rounds show, by the number of parameters: a line through three points.
+    """Return the costs that one actor's rounds show, by the number of parameters: lines through three points.
 
-    What is the server's of it and what the actor's cannot be told from them; each is given a half.
+    The server's part is its processor time; with one actor, the rest of a round is the actor's.
     """
-    rounds = measured(results, "ray-sizes")
-    points = [(parameters_of(size) * FLOAT, rounds[f"{size}, actors: 1"] / PER_ROUND) for size in SIZES]
-    fixed, per_byte = _line(points)
+    server, worker = [], []
+    for case in results["ray-sizes"]["cases"]:
+        size, _, where = case["case"].partition(", ")
+        if where == "actors: 1":
+            size_bytes = parameters_of(size) * FLOAT
+            server.append((size_bytes, case["server_seconds"] / PER_ROUND))
+            worker.append((size_bytes, (case["seconds"] - case["server_seconds"]) / PER_ROUND))
     conv = measured(results, "ray")["conv, 2 workers"]
     # Five clients on two workers: three one after the other.
     step = conv / (3 * CONV.steps)
-    return Costs(fixed / 2, per_byte / 2, fixed / 2, per_byte / 2, step)
+    return Costs(*_line(server), *_line(worker), step)
 
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
@@ -245,8 +249,9 @@ def main() -> None:
     costs = fitted(results)
     if given.step_ms is not None:
         costs = replace(costs, step=given.step_ms / 1e3)
-    per_job = f"{costs.server_job * 2e3:.2f} ms per job and {costs.server_byte * 2e9:.2f} ns per byte of it"
-    print(f"measured: {per_job}, half of each on the server; {costs.step * 1e3:.1f} ms per backprop\n")
+    server = f"{costs.server_job * 1e3:.2f} ms and {costs.server_byte * 1e9:.2f} ns per byte on the server"
+    worker = f"{costs.worker_job * 1e3:.2f} ms and {costs.worker_byte * 1e9:.2f} ns per byte on the worker"
+    print(f"measured per job: {server}, {worker}; {costs.step * 1e3:.1f} ms per backprop\n")
     if given.check:
         print(check(results, costs))
         return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -53,6 +56,21 @@ def ray(repeats: int) -> dict[str, Result]:
         return take_turns("ray", large, repeats) | take_turns("ray", small, 4 * repeats)
 
 
+class CountedRounds(Rounds):
+    """Rounds whose processor time in this process, the server's, is counted."""
+
+    def round(self) -> float:
+        before = time.process_time()
+        seconds = super().round()
+        self.server_seconds.append(time.process_time() - before)
+        return seconds
+
+    @functools.cached_property
+    def server_seconds(self) -> list[float]:
+        """Of each round so far; the first one warms up."""
+        return []
+
+
 def ray_sizes(repeats: int) -> dict[str, Result]:
     """One step per client of a linear layer: by the number of actors and of parameters."""
     results: dict[str, Result] = {}
@@ -60,10 +78,17 @@ def ray_sizes(repeats: int) -> dict[str, Result]:
         for size, shape in SIZES.items():
             problem = Problem(size, partial(nn.Linear, *shape, bias=False), (shape[0],), 8, 8, PER_ROUND, 8)
             task = task_of(problem)
-            makers: list[Maker] = []
+            cases: list[CountedRounds] = []
             for count in ACTORS:
                 names = f"{size}, workers: {count}", f"{size}, actors: {count}"
-                makers.append(partial(Rounds, names[0], problem, workers=count, task=task, vectorised=False))
-                makers.append(partial(Rounds, names[1], problem, workers=on_ray(count), task=task, vectorised=False))
-            results |= take_turns(f"ray-sizes, {size}", makers, 2 * repeats)
+                for name, where in zip(names, (count, on_ray(count)), strict=True):
+                    cases.append(CountedRounds(name, problem, workers=where, task=task, vectorised=False))
+            found = take_turns(f"ray-sizes, {size}", [partial(_as_it_is, case) for case in cases], 2 * repeats)
+            for case in cases:
+                found[case.name].facts["server_seconds"] = statistics.median(case.server_seconds[1:])
+            results |= found
     return results
+
+
+def _as_it_is(case: Case) -> Case:
+    return case

@@ -20,7 +20,7 @@ from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
 from harness import Case, Result, Target, extra_memory, extra_seconds, fact, ratio, take_turns
 from problems import CONV, TINY, Problem
-from ray_rounds import ACTORS, SIZES, ray, ray_sizes
+from ray_rounds import ray, ray_sizes
 from torch import nn
 
 import flatfed as ff
@@ -424,16 +424,6 @@ WORKLOADS = [
         "ray-sizes",
         "fedavg, 4 clients per round with one step of 8 examples each, one linear layer, by parameters and actors",
         ray_sizes,
-        [
-            Target(
-                f"{size}, {count} actors beyond as many workers, per round",
-                extra_seconds(f"{size}, actors: {count}", f"{size}, workers: {count}"),
-                most=2.0,
-                unit="s",
-            )
-            for size in SIZES
-            for count in ACTORS
-        ],
     ),
     Workload(
         "start",
