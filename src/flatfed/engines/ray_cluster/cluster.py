@@ -45,6 +45,8 @@ class Cluster:
                 if self.address == LOCAL:
                     stack.enter_context(_loopback_alone())
                     options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
+                    # Ray would let everything else on the machine go before its workers.
+                    options["_system_config"] = {"worker_niceness": 0}
                     # More workers than cores only take turns, as processes do.
                     options["num_cpus"] = max(usable_cores(), math.ceil(cpus))
                 self._ray.init(**options)
