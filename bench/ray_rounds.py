@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from federated import Rounds, task_of
 from harness import Case, Result, take_turns
@@ -16,8 +19,6 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.engines.ray_cluster.cluster import Cluster
-
-Maker = Callable[[], Case]
 
 SIZES = {"0.1 M": (100, 1000), "1 M": (1000, 1000), "10 M": (2500, 4000)}
 """Numbers of parameters, and the shapes of linear layers that have them."""
@@ -43,32 +44,68 @@ def on_ray(actors: int) -> ff.Ray:
 def ray(repeats: int) -> dict[str, Result]:
     """The papers' CNN, and the digits, whose rounds are so short that the way is most of them."""
     conv, digits = task_of(CONV), task_of(DIGITS)
-    large: list[Maker] = [
-        partial(Rounds, "conv, 2 workers", CONV, workers=2, task=conv),
-        partial(Rounds, "conv, 2 actors", CONV, workers=on_ray(2), task=conv),
-    ]
-    small: list[Maker] = [
-        partial(Rounds, "digits, in process", DIGITS, task=digits),
-        partial(Rounds, "digits, 2 workers", DIGITS, workers=2, task=digits),
-        partial(Rounds, "digits, 2 actors", DIGITS, workers=on_ray(2), task=digits),
-    ]
     with ray_running():
-        return take_turns("ray", large, repeats) | take_turns("ray", small, 4 * repeats)
+        large = [
+            CountedRounds("conv, 2 workers", CONV, workers=2, task=conv),
+            CountedRounds("conv, 2 actors", CONV, workers=on_ray(2), task=conv),
+        ]
+        results = _counted("ray", large, repeats)
+        small = [
+            CountedRounds("digits, in process", DIGITS, task=digits),
+            CountedRounds("digits, 2 workers", DIGITS, workers=2, task=digits),
+            CountedRounds("digits, 2 actors", DIGITS, workers=on_ray(2), task=digits),
+        ]
+        return results | _counted("ray", small, 4 * repeats)
 
 
 class CountedRounds(Rounds):
-    """Rounds whose processor time in this process, the server's, is counted."""
+    """Rounds whose processor time is counted: that of the server, and that of all processes that it has started.
+
+    Other work on the machine makes rounds longer, and hardly changes their processor time.
+    """
 
     def round(self) -> float:
-        before = time.process_time()
+        server, every = time.process_time(), _processor_seconds(os.getpid())
         seconds = super().round()
-        self.server_seconds.append(time.process_time() - before)
+        self.server_seconds.append(time.process_time() - server)
+        self.processor_seconds.append(_processor_seconds(os.getpid()) - every)
         return seconds
 
     @functools.cached_property
     def server_seconds(self) -> list[float]:
         """Of each round so far; the first one warms up."""
         return []
+
+    @functools.cached_property
+    def processor_seconds(self) -> list[float]:
+        """The same of all processes."""
+        return []
+
+    def facts(self) -> dict[str, float]:
+        """Return the medians."""
+        counts = {"server_seconds": self.server_seconds, "processor_seconds": self.processor_seconds}
+        return {name: statistics.median(seconds[1:]) for name, seconds in counts.items()}
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and of all below it."""
+    entries = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            words = path.read_text().rpartition(")")[2].split()
+            entries[int(path.parent.name)] = int(words[1]), int(words[11]) + int(words[12])
+    family = {pid}
+    while grown := {child for child, (parent, _) in entries.items() if parent in family} - family:
+        family |= grown
+    return sum(entries[member][1] for member in family if member in entries) / os.sysconf("SC_CLK_TCK")
+
+
+def _counted(workload: str, cases: Sequence[CountedRounds], repeats: int) -> dict[str, Result]:
+    """Let cases take turns, and note their processor time."""
+    results = take_turns(workload, [partial(_as_it_is, case) for case in cases], repeats)
+    for case in cases:
+        results[case.name].facts |= case.facts()
+    return results
 
 
 def ray_sizes(repeats: int) -> dict[str, Result]:
@@ -83,10 +120,7 @@ def ray_sizes(repeats: int) -> dict[str, Result]:
                 names = f"{size}, workers: {count}", f"{size}, actors: {count}"
                 for name, where in zip(names, (count, on_ray(count)), strict=True):
                     cases.append(CountedRounds(name, problem, workers=where, task=task, vectorised=False))
-            found = take_turns(f"ray-sizes, {size}", [partial(_as_it_is, case) for case in cases], 2 * repeats)
-            for case in cases:
-                found[case.name].facts["server_seconds"] = statistics.median(case.server_seconds[1:])
-            results |= found
+            results |= _counted(f"ray-sizes, {size}", cases, 2 * repeats)
     return results
 
 

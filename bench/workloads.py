@@ -18,7 +18,7 @@ import torch
 from bare import Bare, BareProcesses, bare_evaluation
 from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
-from harness import Case, Result, Target, extra_memory, extra_seconds, fact, ratio, take_turns
+from harness import Case, Result, Target, extra_memory, extra_seconds, fact, fact_ratio, ratio, take_turns
 from problems import CONV, TINY, Problem
 from ray_rounds import ray, ray_sizes
 from torch import nn
@@ -412,6 +412,11 @@ WORKLOADS = [
         ray,
         [
             Target("conv, 2 actors / 2 workers", ratio("conv, 2 actors", "conv, 2 workers"), most=1.15),
+            Target(
+                "the same, processor time of all processes",
+                fact_ratio("processor_seconds", "conv, 2 actors", "conv, 2 workers"),
+                most=1.15,
+            ),
             Target(
                 "digits, 2 actors beyond 2 workers, per round",
                 extra_seconds("digits, 2 actors", "digits, 2 workers"),
