@@ -15,8 +15,8 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.sampling import Uniform
 from flatfed.core.task.examples import Partition
+from flatfed.engines.choice import Workers
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.play import make_engine
 
 ENDLESS = 1_000_000
 
@@ -35,11 +35,11 @@ class Rounds:
         name: str,
         problem: Problem,
         method: str = "fedavg",
-        workers: int = 0,
+        workers: Workers = 0,
         vectorised: bool | None = None,
         task: ff.Task | None = None,
         per_round: int | None = None,
-        every: int = ENDLESS,
+        evaluate_every: int = ENDLESS,
     ) -> None:
         self.name = name
         settings = Settings(
@@ -47,7 +47,7 @@ class Rounds:
             lr=LR,
             weight_decay=WEIGHT_DECAY,
             batch_size=problem.batch_size,
-            evaluate_every=every,
+            evaluate_every=evaluate_every,
             evaluate_last=0,
             vectorised=vectorised,
         )
@@ -60,7 +60,7 @@ class Rounds:
             chosen.average,
             workers,
         )
-        self.engine = make_engine(self.plan, lambda: None)
+        self.engine = self.plan.engine()
         self.federation: Federation = self.plan.federation(self.engine)
         self._rows: Iterator[dict[str, Any]] = self.federation.rounds()
 

@@ -87,6 +87,11 @@ def fact(case: str, name: str, than: str | None = None) -> Callable[[Results], f
     return lambda results: results[case].facts[name] / (results[case].facts[than] if than else 1)
 
 
+def fact_ratio(name: str, case: str, than: str) -> Callable[[Results], float]:
+    """Return how something else that was measured compares."""
+    return lambda results: results[case].facts[name] / results[than].facts[name]
+
+
 def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:
     """Let the cases do a round each, again and again; the first round of each warms up and does not count."""
     cases = [make() for make in makers]

@@ -42,4 +42,5 @@ class Problem:
 
 
 CONV = Problem("conv", lambda: build("cnn", 10, 3, 32, 0), (3, 32, 32), 100, 500, 5, 64)
+DIGITS = Problem("digits", lambda: build("cnn-small", 10, 1, 8, 0), (1, 8, 8), 12, 120, 5, 32)
 TINY = Problem("tiny", lambda: nn.Linear(3072, 10), (3072,), 1000, 50, 50, 10)

@@ -18,8 +18,9 @@ import torch
 from bare import Bare, BareProcesses, bare_evaluation
 from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
-from harness import Case, Result, Target, extra_memory, extra_seconds, fact, ratio, take_turns
+from harness import Case, Result, Target, extra_memory, extra_seconds, fact, fact_ratio, ratio, take_turns
 from problems import CONV, TINY, Problem
+from ray_rounds import ray, ray_sizes
 from torch import nn
 
 import flatfed as ff
@@ -404,6 +405,30 @@ WORKLOADS = [
             Target("saving / round, fedavg", ratio("save fedavg", "conv round, 2 workers"), most=0.03),
             Target("saving / round, scaffold", ratio("save scaffold", "conv round, 2 workers"), most=0.03),
         ],
+    ),
+    Workload(
+        "ray",
+        "conv and digits (12 clients x 120 images, 5 per round, batch 32, cnn-small), on processes and on Ray",
+        ray,
+        [
+            Target("conv, 2 actors / 2 workers", ratio("conv, 2 actors", "conv, 2 workers"), most=1.15),
+            Target(
+                "the same, processor time of all processes",
+                fact_ratio("processor_seconds", "conv, 2 actors", "conv, 2 workers"),
+                most=1.15,
+            ),
+            Target(
+                "digits, 2 actors beyond 2 workers, per round",
+                extra_seconds("digits, 2 actors", "digits, 2 workers"),
+                most=0.1,
+                unit="s",
+            ),
+        ],
+    ),
+    Workload(
+        "ray-sizes",
+        "fedavg, 4 clients per round with one step of 8 examples each, one linear layer, by parameters and actors",
+        ray_sizes,
     ),
     Workload(
         "start",

@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,15 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup() -> None:
     """Seed before the fixtures of a test, also those that others share."""
     seed_everything()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray_left() -> Iterator[None]:
+    """Leave the Ray of this process at the end, where a test has started one."""
+    yield
+    table = sys.modules.get("engines.table")
+    if table is not None and table.ray_of_this_process.cache_info().currsize:
+        table.ray_of_this_process().leave()
 
 
 @pytest.fixture

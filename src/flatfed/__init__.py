@@ -26,6 +26,11 @@ _HOME = {
     "Replay": "flatfed.core.round.sampling",
     "Schedule": "flatfed.core.configuration.schedules",
     "Uniform": "flatfed.core.round.sampling",
+    "EngineConfig": "flatfed.engines.choice",
+    "InProcess": "flatfed.engines.choice",
+    "Processes": "flatfed.engines.choice",
+    "Ray": "flatfed.engines.ray_cluster.config",
+    "Roster": "flatfed.core.task.roster",
     "FlatfedError": "flatfed.core.errors",
     "ConfigError": "flatfed.core.errors",
     "CheckpointError": "flatfed.core.errors",
@@ -64,7 +69,12 @@ if TYPE_CHECKING:
     from flatfed.core.round.sampling import Uniform as Uniform
     from flatfed.core.task.examples import Partition as Partition
     from flatfed.core.task.metrics import Shown as Shown
+    from flatfed.core.task.roster import Roster as Roster
     from flatfed.core.task.task import Task as Task
+    from flatfed.engines.choice import EngineConfig as EngineConfig
+    from flatfed.engines.choice import InProcess as InProcess
+    from flatfed.engines.choice import Processes as Processes
+    from flatfed.engines.ray_cluster.config import Ray as Ray
     from flatfed.experiments.measuring.laboratory import laboratory as laboratory
     from flatfed.experiments.running.branch import branch as branch
     from flatfed.experiments.running.interruption import RunInterrupted as RunInterrupted

@@ -19,7 +19,7 @@ from flatfed.core.method.messages import Message
 from flatfed.core.round.exchange import ENVELOPE_UP
 from flatfed.core.round.federation import TIMES
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.runs.metrics import summarise
 

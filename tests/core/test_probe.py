@@ -25,7 +25,7 @@ from flatfed.core.round.exchange import TooFewReplies
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import Probe, last_round, probe
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from methods.designs import marked, turned
 from methods.wire import COHORTS, METHODS, POPULATION, average, everything, make_task, rich, takes_optimiser

@@ -211,7 +211,7 @@ SENT = Message(w=torch.zeros(3))
 
 
 def expectation(**changes: Any) -> Expectation:
-    told = {"round": 5, "exchange": 1, "clients": frozenset({1, 2}), "shapes": {"w": 3}, "like": torch.zeros(1)}
+    told = {"round": 5, "exchange": 1, "samples": {1: 5, 2: 4}, "shapes": {"w": 3}, "like": torch.zeros(1)}
     return Expectation(**{**told, **changes})
 
 
@@ -224,6 +224,8 @@ def expectation(**changes: Any) -> Expectation:
         ({"exchange": 0}, (), r"answers round 5\.0, not 5\.1"),
         ({"samples": 0}, (), "claims 0 samples"),
         ({"samples": -3}, (), "claims -3 samples"),
+        ({"samples": 5}, (), "claims 5 samples, but holds 4"),
+        ({"attempt": 1}, (), "answers attempt 2 at the round, not 1"),
         ({"loss": math.inf}, (), "loss is not finite"),
         ({"loss": math.nan}, (), "loss is not finite"),
         ({"message": Message(w=torch.full((3,), math.nan))}, (), "w is not finite"),

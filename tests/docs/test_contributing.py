@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,15 +18,13 @@ from torch import Tensor
 
 import flatfed as ff
 from core import bench
-from engines.bench import CASES, Case, assert_same, bits, digits
+from engines.bench import CASES, CLIENTS, assert_same, bits, digits, on
 from flatfed.core.configuration.schedules import Schedule
-from flatfed.core.method.engine import Engine
 from flatfed.core.method.vectors import unit
 from flatfed.core.task.task import Task
 from flatfed.data.catalogue import registry as data_catalogue
 from flatfed.data.partition import Partitioner, partitions
-from flatfed.engines.in_process import InProcessEngine
-from flatfed.experiments.planning.plan import Plan
+from flatfed.engines.choice import EngineConfig, engines
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.measurements import Measurement
 from flatfed.models import build, models
@@ -40,7 +37,7 @@ from methods.test_battery import assert_agrees
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TABLES: tuple[dict[str, Any], ...] = (
     *(ff.Algorithm.registry, ff.ClientOptimiser.registry, ff.Average.registry, Schedule.registry),
-    *(Measurement.registry, Partitioner.registry),
+    *(EngineConfig.registry, Measurement.registry, Partitioner.registry),
     *(data_catalogue._sources, model_catalogue._builders, model_catalogue._heads),
 )
 """Everything that an import may enter something into."""
@@ -64,6 +61,7 @@ def examples_of(folder: Path) -> Iterator[Add]:
     """Import the files of sections; at the end nothing of them is left."""
     data_catalogue.datasets()  # what registers itself later than the examples must stay
     models()
+    engines()
     before = [dict(table) for table in TABLES]
     modules: list[str] = []
 
@@ -112,10 +110,9 @@ def test_the_places_that_it_names_are_there() -> None:
 
 
 def test_nothing_of_the_examples_stays(tmp_path: Path) -> None:
-    kinds = [kind for kind in KINDS if kind != "engine"]
     with examples_of(tmp_path) as enter:
         entries = [dict(table) for table in TABLES]
-        for kind in kinds:
+        for kind in KINDS:
             enter(kind)
         added = [len(table) - len(known) for table, known in zip(TABLES, entries, strict=True)]
     assert added == [1] * len(TABLES)
@@ -238,29 +235,27 @@ def test_a_run_follows_the_schedule(add: Add) -> None:
 # --- engines ------------------------------------------------------------------------------------------------------
 
 
-def in_process(plan: Plan) -> Engine:
-    return InProcessEngine(plan.task, plan.algorithm, plan.settings)
-
-
 @pytest.mark.parametrize("name", ["scaffold+asam+swa, BatchNorm", "naivefedgloss+sam, two exchanges"])
 def test_the_engine_gives_the_bits_of_the_in_process_one(add: Add, name: str) -> None:
-    made = add("engine")
-
-    def futures(plan: Plan) -> Engine:
-        return made.FuturesEngine(plan.task, plan.algorithm, plan.settings, workers=2)
-
-    assert_same(CASES[name].play(futures), CASES[name].play(in_process))
+    config = add("engine").Futures(workers=2)
+    assert_same(CASES[name].play(on(config)), CASES[name].play(on(ff.InProcess())))
 
 
-def test_the_engine_trains_vectorised_clients_too(add: Add) -> None:
-    names = {"FuturesEngine": add("engine").FuturesEngine}
-    plan = Case(digits, ff.make("feddyn", client_opt=ff.SAM())).plan()
-    names["plan"] = replace(plan, settings=plan.settings.replace(vectorised=True))
-    exec(blocks("engine")[1], names)
-    engine = in_process(names["plan"])
-    federation = names["plan"].federation(engine)
-    expected = bits(ff.Run(federation, list(federation.rounds()), None), plan.task.population)
-    assert_same(bits(ff.Run(names["federation"], names["rows"], None), plan.task.population), expected)
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_the_engine_is_used_as_the_page_has_it(add: Add, vectorised: bool) -> None:
+    names = {"ff": ff, "task": digits(), "Futures": add("engine").Futures}
+    line = blocks("engine")[1].replace("engine=", f"vectorised={vectorised}, engine=")
+    exec(line, names)
+    exec(line.replace("run =", "expected =").replace("engine=Futures(workers=2)", "workers=0"), names)
+    assert_same(bits(names["run"], CLIENTS), bits(names["expected"], CLIENTS))
+
+
+def test_the_engine_is_found_by_its_id_and_refuses_what_it_cannot_do(add: Add) -> None:
+    add("engine")
+    run = ff.train(digits(), "fedavg", rounds=1, sampling=2, lr=0.05, engine="futures", workers=1)
+    assert run.status == "finished"
+    with pytest.raises(ff.ConfigError, match="no bounds on time"):
+        ff.train(digits(), "fedavg", rounds=1, sampling=2, lr=0.05, engine="futures", client_timeout=9.0)
 
 
 # --- measurements -------------------------------------------------------------------------------------------------

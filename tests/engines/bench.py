@@ -7,8 +7,9 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +26,8 @@ from flatfed.core.method.client import Client
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
+from flatfed.engines.choice import EngineConfig
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import TaskRecipe
@@ -122,6 +125,12 @@ def normed_digits() -> ff.Task:
     return replace(digits(), model=model)
 
 
+@functools.cache
+def local_digits() -> ff.Task:
+    """The same, with BatchNorm's layers kept by the clients."""
+    return replace(normed_digits(), local="bn")
+
+
 @dataclass(frozen=True)
 class Case:
     """A method on a task, with a few rounds of settings."""
@@ -148,6 +157,11 @@ class Case:
             engine.close()
 
 
+def on(config: EngineConfig) -> Callable[[Plan], Engine]:
+    """Return what starts an engine for a plan."""
+    return lambda plan: config.start(plan.task, plan.algorithm, plan.settings)
+
+
 CASES = {
     "fedsmoo": Case(digits, ff.make("fedsmoo")),
     "fedsmoo, BatchNorm": Case(normed_digits, ff.make("fedsmoo")),
@@ -156,15 +170,50 @@ CASES = {
         normed_digits, ff.make("scaffold", client_opt=ff.ASAM()), ff.SWA(start=0.3, cycle=1)
     ),
     "naivefedgloss+sam, two exchanges": Case(normed_digits, ff.make("naivefedgloss", client_opt=ff.SAM())),
+    "mime, two exchanges": Case(digits, ff.make("mime")),
+    "fedwmsam+swa, personal parts, local BatchNorm": Case(
+        local_digits, ff.make("fedwmsam"), ff.SWA(start=0.3, cycle=1)
+    ),
 }
+
+DESIGN = (
+    "scaffold+asam+swa, BatchNorm",
+    "naivefedgloss+sam, two exchanges",
+    "mime, two exchanges",
+    "fedwmsam+swa, personal parts, local BatchNorm",
+)
+"""Cases that have everything once: for engines that take long to start."""
 
 
 # Code of users that goes wrong.
 
 
 def is_worker() -> bool:
-    """Say whether this runs in a worker process."""
-    return multiprocessing.parent_process() is not None
+    """Say whether this runs in a worker: a process of a pool, or an actor."""
+    return multiprocessing.parent_process() is not None or is_actor()
+
+
+def is_actor() -> bool:
+    """Say whether this process is an actor of Ray."""
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
+
+
+def worker_pids(engine: Any) -> list[int]:
+    """Return the process ids of the workers of a pool, or of actors on this machine."""
+    if isinstance(engine, ProcessEngine):
+        return engine.pids
+    return [handle.about.pid for handle in engine._pool.workers]
+
+
+def wait_for_workers(engine: Any, count: int) -> None:
+    """Wait until a pool is whole: actors come when they come."""
+
+    def is_whole() -> bool:
+        engine._pool.wait((), 0.01)
+        return len(engine._pool.workers) == count
+
+    eventually(is_whole, f"{count} workers")
 
 
 class Deadly(FedSMOO):
@@ -181,6 +230,13 @@ class Deadly(FedSMOO):
                 (self.markers / f"{client.id}-{deaths}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
         return super().direction(client, gradient)
+
+
+def deadly(victims: Iterable[int], markers: Path, times: int = 1) -> FedSMOO:
+    """Return such a method; it carries what it needs to actors, too."""
+    own = {"victims": frozenset(victims), "markers": markers, "times": times}
+    method: FedSMOO = type("DeadlyHere", (Deadly,), own)()
+    return method
 
 
 def tensors_task(loss: Any = functional.cross_entropy, clients: int = 4) -> ff.Task:

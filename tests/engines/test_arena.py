@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engines.bench import exact
-from flatfed.engines.arena import ALIGN, DTYPES, Inbox, Outbox
+from flatfed.engines.processes.arena import ALIGN, DTYPES, Inbox, Outbox
 
 NAMES = st.text(min_size=1, max_size=12)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)

@@ -1,4 +1,4 @@
-"""Every kind of bad reply is rejected by name, on both engines alike, and whatever the order of arrival."""
+"""Every kind of bad reply is rejected by name, on every engine alike, and whatever the order of arrival."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch.nn import functional
 
 import flatfed as ff
 from engines.bench import assert_same, bits, tensors_task
+from engines.table import ENGINES, Row, on_engines
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.engine import Engine, Jobs, Reply
 from flatfed.core.method.messages import Message
 from flatfed.core.round.exchange import SPARE_NUMBERS
-from flatfed.engines.factory import start_engine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 
@@ -29,13 +29,22 @@ OTHERS = [client for client in ALL if client != VICTIM]
 WITHOUT = [ALL, OTHERS, ALL]
 SIZE = sum(parameter.numel() for parameter in tensors_task(clients=CLIENTS).model.parameters())
 
+PLAIN = ENGINES["in-process"]
+
 Alter = Callable[[Reply], list[Reply]]
+Alteration = dict[tuple[int, int], Alter]
+"""How the replies of a client in a round are altered."""
+
+
+def then(alter: dict[int, Alter]) -> Alteration:
+    """Alter replies of these clients, in the round of most tests."""
+    return {(WHEN, client): change for client, change in alter.items()}
 
 
 class Altered:
     """A real engine; what comes back from some clients in one round is altered on the way."""
 
-    def __init__(self, engine: Engine, alter: dict[int, Alter], seed: int | None = None) -> None:
+    def __init__(self, engine: Engine, alter: Alteration, seed: int | None = None) -> None:
         self.engine, self.gaps, self.alter, self.seed = engine, engine.gaps, alter, seed
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
@@ -45,9 +54,8 @@ class Altered:
         yield from replies
 
     def _altered(self, reply: Reply) -> list[Reply]:
-        if reply.round == WHEN and reply.client in self.alter:
-            return self.alter[reply.client](reply)
-        return [reply]
+        alter = self.alter.get((reply.round, reply.client))
+        return [reply] if alter is None else alter(reply)
 
     def compute(self, *work: Any) -> Iterator[tuple[int, dict[str, Tensor]]]:
         return self.engine.compute(*work)
@@ -61,8 +69,8 @@ def planned(cohorts: list[list[int]], loss: Any = functional.cross_entropy, **ch
     return Plan(tensors_task(loss, CLIENTS), ff.make("scaffold"), settings, ff.Replay(cohorts))
 
 
-def play(plan: Plan, workers: int = 0, alter: dict[int, Alter] | None = None, seed: int | None = None) -> Run:
-    engine = start_engine(plan.task, plan.algorithm, plan.settings, workers)
+def play(plan: Plan, row: Row = PLAIN, alter: Alteration | None = None, seed: int | None = None) -> Run:
+    engine = row.start(plan)
     try:
         federation = plan.federation(Altered(engine, alter or {}, seed))
         return Run(federation, list(federation.rounds()), None)
@@ -129,8 +137,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 def test_a_bad_reply_is_rejected_by_name_and_the_round_goes_on(kind: Kind) -> None:
     plan = planned([ALL] * 3, max_update_norm=50.0)
-    here, there = (play(plan, workers, {VICTIM: kind.alter}) for workers in (0, 2))
-    assert_same(bits(there, CLIENTS), bits(here, CLIENTS))
+    here = play(plan, PLAIN, then({VICTIM: kind.alter}))
     rejected = here.history[WHEN]["rejected"]
     assert [entry["client"] for entry in rejected] == [VICTIM] * len(kind.reasons)
     for entry, reason in zip(rejected, kind.reasons, strict=True):
@@ -142,13 +149,59 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_goes_on(kind: Kind) -> No
     assert states(here) == states(expected)
 
 
+@on_engines("processes", "futures", "ray")
+def test_bad_replies_of_every_kind_are_rejected_alike_on_every_engine(row: Row) -> None:
+    """A round for each kind, and a sound one after the last."""
+    plan = planned([ALL] * (len(KINDS) + 1), max_update_norm=50.0)
+    alter = {(round, VICTIM): kind.alter for round, kind in enumerate(KINDS.values())}
+    found, expected = play(plan, row, alter), play(plan, PLAIN, alter)
+    assert_same(bits(found, CLIENTS), bits(expected, CLIENTS))
+    assert ["rejected" in entry for entry in found.history] == [True] * len(KINDS) + [False]
+
+
+class Late:
+    """A real engine; the replies to the first attempt at a round come only with those to the next."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.gaps, self.held = engine, engine.gaps, list[Reply]()
+
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
+        replies = list(self.engine.exchange(message, jobs))
+        if (replies[0].round, replies[0].attempt) == (WHEN, 0):
+            self.held = replies
+            return
+        yield from self.held
+        self.held = []
+        yield from replies
+
+    def compute(self, *work: Any) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        return self.engine.compute(*work)
+
+
+@on_engines()
+def test_late_replies_to_an_earlier_attempt_are_not_taken_for_those_to_the_next(row: Row) -> None:
+    plan = planned([ALL] * 3, retries=1)
+    engine = row.start(plan)
+    try:
+        federation = plan.federation(Late(engine))
+        run = Run(federation, list(federation.rounds()), None)
+    finally:
+        engine.close()
+    entry = run.history[WHEN]
+    assert entry["attempts"] == 2
+    reasons = [(fault["client"], fault["reason"]) for fault in entry["rejected"]]
+    late = [(client, "answers attempt 1 at the round, not 2") for client in ALL]
+    assert reasons == [(client, "no reply") for client in ALL] + late
+    assert entry["clients"] == ALL
+    assert states(run) == states(play(planned([ALL] * 3)))
+
+
 def test_the_reply_of_a_client_that_was_not_asked_is_rejected() -> None:
     def also(reply: Reply) -> list[Reply]:
         return [reply, replace(reply, client=4)]
 
     plan = planned([ALL, OTHERS[:-1], ALL])
-    here, there = (play(plan, workers, {0: also}) for workers in (0, 2))
-    assert_same(bits(there, CLIENTS), bits(here, CLIENTS))
+    here = play(plan, PLAIN, then({0: also}))
     assert here.history[WHEN]["rejected"] == [{"client": 4, "reason": "client was not asked"}]
     assert states(here) == states(play(plan))
 
@@ -177,7 +230,7 @@ def steep_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 )
 def test_a_loss_that_makes_bad_replies_costs_its_client_the_round(loss: Any, reason: str) -> None:
     plan = planned([OTHERS, ALL, OTHERS], loss, max_update_norm=50.0)
-    here, there = (play(plan, workers) for workers in (0, 2))
+    here, there = play(plan), play(plan, ENGINES["processes"])
     assert_same(bits(there, CLIENTS), bits(here, CLIENTS))
     (entry,) = here.history[WHEN]["rejected"]
     assert entry["client"] == VICTIM
@@ -201,10 +254,10 @@ MIXED: dict[int, Alter] = {
 }
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_rows_do_not_depend_on_the_order_of_arrival(workers: int) -> None:
+@on_engines("in-process", "processes")
+def test_rows_do_not_depend_on_the_order_of_arrival(row: Row) -> None:
     plan = planned([ALL] * 3)
-    expected = play(plan, 0, MIXED)
+    expected = play(plan, PLAIN, then(MIXED))
     assert [row["clients"] for row in expected.history] == [ALL, [0, VICTIM, 4], ALL]
     assert expected.history[WHEN]["rejected"] == [
         {"client": 0, "reason": "client answered twice"},
@@ -213,12 +266,12 @@ def test_rows_do_not_depend_on_the_order_of_arrival(workers: int) -> None:
         {"client": VICTIM, "reason": "answers round 0.0, not 1.0"},
         {"client": 3, "reason": "lacks dc"},
     ]
-    for seed in range(6 if workers == 0 else 2):
-        assert_same(bits(play(plan, workers, MIXED, seed), CLIENTS), bits(expected, CLIENTS))
+    for seed in range(6 if row is PLAIN else 2):
+        assert_same(bits(play(plan, row, then(MIXED), seed), CLIENTS), bits(expected, CLIENTS))
 
 
 def test_why_a_run_stops_does_not_depend_on_the_order_of_arrival() -> None:
     plan = planned([ALL] * 3, retries=0)
-    spoilt = dict.fromkeys(ALL, KINDS["missing name"].alter)
-    reasons = {play(plan, 0, spoilt, seed)._federation.reason for seed in range(4)}
+    spoilt = then(dict.fromkeys(ALL, KINDS["missing name"].alter))
+    reasons = {play(plan, PLAIN, spoilt, seed)._federation.reason for seed in range(4)}
     assert len(reasons) == 1

@@ -27,7 +27,7 @@ from engines.bench import (
     shared_directories,
     tensors_task,
 )
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 
 TESTS = Path(__file__).parents[1]
 
@@ -35,7 +35,7 @@ REPORT = """
 import json, multiprocessing, re, sys, threading
 import flatfed as ff
 from engines.bench import CASES, digits
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 
 def report():
     pids = [child.pid for child in multiprocessing.active_children()]

@@ -20,12 +20,13 @@ from torch.nn import functional
 
 import flatfed as ff
 from engines.bench import assert_same, bits, eventually, is_worker, tensors_task
+from engines.table import Row, on_engines
 from flatfed.engines.time_limit import OutOfTime, within
 from flatfed.reports.results.identity import identity
 from flatfed.runs.directory import RunDirectory
 
 CLIENTS, SLEEPER, LOOPER = 4, 2, 1
-ALL, SOUND = [0, 1, 2, 3], [0, 3]
+SOUND = [0, 3]
 AMPLE = 2.0
 """Seconds for clients that need milliseconds; those that hang take all of them."""
 SHORT = 0.2
@@ -84,17 +85,41 @@ def no_reply(client: int, seconds: float) -> tuple[int, str]:
     return client, f"no reply within {seconds:g} s"
 
 
-def test_clients_that_hang_are_rejected_and_leave_no_trace() -> None:
-    here, there = (train(hanging_task(), [SOUND, ALL, SOUND], client_timeout=AMPLE, workers=w) for w in (0, 2))
-    assert reasons(here, 1) == [no_reply(LOOPER, AMPLE), no_reply(SLEEPER, AMPLE)]
-    assert_same(bits(there, CLIENTS), bits(here, CLIENTS))
+@on_engines(needs="bounds_time")
+def test_clients_that_hang_are_rejected_and_leave_no_trace(row: Row) -> None:
+    where = {"client_timeout": row.ample, "engine": row.config(2)}
+    hanging = [SLEEPER] if row.starts_slowly else [LOOPER, SLEEPER]
+    run = train(hanging_task(), [SOUND, sorted(SOUND + hanging), SOUND], **where)
+    assert reasons(run, 1) == [no_reply(client, row.ample) for client in hanging]
     expected = train(tensors_task(clients=CLIENTS), [SOUND] * 3)
-    assert states(here) == states(expected)
-    for row, plain in zip(here.history, expected.history, strict=True):
+    assert states(run) == states(expected)
+    for entry, plain in zip(run.history, expected.history, strict=True):
         # Evaluated in the gaps of the round with the hanging workers, too.
-        assert [row[name] for name in ("clients", "test_loss", "train_loss", "bytes_up", "backprops")] == [
+        assert [entry[name] for name in ("clients", "test_loss", "train_loss", "bytes_up", "backprops")] == [
             plain[name] for name in ("clients", "test_loss", "train_loss", "bytes_up", "backprops")
         ]
+
+
+@on_engines(needs="bounds_time")
+def test_after_the_time_of_an_exchange_all_that_have_not_answered_are_given_up(row: Row) -> None:
+    """One worker hangs, another does the rest; in this process all that come after the one that hangs are lost."""
+    where = {"exchange_timeout": row.ample, "engine": row.config(2)}
+    run = train(tensors_task(sleepy_loss, CLIENTS), [SOUND, [0, SLEEPER, 3], SOUND], **where)
+    rejected = dict(reasons(run, 1))
+    assert rejected[SLEEPER] == f"no reply within {row.ample:g} s"
+    taken = run.history[1]["clients"]
+    assert sorted([*taken, *rejected]) == [0, SLEEPER, 3]
+    assert [client for client, _ in reasons(run, 0) + reasons(run, 2)] == []
+    if row.has_gaps:
+        assert taken == SOUND
+        assert states(run) == states(train(tensors_task(clients=CLIENTS), [SOUND] * 3))
+
+
+def test_clients_that_were_not_asked_in_the_time_of_an_exchange_have_not_answered() -> None:
+    task = tensors_task(sleepy_loss, CLIENTS)
+    run = train(task, [[SLEEPER, 3]], exchange_timeout=SHORT, retries=0)
+    assert reasons(run, 0) == [no_reply(SLEEPER, SHORT), (3, "no reply")]
+    assert (run.status, run.history[0]["clients"]) == ("stopped", [])
 
 
 def test_of_a_vectorised_group_only_the_client_that_hangs_is_rejected() -> None:

@@ -18,16 +18,17 @@ from engines.bench import (
     alive,
     assert_same,
     bits,
+    deadly,
     deadly_loss,
     digits,
     eventually,
     raising_loss,
     tensors_task,
+    worker_pids,
 )
+from engines.table import ENGINES, Row, on_engines
 from flatfed.core.method.engine import Job
 from flatfed.core.round.federation import Federation
-from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 from flatfed.runs.directory import RunDirectory
@@ -48,32 +49,41 @@ def undisturbed() -> dict[str, Any]:
     return bits(ff.train(tensors_task(), ff.make("fedsmoo"), workers=0, **settings()), 4)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("workers", [1, 2])
+@on_engines(
+    needs="replaces_workers",
+    victims=lambda row: [1] if row.starts_slowly else [12],
+    workers=lambda row: [2] if row.starts_slowly else [1, 2],
+    times=lambda row: [2] if row.starts_slowly else [1, 2],
+)
 def test_a_worker_killed_in_the_middle_of_a_client_is_replaced_and_the_client_run_again(
-    workers: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    row: Row, victims: int, workers: int, times: int, tmp_path: Path
 ) -> None:
-    """Every client takes its worker down in the middle of its local steps, once or twice."""
-    monkeypatch.setattr(Deadly, "victims", frozenset(range(12)))
-    monkeypatch.setattr(Deadly, "markers", tmp_path)
-    monkeypatch.setattr(Deadly, "times", times)
-    expected = CASES["fedsmoo"].play(lambda p: InProcessEngine(p.task, p.algorithm, p.settings))
-    found = Case(digits, Deadly()).play(lambda p: ProcessEngine(p.task, p.algorithm, p.settings, workers))
-    assert len(list(tmp_path.iterdir())) >= 5 * times, "the workers did not die as they should have"
+    """Clients take their worker down in the middle of their local steps, once or twice."""
+    cohort = CASES["fedsmoo"].plan().sampler.draw(12, 3, 0, 0)
+    method = deadly(range(12) if victims > 1 else cohort[:1], tmp_path, times)
+    expected = CASES["fedsmoo"].play(ENGINES["in-process"].start)
+    found = Case(digits, method).play(lambda plan: row.start(plan, workers))
+    least = 5 * times if victims > 1 else times
+    assert len(list(tmp_path.iterdir())) >= least, "the workers did not die as they should have"
     assert_same(found, expected)
 
 
-@pytest.mark.parametrize("killed", [slice(0, 1), slice(1, 3), slice(0, 3)], ids=["first", "others", "all"])
-def test_workers_killed_from_outside_between_rounds_are_replaced(killed: slice) -> None:
+KILLED = {"first": slice(0, 1), "others": slice(1, 3), "all": slice(0, 3)}
+
+
+@on_engines(needs="replaces_workers", killed=lambda row: ["all"] if row.starts_slowly else KILLED)
+def test_workers_killed_from_outside_between_rounds_are_replaced(row: Row, killed: str) -> None:
     case = CASES["scaffold+asam+swa, BatchNorm"]
-    expected = case.play(lambda p: InProcessEngine(p.task, p.algorithm, p.settings))
+    expected = case.play(ENGINES["in-process"].start)
     plan = case.plan()
-    engine = ProcessEngine(plan.task, plan.algorithm, plan.settings, workers=3)
+    engine = row.start(plan, workers=3)
     federation, rows = plan.federation(engine), []
     try:
-        for row in federation.rounds():
-            rows.append(row)
-            for pid in filter(alive, engine.pids[killed]):  # two rows may come at once, with no work between them
+        for entry in federation.rounds():
+            rows.append(entry)
+            for pid in filter(
+                alive, worker_pids(engine)[KILLED[killed]]
+            ):  # two rows may come at once, with no work between them
                 os.kill(pid, signal.SIGKILL)
                 eventually(lambda pid=pid: not alive(pid), f"the end of worker {pid}")
     finally:
@@ -81,10 +91,11 @@ def test_workers_killed_from_outside_between_rounds_are_replaced(killed: slice) 
     assert_same(bits(Run(federation, rows, None), plan.task.population), expected)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_client_that_always_kills_its_worker_stops_the_run(workers: int, tmp_path: Path) -> None:
-    with pytest.raises(ff.EngineError, match=f"client {VICTIM} ") as caught:
-        ff.train(tensors_task(deadly_loss), ff.make("fedsmoo"), workers=workers, out=tmp_path / "run", **settings())
+@on_engines(needs="replaces_workers", workers=lambda row: [2] if row.starts_slowly else [1, 3])
+def test_a_client_that_always_kills_its_worker_stops_the_run(row: Row, workers: int, tmp_path: Path) -> None:
+    where = {"engine": row.config(workers), "out": tmp_path / "run"}
+    with pytest.raises(ff.EngineError, match=f"client {VICTIM} ended its worker") as caught:
+        ff.train(tensors_task(deadly_loss), ff.make("fedsmoo"), **where, **settings())
     assert "flatfed resume" in str(caught.value)
     status = RunDirectory.open(tmp_path / "run").status()
     assert status["status"] == "failed"
@@ -116,36 +127,26 @@ def test_a_failed_run_can_be_resumed_with_a_repaired_algorithm(tmp_path: Path, m
     assert_same(bits(ff.resume(tmp_path / "run"), 4), undisturbed())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_exception_in_a_worker_names_the_client_and_keeps_its_message(workers: int) -> None:
+@on_engines()
+def test_an_exception_names_the_client_and_leaves_a_run_that_goes_on(row: Row, tmp_path: Path) -> None:
+    changes = {"engine": row.config(2), "out": tmp_path / "run", "checkpoint_every": 1}
     with pytest.raises(ff.EngineError, match=rf"client {VICTIM}\b.*ZeroDivisionError: this target is too much"):
-        ff.train(tensors_task(raising_loss), ff.make("fedavg"), workers=workers, **settings())
-
-
-def test_an_exception_without_workers_surfaces_too() -> None:
-    with pytest.raises(Exception, match="this target is too much"):
-        ff.train(tensors_task(raising_loss), ff.make("fedavg"), workers=0, **settings())
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_exception_leaves_a_run_that_says_failed_and_why_and_goes_on(workers: int, tmp_path: Path) -> None:
-    changes = {"workers": workers, "out": tmp_path / "run", "checkpoint_every": 1}
-    with pytest.raises(Exception, match="this target is too much"):
         ff.train(tensors_task(raising_loss), ff.make("fedsmoo"), **settings(**changes))
     status = RunDirectory.open(tmp_path / "run").status()
     assert status["status"] == "failed"
     assert "this target is too much" in status["reason"]
     played: list[int] = []
-    run = ff.resume(tmp_path / "run", task=tensors_task(), on_round=lambda row: played.append(row["round"]))
+    where = {"task": tensors_task(), "workers": 0}
+    run = ff.resume(tmp_path / "run", **where, on_round=lambda row: played.append(row["round"]))
     assert played == [2, 3, 4], "the rounds before the failure were not kept"
     assert_same(bits(run, 4), undisturbed())
 
 
-def test_an_exchange_abandoned_in_the_middle_does_not_reach_the_next_one() -> None:
+@on_engines()
+def test_an_exchange_abandoned_in_the_middle_does_not_reach_the_next_one(row: Row) -> None:
     """Answers that were still to come must not be taken for answers to later questions."""
     plan: Plan = CASES["fedsmoo"].plan()
-    engine = ProcessEngine(plan.task, plan.algorithm, plan.settings, workers=2)
-    oracle = InProcessEngine(plan.task, plan.algorithm, plan.settings)
+    engine, oracle = row.start(plan), ENGINES["in-process"].start(plan)
     federation = plan.federation(engine)
     try:
         asked = plan.algorithm.broadcast(federation.server)

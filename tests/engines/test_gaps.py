@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 import flatfed as ff
+from engines.bench import wait_for_workers
+from engines.table import rows_of
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.method.engine import Job
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.round.federation import TIMES
-from flatfed.engines.processes import ProcessEngine
 from flatfed.runs.directory import RunDirectory
 
 ITEMS = 6
@@ -55,20 +56,28 @@ def task(clients: int = 3) -> ff.Task:
     return ff.Task(torch.nn.Linear(4, 2), data, test=data[0], test_batch=4)
 
 
-@pytest.fixture
-def engine() -> Iterator[ProcessEngine]:
-    made = ProcessEngine(task(), ff.make("fedavg"), Settings(rounds=1, lr=0.1, vectorised=False), workers=2)
+@pytest.fixture(scope="module", params=rows_of(needs="has_gaps"))
+def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One for all tests, some of which kill its workers: starting one may take seconds."""
+    settings = Settings(rounds=1, lr=0.1, vectorised=False)
+    made = request.param.config(2).start(task(), ff.make("fedavg"), settings)
     yield made
     made.close()
 
 
-def one_client(engine: ProcessEngine) -> list[Any]:
+@pytest.fixture
+def engine(shared: Any) -> Any:
+    wait_for_workers(shared, 2)
+    return shared
+
+
+def one_client(engine: Any) -> list[Any]:
     """An exchange with one client leaves one of two workers without work."""
     message = Message.of({"w": torch.zeros(10)}, {})
     return list(engine.exchange(message, [Job(0, 0, 0, 0.1, State({}))]))
 
 
-def begin(engine: ProcessEngine, piece: Any, directory: Path) -> Iterator[tuple[int, dict[str, Tensor]]]:
+def begin(engine: Any, piece: Any, directory: Path) -> Iterator[tuple[int, dict[str, Tensor]]]:
     return engine.compute(piece, {"x": torch.ones(3)}, [(str(directory), number) for number in range(ITEMS)])
 
 
@@ -79,7 +88,7 @@ def sums(results: Iterator[tuple[int, dict[str, Tensor]]]) -> dict[int, float]:
     return {number: float(found["sum"]) for number, found in results}
 
 
-def test_a_computation_goes_on_while_a_client_is_trained(engine: ProcessEngine, tmp_path: Path) -> None:
+def test_a_computation_goes_on_while_a_client_is_trained(engine: Any, tmp_path: Path) -> None:
     results = begin(engine, marked, tmp_path)
     assert not list(tmp_path.iterdir())
     assert len(one_client(engine)) == 1
@@ -87,7 +96,7 @@ def test_a_computation_goes_on_while_a_client_is_trained(engine: ProcessEngine, 
     assert sums(results) == SUMS
 
 
-def test_given_tensors_are_those_of_the_beginning(engine: ProcessEngine, tmp_path: Path) -> None:
+def test_given_tensors_are_those_of_the_beginning(engine: Any, tmp_path: Path) -> None:
     x = torch.ones(3)
     results = engine.compute(marked, {"x": x}, [(str(tmp_path), 0)])
     x.zero_()
@@ -95,7 +104,7 @@ def test_given_tensors_are_those_of_the_beginning(engine: ProcessEngine, tmp_pat
     assert sums(results) == {0: 3.0}
 
 
-def test_several_computations_may_be_open_and_are_taken_in_any_order(engine: ProcessEngine, tmp_path: Path) -> None:
+def test_several_computations_may_be_open_and_are_taken_in_any_order(engine: Any, tmp_path: Path) -> None:
     first, second = begin(engine, marked, tmp_path), begin(engine, marked, tmp_path)
     one_client(engine)
     assert sums(second) == SUMS
@@ -103,7 +112,7 @@ def test_several_computations_may_be_open_and_are_taken_in_any_order(engine: Pro
     assert sums(begin(engine, marked, tmp_path)) == SUMS
 
 
-def test_a_worker_that_dies_in_a_gap_is_replaced(engine: ProcessEngine, tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_gap_is_replaced(engine: Any, tmp_path: Path) -> None:
     results = begin(engine, deadly_once, tmp_path)
     assert len(one_client(engine)) == 1
     assert sums(results) == SUMS
@@ -112,7 +121,7 @@ def test_a_worker_that_dies_in_a_gap_is_replaced(engine: ProcessEngine, tmp_path
 @pytest.mark.parametrize(
     ("piece", "message"), [(faulty, "faulty of .*ValueError: no such number"), (deadly, "deadly of .* 3 times")]
 )
-def test_work_that_cannot_be_done_is_named(piece: Any, message: str, engine: ProcessEngine, tmp_path: Path) -> None:
+def test_work_that_cannot_be_done_is_named(piece: Any, message: str, engine: Any, tmp_path: Path) -> None:
     """The clients' replies come all the same; the error comes when the results are asked for."""
     results = begin(engine, piece, tmp_path)
     for _ in range(5):
@@ -123,7 +132,7 @@ def test_work_that_cannot_be_done_is_named(piece: Any, message: str, engine: Pro
     assert sums(begin(engine, marked, tmp_path)) == SUMS
 
 
-def test_an_abandoned_exchange_leaves_what_was_begun_in_a_gap_to_do(engine: ProcessEngine, tmp_path: Path) -> None:
+def test_an_abandoned_exchange_leaves_what_was_begun_in_a_gap_to_do(engine: Any, tmp_path: Path) -> None:
     results = begin(engine, marked, tmp_path)
     message, jobs = Message.of({"w": torch.zeros(10)}, {}), [Job(k, 0, 0, 0.1, State({})) for k in range(3)]
     exchange = engine.exchange(message, jobs)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import flatfed as ff
 from engines.bench import assert_same, is_worker
+from engines.table import Row, on_engines
 from flatfed.core.method.algorithm import Algorithm, Ask
 from flatfed.core.method.client import Client
 from flatfed.core.method.engine import Engine, Held, Job, Jobs, Reply, together
@@ -25,7 +26,7 @@ from flatfed.core.method.vectors import norm
 from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP, Courier, Tally
 from flatfed.core.round.federation import Federation
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from methods.wire import COHORTS, METHODS, everything, plan, rich
 
@@ -141,10 +142,10 @@ class OncePersonal(Telling):
     seen: ClassVar[list[dict[int, dict[str, float]]]] = []
 
 
-@pytest.mark.parametrize("make", [in_process, processes(1), processes(2)], ids=["plain", "1 worker", "2 workers"])
-def test_personal_parts_are_for_their_exchange_and_the_later_of_two_vectors_wins(make: Any) -> None:
+@on_engines(workers=lambda row: [2] if row.starts_slowly else [1, 2])
+def test_personal_parts_are_for_their_exchange_and_the_later_of_two_vectors_wins(row: Row, workers: int) -> None:
     asked = plan(OncePersonal(), "plain")
-    with closing(Recorder(make(asked))) as recorder:
+    with closing(Recorder(row.start(asked, workers))) as recorder:
         federation = asked.federation(recorder)
         counted = play_round(federation, [0, 2, 3])
     assert counted == recorder.bytes
@@ -171,11 +172,11 @@ def test_a_worker_without_a_job_in_the_first_exchange_knows_what_it_said() -> No
         assert found == {client: {"w": norm(w), "a": norm(2 * w), "n": 3.0} for client in range(4)}
 
 
-@pytest.mark.parametrize("make", [in_process, processes(2)], ids=["plain", "2 workers"])
-def test_a_new_attempt_begins_anew_and_a_later_exchange_cannot_come_first(make: Any) -> None:
+@on_engines()
+def test_a_new_attempt_begins_anew_and_a_later_exchange_cannot_come_first(row: Row) -> None:
     asked = plan(Telling(), "plain")
     w = torch.ones(asked.task.layout().size)
-    with closing(make(asked)) as engine:
+    with closing(row.start(asked)) as engine:
         told(engine, Message(w=w), 0, (0, 1))
         told(engine, Message(a=w, n=1.0), 1, (0, 1))
         assert told(engine, Message(w=2 * w), 0, (2,)) == {2: {"w": norm(2 * w)}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flatfed.engines.shared_directory import OWNER, SharedDirectory, sweep
+from flatfed.engines.processes.shared_directory import OWNER, SharedDirectory, sweep
 
 NAME = "flatfed-abcd_123"
 DAYS_AGO = time.time() - 2 * 24 * 3600
@@ -84,7 +84,7 @@ def test_a_forked_process_neither_has_the_lock_nor_lets_it_go() -> None:
     os.waitpid(child, 0)
     other = os.fork()
     if other == 0:
-        from flatfed.engines import shared_directory
+        from flatfed.engines.processes import shared_directory
 
         shared_directory._OWN.clear()  # as in a process that knows nothing of it
         sweep(directory.path.parent)

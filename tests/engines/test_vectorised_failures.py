@@ -21,7 +21,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.round import vectorising as batching
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.runs.directory import RunDirectory
 

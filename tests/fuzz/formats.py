@@ -16,7 +16,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from flatfed.core.method.engine import Job, Reply
 from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
+from flatfed.core.method.wire import decode_job, decode_reply, encode_job, encode_reply
 from flatfed.data.formats.cifar import CifarLabels, read_binary, read_pickled
 from flatfed.data.formats.client_tables import class_number, read_table
 from flatfed.data.formats.idx import read_idx
@@ -71,6 +74,15 @@ def _weights() -> bytes:
     return safetensors.torch.save({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)})
 
 
+def _job() -> Job:
+    return Job(3, 1, 0, 0.1, State({"sigma": torch.zeros(2)}), Message(v=torch.ones(2), n=0.5))
+
+
+def _reply() -> Reply:
+    message, kept = Message(w=torch.arange(3.0), c=0.5), State({"sigma": torch.zeros(2)})
+    return Reply(3, 1, 0, message, samples=10, steps=2, backprops=4, loss=0.5, kept=kept, watch={"c": 1.0})
+
+
 def _read_arrays(path: Path) -> None:
     with opened(path) as arrays:
         for name in getattr(arrays, "files", ()):
@@ -91,6 +103,8 @@ FORMATS = {
     "message": Format(
         lambda path: Message.from_bytes(path.read_bytes()), Message(w=torch.arange(3.0), c=0.5).to_bytes()
     ),
+    "job": Format(lambda path: decode_job(path.read_bytes()), encode_job(_job())),
+    "reply": Format(lambda path: decode_reply(path.read_bytes()), encode_reply(_reply())),
     "idx": Format(read_idx, _idx()),
     "idx.gz": Format(lambda path: read_idx(path, 3), gzip.compress(_idx(), mtime=0)),
     "cifar": Format(lambda path: read_binary([path], LABELS), bytes([3]) + bytes(3072)),

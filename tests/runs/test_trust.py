@@ -20,7 +20,7 @@ import flatfed as ff
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.data.formats.images import CropNormalise
 from flatfed.data.storage.pool import Normalise
-from flatfed.engines.shared_directory import SharedDirectory
+from flatfed.engines.processes.shared_directory import SharedDirectory
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task
 from flatfed.runs.directory import RunDirectory

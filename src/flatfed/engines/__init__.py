@@ -1,1 +1,1 @@
-"""Where clients run: in this process, or in a pool of worker processes on this machine."""
+"""Where clients run: in this process, in worker processes of this machine, or on a Ray cluster."""

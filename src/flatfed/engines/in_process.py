@@ -20,7 +20,7 @@ from flatfed.core.randomness import preserved_other_generators, preserved_torch_
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
-from flatfed.engines.time_limit import OutOfTime, refuse_without_alarm, within
+from flatfed.engines.time_limit import Deadline, OutOfTime, refuse_without_alarm, within
 from flatfed.machine import keep_freed_memory
 
 
@@ -41,35 +41,42 @@ class InProcessEngine:
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         """Run the jobs in order, one at a time, or group by group where clients are vectorised."""
         refuse_without_alarm(self._settings)
+        deadline = Deadline(self._settings.exchange_timeout)
         # Once for all clients: putting NumPy's generator back takes as long as a small step.
         with preserved_other_generators():
             for group in grouped(jobs, self._settings):
                 self._pulse()
+                if deadline.is_over:
+                    return  # who has not been asked has not answered
                 received = together(self._held.receive(group[0].round, group[0].exchange, message))
                 with single_thread(), preserved_torch_generator(), named_errors(f"client {group[0].client}"):
-                    replies = self._replies(received, group)
+                    replies = self._replies(received, group, deadline)
                 # Outside of the contexts: between two replies the caller has its own threads and torch's generator.
                 yield from replies
 
-    def _replies(self, received: Message, group: list[Job]) -> list[Reply]:
+    def _replies(self, received: Message, group: list[Job], deadline: Deadline) -> list[Reply]:
         """Run clients together; of a group that is out of time each alone: only those that hang are given up."""
-        seconds = self._settings.client_timeout
+        each = self._settings.client_timeout
+        seconds = deadline.at_most(None if each is None else each * len(group))
         if seconds is None:
             return self._trainer.run_together(received, group, self._pulse)
         replies = self._in_time(received, group, seconds)
         if replies is not None:
             return replies
+        if deadline.is_over:
+            return [no_reply(job, deadline.seconds) for job in group]
+        assert each is not None
         if len(group) == 1:
-            return [no_reply(group[0], seconds)]
-        return [reply for job in group for reply in self._replies(received, [job])]
+            return [no_reply(group[0], each)]
+        return [reply for job in group for reply in self._replies(received, [job], deadline)]
 
     def _in_time(self, received: Message, group: list[Job], seconds: float) -> list[Reply] | None:
-        """Run clients with so many seconds for each; None where that was not enough."""
+        """Run clients within this time; None where that was not enough."""
         # On copies: for a client that is given up, or run again, nothing has happened.
         copies = [replace(job, kept=job.kept.copy()) for job in group]
         run = functools.partial(self._trainer.run_together, received, copies, self._pulse)
         try:
-            return within(seconds * len(group), run)
+            return within(seconds, run)
         except OutOfTime:
             # The alarm may have struck anywhere in it.
             self._trainer = self._make_trainer()

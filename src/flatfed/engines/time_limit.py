@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import threading
@@ -34,14 +35,36 @@ class OutOfTime(BaseException):
 
 def refuse_without_alarm(settings: Settings) -> None:
     """Refuse a bound on clients of this process where no alarm can ring."""
-    if settings.client_timeout is None:
+    bounds = {"client_timeout": settings.client_timeout, "exchange_timeout": settings.exchange_timeout}
+    given = [name for name, seconds in bounds.items() if seconds is not None]
+    if not given:
         return
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         raise ConfigError(
             f"{PARAMETER} needs worker processes here, as clients of this process can only be stopped in the main "
             "thread; use workers=1 or more",
-            parameter="client_timeout",
+            parameter=given[0],
         )
+
+
+class Deadline:
+    """The end of the time for all clients of an exchange; none where `seconds` is None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self.seconds = math.inf if seconds is None else seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def at_most(self, seconds: float | None) -> float | None:
+        """Return this time, cut where the deadline comes before; None where there is no bound."""
+        if self._end is None:
+            return seconds
+        left = max(self._end - time.monotonic(), SOON)
+        return left if seconds is None else min(seconds, left)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:

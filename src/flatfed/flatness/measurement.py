@@ -145,3 +145,7 @@ class Measurement(Config):
     def measure(self, subject: Subject) -> MeasurementResult:
         """Take the measurement."""
         raise NotImplementedError
+
+
+class ClientMeasurement(Measurement):
+    """A measurement that asks the clients for more than a round does: their examples, or their models."""

@@ -94,6 +94,16 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
         write_json(self.path / "environment.json", {"format": FORMAT, **describe()})
 
+    def withdraw(self) -> None:
+        """Remove, under the lock, what a start has left that came to nothing; a run stays as it is."""
+        if is_run(self.path):
+            return
+        for entry in self.path.iterdir():
+            if _is_ours(entry) and entry.is_file():
+                entry.unlink()
+        with suppress(OSError):  # whatever else is in it stays
+            self.path.rmdir()
+
     def publish(self) -> None:
         """Write the configuration, which makes the directory a run: from now on it can be resumed."""
         if self._on_disk is not None:

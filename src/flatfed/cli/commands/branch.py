@@ -9,6 +9,7 @@ import click
 
 from flatfed.cli.making.directory import free_directory
 from flatfed.cli.making.task import typed_once
+from flatfed.cli.options.engine import engine_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, json_option, trust_option
 from flatfed.cli.options.values import Whole
@@ -17,6 +18,7 @@ from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from flatfed.core.method.algorithm import Average
+    from flatfed.engines.choice import Workers
     from flatfed.experiments.planning.plan import Plan
     from flatfed.experiments.running.run import Run
 
@@ -36,7 +38,7 @@ OWNER = "average."
 @option("--rounds", "Total of rounds of the new run.  [default: RUN's]", Whole(1))
 @option("--out", "Directory to write.  [default: a new one in runs/]", click.Path(path_type=Path))
 @data_dir_option
-@option("--workers", "Worker processes.  [default: as RUN]", Whole(0, "auto"))
+@engine_options("Worker processes.  [default: as RUN]")
 @trust_option
 @accept_data_option
 @json_option
@@ -48,7 +50,7 @@ def branch(
     rounds: int | None,
     out: Path | None,
     data_dir: str | None,
-    workers: int | str | None,
+    workers: Workers | None,
     trust: bool,
     accept_changed_data: bool,
     as_json: bool,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
 from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress
+
+if TYPE_CHECKING:
+    from flatfed.engines.choice import Workers
 
 Metrics = dict[str, Any]
 
@@ -48,7 +51,7 @@ class EvaluatedRun:
 @workers_option
 @trust_option
 @option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
-def evaluate(path: Path, workers: int | str | None, as_json: bool, **opening: Any) -> int:
+def evaluate(path: Path, workers: Workers | None, as_json: bool, **opening: Any) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
     The model is that of the newest good checkpoint; the round that it is of stands first.
@@ -75,8 +78,9 @@ def _print(lines: list[tuple[str, str]]) -> None:
         echo(f"{label:<{width}}{text}")
 
 
-def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> EvaluatedRun:
+def _measure(path: Path, workers: Workers | None, opening: dict[str, Any]) -> EvaluatedRun:
     """Measure the model of a run on the test sets and on each client's examples."""
+    from flatfed.engines.choice import recorded_workers
     from flatfed.experiments.running.loading import load_run
 
     with StepProgress("clients", at_once=False) as progress:
@@ -84,7 +88,7 @@ def _measure(path: Path, workers: int | str | None, opening: dict[str, Any]) -> 
         assert run.directory is not None
         config = run.directory.config
         if workers is None:
-            workers = config["workers"]
+            workers = recorded_workers(config)
         progress.show("test sets", 0, None)
         tests = run.metrics(workers)
         clients = run.client_metrics(workers, partial(progress.show, "clients"))

@@ -41,6 +41,13 @@ def _measurements() -> list[Entry]:
     return [about(id, cls) for id, cls in sorted(Measurement.registry.items())]
 
 
+def _engines() -> list[Entry]:
+    from flatfed.engines.choice import engines
+    from flatfed.experiments.comparing.index import about
+
+    return [about(id, cls) for id, cls in sorted(engines().items())]
+
+
 def _datasets() -> list[Entry]:
     from flatfed.cli.data.tables import warn_of_broken_modules
     from flatfed.data.catalogue import datasets
@@ -71,6 +78,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "datasets": _datasets,
     "models": _models,
     "partitions": _partitions,
+    "engines": _engines,
     "augmentations": _augmentations,
     "measurements": _measurements,
 }

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
+from flatfed.cli.options.engine import engine_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.runs import accept_data_option, json_option, trust_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from flatfed.engines.choice import Workers
+
 
 @click.command(cls=GroupedCommand, short_help="Continue a run or a comparison.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
 @option("--rounds", "New total of rounds.  [default: the run's]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
-@option("--workers", "Worker processes.  [default: as before]", Whole(0, "auto"))
+@engine_options("Worker processes.  [default: as before]")
 @trust_option
 @accept_data_option
 @option(
@@ -32,7 +36,7 @@ def resume(
     path: Path,
     rounds: int | None,
     data_dir: str | None,
-    workers: int | str | None,
+    workers: Workers | None,
     trust: bool,
     accept_changed_data: bool,
     accept_changed_history: bool,
@@ -56,7 +60,7 @@ class Opening(TypedDict):
     """How runs are opened."""
 
     data_dir: str | None
-    workers: int | str | None
+    workers: Workers | None
     trust: bool
     accept_changed_data: NotRequired[bool]
 

@@ -24,6 +24,7 @@ HEADINGS = {
     "data": "Data",
     "model": "Model",
     "training": "Training",
+    "engine": "Where clients run",
     "evaluation": "Evaluation and measurements",
     "figures": "Figures",
     "output": "Output",
@@ -71,6 +72,11 @@ class GroupedCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what Python calls by the name of a parameter is called by that of the option."""
         with naming(typed_words(ctx)):
+            if "engine" in ctx.params:
+                # Here and not above: the module of those options is made from this one.
+                from flatfed.cli.options.engine import take_engine
+
+                take_engine(ctx.params)
             return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from flatfed.cli.options.engine import engine_options
 from flatfed.cli.options.groups import option
-from flatfed.cli.options.values import Whole
 
 weights_option = option(
     "--weights",
@@ -21,7 +21,7 @@ accept_data_option = option(
     is_flag=True,
     group="data",
 )
-workers_option = option("--workers", "Worker processes.  [default: as the run]", Whole(0, "auto"))
+workers_option = engine_options("Worker processes.  [default: as the run]")
 trust_option = option(
     "--trust",
     "Import the code that the run or file names, wherever it comes from; only for those of people you trust.",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from flatfed.cli.options.config_file import read_config
+from flatfed.cli.options.engine import engine_options
 from flatfed.cli.options.groups import option, together
 from flatfed.cli.options.runs import trust_option
 from flatfed.cli.options.settings import settings_options
@@ -68,7 +69,7 @@ COMMON = [
         multiple=True,
         metavar="NAME=VALUE",
     ),
-    option("--workers", "Worker processes; 0: this one. Results stay the same.", Whole(0, "auto"), "auto"),
+    engine_options("Worker processes; 0: this one. Results stay the same.", "auto"),
     option("--out", "Directory to write.  [default: a new one in runs/]", click.Path(path_type=Path)),
 ]
 

@@ -6,13 +6,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from flatfed.cli.output.printing import console, echo
+from flatfed.engines.news import listening
 
 if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run
@@ -28,11 +29,14 @@ class _Live:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
+        self._news = ExitStack()
 
     def __enter__(self) -> Self:
+        self._news.enter_context(listening(self.say))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
+        self._news.close()
         if self._bar is not None:
             self._bar.stop()
 

@@ -105,6 +105,13 @@ class Settings(Config):
         unit="seconds",
         otherwise="no bound",
     )
+    exchange_timeout: Positive | None = setting(
+        "Reject the clients that have not answered after this time, and go on with the others. Who is rejected depends "
+        "on the clock.",
+        None,
+        unit="seconds",
+        otherwise="no bound",
+    )
     eval_stats: Literal["running", "batch-stats", "recalibrate"] | None = setting(
         "BatchNorm statistics in evaluation: averaged running ones, the test batch's own, or re-estimated on training "
         "examples.",

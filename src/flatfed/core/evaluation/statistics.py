@@ -52,7 +52,7 @@ def even_chunks(total: int, size: int) -> list[tuple[int, int]]:
 
 def calibration_batches(task: Task) -> int:
     """Return how many batches the calibration sample has."""
-    total = sum(len(task.examples(k)) for k in range(task.population))
+    total = sum(task.samples(k) for k in range(task.population))
     return len(even_chunks(min(total, CALIBRATION), task.test_batch))
 
 

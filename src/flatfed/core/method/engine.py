@@ -33,6 +33,8 @@ class Job:
     personal: Message = field(default_factory=Message)
     shows_model: bool = False
     """The reply is to hold the client's model: for measurements, never in a federation."""
+    attempt: int = 0
+    """Which attempt at the round this is: a late reply to one must not be taken for a reply to the next."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,19 @@ class Reply:
     """
     missing: str = ""
     """Why there is no reply, where the engine has given up on the client: nothing has come from it."""
+    attempt: int = 0
+
+
+def failure(job: Job, reason: str) -> Reply:
+    """Return what an engine hands over for a client from which nothing will come: an answer like any other."""
+    where = job.client, job.round, job.exchange
+    nothing = Message()
+    return Reply(*where, nothing, samples=0, steps=0, backprops=0, loss=None, missing=reason, attempt=job.attempt)
 
 
 def no_reply(job: Job, seconds: float) -> Reply:
     """Return what an engine hands over for a client that did not answer in time."""
-    reason = f"no reply within {seconds:g} s"
-    where = job.client, job.round, job.exchange
-    return Reply(*where, Message(), samples=0, steps=0, backprops=0, loss=None, missing=reason)
+    return failure(job, f"no reply within {seconds:g} s")
 
 
 class Held(Generic[T]):
@@ -125,7 +133,9 @@ class Engine(Protocol):
         The message is what this exchange sends, no more; what the clients hold from the round's earlier exchanges is
         the engine's to keep (`Held`), and must not change until the round is over. The jobs say which exchange it is. A
         job is taken when it can be run: the states of clients still to come need not be in memory. A client that
-        takes longer than `Settings.client_timeout` is given up, and has a reply that says so (`no_reply`).
+        takes longer than `Settings.client_timeout` is given up, and has a reply that says so (`no_reply`). A client
+        that cannot be reached has one too (`failure`). After `Settings.exchange_timeout` all that have not answered are
+        given up.
         """
         ...
 

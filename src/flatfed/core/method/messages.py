@@ -88,10 +88,8 @@ class Message:
     def from_bytes(cls, data: bytes) -> Message:
         """Read the wire form; damaged or foreign bytes are an error, never code that runs."""
         try:
-            vectors = unpack(data)
-            # safetensors gives no metadata of bytes: a file begins with the length of its header, which is JSON.
-            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            scalars = {str(k): float(v) for k, v in json.loads(header["__metadata__"]["scalars"]).items()}
+            metadata, vectors = metadata_of(data), unpack(data)
+            scalars = {str(k): float(v) for k, v in json.loads(metadata["scalars"]).items()}
             return cls.of(vectors, scalars)
         except Exception as error:  # whatever forged bytes bring about, they are not a message
             raise FlatfedError(f"these bytes are not a flatfed message: {error}") from None
@@ -112,3 +110,12 @@ def pack(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) 
 def unpack(data: bytes) -> dict[str, Tensor]:
     """Read the bytes of a safetensors file."""
     return safetensors.torch.load(data)
+
+
+def metadata_of(data: bytes, limit: int | None = None) -> dict[str, str]:
+    """Return the metadata of the bytes of a safetensors file, whose header has at most `limit` bytes."""
+    # The library gives no metadata of bytes: a file begins with the length of its header, which is JSON.
+    size = int.from_bytes(data[:8], "little")
+    if limit is not None and size > limit:
+        raise FlatfedError(f"a header of {size:,} bytes, above the bound {limit:,}")
+    return dict(json.loads(data[8 : 8 + size])["__metadata__"])

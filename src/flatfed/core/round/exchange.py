@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +44,13 @@ class Expectation:
 
     round: int
     exchange: int
-    clients: frozenset[int]
+    samples: Mapping[int, int]
+    """The clients that were asked, and how many examples each holds."""
     shapes: dict[str, int]
     like: Tensor
     max_update_norm: float | None = None
     numbers: tuple[str, ...] = ()
+    attempt: int = 0
 
     @functools.cached_property
     def max_bytes(self) -> int:
@@ -78,12 +80,14 @@ class Expectation:
 
     def is_answer(self, reply: Reply) -> bool:
         """Say whether the reply is a client's answer in this very exchange, whatever it holds."""
-        in_time = reply.round == self.round and reply.exchange == self.exchange
-        return in_time and reply.client in self.clients
+        moment = reply.round, reply.attempt, reply.exchange
+        return moment == (self.round, self.attempt, self.exchange) and reply.client in self.samples
 
     def _strange(self, reply: Reply) -> str:
-        if reply.client not in self.clients:
+        if reply.client not in self.samples:
             return "client was not asked"
+        if (reply.round, reply.exchange) == (self.round, self.exchange):
+            return f"answers attempt {reply.attempt + 1} at the round, not {self.attempt + 1}"
         return f"answers round {reply.round}.{reply.exchange}, not {self.round}.{self.exchange}"
 
     def _form(self, reply: Reply) -> str | None:
@@ -117,8 +121,9 @@ class Expectation:
 
     def _size(self, reply: Reply, sent: Message) -> str | None:
         """Say what is wrong with the number of examples, or with the length of the update."""
-        if reply.samples < 1:
-            return f"claims {reply.samples} samples"
+        held = self.samples[reply.client]
+        if reply.samples != held:
+            return f"claims {reply.samples} samples, but holds {held}"
         if self.max_update_norm is None or "w" not in reply.message:
             return None
         length = norm(reply.message.w - sent.w)
@@ -188,7 +193,7 @@ class Answers:
     def _silent(self) -> set[int]:
         """Return the clients that were asked and of which nothing came."""
         heard = {reply.client for reply, _ in self._bad}
-        return set(self._expected.clients) - heard - self._good.keys()
+        return self._expected.samples.keys() - heard - self._good.keys()
 
     def _final(self, reply: Reply, fault: ReplyFault) -> ReplyFault:
         """Return the fault of a reply now that all have come: contradictory answers have the same one."""
@@ -274,8 +279,8 @@ class Tally:
 class Courier:
     """Carries the exchanges of one attempt at a round: the `ask` that a method calls."""
 
-    def __init__(self, federation: Federation, cohort: list[int], tally: Tally) -> None:
-        self.federation, self.cohort, self.tally = federation, cohort, tally
+    def __init__(self, federation: Federation, cohort: list[int], tally: Tally, attempt: int = 0) -> None:
+        self.federation, self.cohort, self.tally, self.attempt = federation, cohort, tally, attempt
         self.exchange = 0
         self.held = Held[Message]()  # by the clients, to whom replies refer: what was sent before, too
         self.kept: dict[int, State] = {}
@@ -327,7 +332,7 @@ class Courier:
         kept = self.kept[client].copy() if client in self.kept else fed.clients.read(client)
         personal = fed.method.personal(fed.server, client)
         self.tally.sent(fresh, personal)
-        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal, fed.shows_models)
+        return Job(client, fed.round, self.exchange, fed.server.lr, kept, personal, fed.shows_models, self.attempt)
 
     def _collect(
         self, fresh: Message, sent: Message, names: tuple[str, ...]
@@ -350,11 +355,12 @@ class Courier:
         return Expectation(
             fed.round,
             self.exchange,
-            frozenset(self.cohort),
+            {client: fed.task.samples(client) for client in self.cohort},
             shapes,
             fed.server.w,
             fed.settings.max_update_norm,
             numbers,
+            self.attempt,
         )
 
 
@@ -368,7 +374,7 @@ class CohortJobs:
         self._courier, self._fresh = courier, fresh
         task = courier.federation.task
         # Ties are broken by number: which clients are vectorised together must not depend on anything else.
-        self._clients = sorted(courier.cohort, key=lambda client: (-len(task.examples(client)), client))
+        self._clients = sorted(courier.cohort, key=lambda client: (-task.samples(client), client))
 
     def __len__(self) -> int:
         return len(self._clients)

@@ -249,8 +249,8 @@ class Federation:
             if past is not None:
                 # For each attempt anew: a retry may have another cohort, whose records are still as they were.
                 self._copy_records(cohort, past)
-            with_examples = [client for client in cohort if len(self.task.examples(client))]
-            courier = Courier(self, with_examples, tally)
+            with_examples = [client for client in cohort if self.task.samples(client)]
+            courier = Courier(self, with_examples, tally, tally.attempts)
             tally.attempts += 1
             try:
                 self.method.advance(self.server, courier)

@@ -58,7 +58,7 @@ def probe(federation: Federation, clients: Sequence[int] | None = None, algorith
     shadow.shows_models = True
     if clients is None:
         clients = _next_cohort(federation)
-    cohort = [client for client in clients if len(federation.task.examples(client))]
+    cohort = [client for client in clients if federation.task.samples(client)]
     courier = Courier(shadow, cohort, Tally())
     # The courier's states and the tally are dropped, so that nothing of this round is kept or counted.
     shadow.method.advance(shadow.server, courier)

@@ -131,10 +131,12 @@ class Trainer:
             backprops=oracle.backprops - before,
             loss=client.train_loss,
             kept=job.kept,
-            watch=client.watch,
+            # Numbers of NumPy and torch too: rows and messages hold plain ones.
+            watch={name: float(value) for name, value in client.watch.items()},
             drift=float(torch.dist(client.w[:shared], client.start[:shared])),
             model=oracle.w[:shared].to(CPU, copy=True) if job.shows_model else None,
             seconds=seconds,
+            attempt=job.attempt,
         )
 
     def _refuse_changed(self, received: Message, versions: Mapping[str, int]) -> None:

@@ -66,6 +66,8 @@ def why_not_vectorised(task: Task, settings: Settings) -> str:
 
     Two clients at once, in float64, must get the losses and gradients that each gets alone.
     """
+    if not task.holds_examples:
+        return "the examples of the clients are not here"
     try:
         with single_thread(), preserved_global_state():
             oracle, stack = Oracle(task, torch.float64), StackedModel(task, torch.float64)
@@ -125,7 +127,7 @@ def _trial_batch(task: Task, settings: Settings) -> tuple[Tensor, Tensor]:
 
 def _client_with_examples(task: Task) -> int:
     """Return the client with the most examples among the first ones, or any that has some."""
-    largest = max(range(min(LOOKED_AT, task.population)), key=lambda client: len(task.examples(client)))
-    if len(task.examples(largest)):
+    largest = max(range(min(LOOKED_AT, task.population)), key=lambda client: task.samples(client))
+    if task.samples(largest):
         return largest
-    return next(client for client in range(task.population) if len(task.examples(client)))
+    return next(client for client in range(task.population) if task.samples(client))

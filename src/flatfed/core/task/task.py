@@ -15,6 +15,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Layout, Local
 from flatfed.core.task.examples import Examples, Partition, Pooled, as_examples
 from flatfed.core.task.metrics import Classification, Metrics, declared
+from flatfed.core.task.roster import Roster
 
 Loss = Callable[[Any, Tensor], Tensor]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -31,7 +32,8 @@ class Task:
 
     Args:
         model: any module; it is copied, never changed.
-        clients: per client a pair of tensors, a torch Dataset, or `Examples`; or a `Partition` of one pool.
+        clients: per client a pair of tensors, a torch Dataset, or `Examples`; or a `Partition` of one pool; or a
+            `Roster` of clients that are elsewhere.
         test: the same for the test set, or None.
         loss: `loss(outputs, targets)` to a mean scalar.
         augment: `augment(inputs, generator)` to inputs, drawn once per step (both passes of SAM see the same pixels).
@@ -73,7 +75,7 @@ class Task:
         if self.test is not None:
             self.test = self._as_test(self.test, TEST)
         self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
-        if not any(len(self.examples(client)) for client in range(self.population)):
+        if not any(self.samples(client) for client in range(self.population)):
             raise ConfigError("no client has any data")
 
     def _check_fields(self) -> None:
@@ -92,7 +94,7 @@ class Task:
             raise ConfigError(f"clients must be a list with one entry per client, not a {type(self.clients).__name__}")
         if len(self.clients) == 0:
             raise ConfigError("the task has no clients")
-        if not isinstance(self.clients, Partition | Pooled):
+        if not isinstance(self.clients, Partition | Pooled | Roster):
             self.clients = [as_examples(source, f"client {client}") for client, source in enumerate(self.clients)]
 
     def _as_test(self, source: Any, name: str) -> Examples:
@@ -127,9 +129,22 @@ class Task:
         examples: Examples = self.clients[client]
         return examples
 
+    def samples(self, client: int) -> int:
+        """Return how many examples a client holds: all that a server needs to know of them."""
+        return len(self.examples(client))
+
+    @property
+    def holds_examples(self) -> bool:
+        """Whether the clients' examples are here; if not, they are where the clients are, and only counted here."""
+        return not isinstance(self.clients, Roster)
+
     def pooled(self) -> Task:
         """Return the task of one client that holds everyone's examples; no part of the model stays with anyone."""
-        return self if isinstance(self.clients, Pooled) else replace(self, clients=Pooled(self.clients), local=Local())
+        if isinstance(self.clients, Pooled):
+            return self
+        if not self.holds_examples:
+            raise ConfigError("the clients' examples are not here, so they cannot be put together")
+        return replace(self, clients=Pooled(self.clients), local=Local())
 
     def apart(self) -> Task:
         """Return the task with the clients that were pooled."""

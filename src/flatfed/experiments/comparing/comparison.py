@@ -16,6 +16,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
+from flatfed.engines.choice import Workers, describe_workers, recorded_workers
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import title_of
 from flatfed.experiments.running.loading import moved
@@ -56,7 +57,7 @@ class Comparison:
     seeds: list[int]
     settings: Settings
     sampler: Sampler
-    workers: int | str = "auto"
+    workers: Workers = "auto"
     command: str = ""
     watch: tuple[Monitor, ...] = ()
     flatness: Flatness | None = None
@@ -108,7 +109,7 @@ class Comparison:
             "average": method.average and method.average.to_dict(),
             "sampler": self.sampler.to_dict(),
             "settings": _without(self.settings.replace(seed=seed).to_dict(), "id"),
-            "workers": self.workers,
+            **describe_workers(self.workers),
             "task": replace(self.recipe, seed=seed).to_dict(),
         }
 
@@ -133,7 +134,7 @@ class Comparison:
     def _about(self) -> dict[str, Any]:
         """Return what decides no result."""
         return {
-            "workers": self.workers,
+            **describe_workers(self.workers),
             "command": self.command,
             "watch": [monitor.to_dict() for monitor in self.watch],
             "flatness": self.flatness and self.flatness.to_dict(),
@@ -172,7 +173,7 @@ def is_comparison(path: Path) -> bool:
 
 
 def load_comparison(
-    path: Path, workers: int | str | None = None, data_dir: str | Path | None = None, trust: bool = False
+    path: Path, workers: Workers | None = None, data_dir: str | Path | None = None, trust: bool = False
 ) -> Comparison:
     """Read back what a directory compares, perhaps on data that lie elsewhere now.
 
@@ -210,7 +211,7 @@ def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Compari
         record["seeds"],
         Settings(**record["settings"]),
         Sampler.registry.from_dict(record["sampler"]),
-        about["workers"],
+        recorded_workers(about),
         about["command"],
         tuple(map(Monitor.from_dict, about.get("watch", ()))),
         _flatness(about.get("flatness")),

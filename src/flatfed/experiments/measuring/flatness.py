@@ -12,6 +12,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.examples import targets_of
 from flatfed.core.task.task import Task
+from flatfed.engines.choice import Workers
 from flatfed.experiments.comparing.comparison import Flatness
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights, laboratory
 from flatfed.experiments.measuring.progress import Failures, OnCount, OnStep, Say, nobody
@@ -32,7 +33,7 @@ def measure_runs(
     seed: int = 0,
     weights: Weights = "evaluated",
     data_dir: str | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
     on_step: OnStep = nobody,
     say: Say = nobody,
     opened: Callable[..., Laboratory] = laboratory,
@@ -163,7 +164,7 @@ def _majority(task: Task, targets: torch.Tensor) -> MajorityClass:
 def measure_flatness(
     flatness: Flatness,
     runs: Sequence[RunDirectory],
-    workers: int | str,
+    workers: Workers,
     on_run: OnCount = nobody,
     say: Say = nobody,
 ) -> None:

@@ -22,7 +22,7 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers
 from flatfed.core.task.task import Loss, Task
-from flatfed.engines.factory import start_engine
+from flatfed.engines.choice import EngineConfig, Workers, chosen, start_engine
 from flatfed.experiments.measuring.progress import OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
 from flatfed.experiments.planning.plan import Plan
@@ -162,7 +162,8 @@ def laboratory(
     seed: int = 0,
     weights: Weights = "evaluated",
     loss: Loss = nn.functional.cross_entropy,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
+    engine: str | EngineConfig | Engine | None = None,
     data_dir: str | Path | None = None,
     task: Task | None = None,
     trust: bool = False,
@@ -183,6 +184,7 @@ def laboratory(
         weights: of a run with an average, the averaged model that is `evaluated`, or the last `global` one.
         loss: with a module and examples.
         workers: worker processes; by default the run's, or none where there is little to do.
+        engine: where it is computed, as in `ff.train`.
         data_dir: where a run's data lie, if no longer where they were.
         task: of a run that no file can describe.
         trust: import the code that a run names, wherever it comes from: only for a run of somebody you trust.
@@ -192,6 +194,7 @@ def laboratory(
         start: start the workers at once; if not, they run within `with lab.started():`.
     """
     sample = Sample(data, samples, seed)
+    workers = chosen(engine, workers)
     _check_weights(weights)
     if isinstance(source, nn.Module):
         source = _task(source, examples, loss)
@@ -226,16 +229,16 @@ class _OpenedRun:
     label: str
     identity: str = ""
     directory: RunDirectory | None = None
-    workers: int | str = 0
+    workers: Workers = 0
     idle: Engine | None = None
 
-    def engine(self, workers: int | str) -> Engine:
+    def engine(self, workers: Workers) -> Engine:
         """Start workers; where none are asked for, the engine that is there serves: another would copy the model."""
         if workers == 0 and self.idle is not None:
             return self.idle
         return start_engine(self.federation.task, self.federation.algorithm, self.federation.settings, workers)
 
-    def starter(self, workers: int | str | None, sample: Sample) -> Callable[[], Engine]:
+    def starter(self, workers: Workers | None, sample: Sample) -> Callable[[], Engine]:
         """Return what starts the workers that are asked for, or as many as the run was trained with."""
         asked = self.workers if workers is None else workers
         return partial(self.engine, _fitting(asked, sample, self.federation.task))
@@ -273,7 +276,7 @@ def _restored(run: SavedRun, task: Task | None, data_dir: str | Path | None, say
 
 
 def _of_run(
-    run: _OpenedRun, sample: Sample, weights: Weights, workers: int | str | None, on_step: OnStep, start: bool
+    run: _OpenedRun, sample: Sample, weights: Weights, workers: Workers | None, on_step: OnStep, start: bool
 ) -> Laboratory:
     federation = run.federation
     begin = run.starter(workers, sample)
@@ -304,7 +307,7 @@ def _key(run: _OpenedRun, weights: Weights, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _of_task(task: Task, sample: Sample, workers: int | str, on_step: OnStep) -> Laboratory:
+def _of_task(task: Task, sample: Sample, workers: Workers, on_step: OnStep) -> Laboratory:
     layout = task.layout()
     dtype = next(parameter.dtype for parameter in task.model.parameters() if parameter.requires_grad)
     statistics = default_statistics(layout)
@@ -332,7 +335,7 @@ def _refuse_examples(source: Any, examples: Any) -> None:
         raise ConfigError(f"a {kind} has examples of its own; choose among them with data=")
 
 
-def _fitting(workers: int | str, sample: Sample, task: Task) -> int | str:
+def _fitting(workers: Workers, sample: Sample, task: Task) -> Workers:
     """Return the workers to start: none where there is so little to do that starting them would take longer."""
     # A number that was asked for is taken as it is.
     if workers == "auto" and sample.count(task) < SMALL:

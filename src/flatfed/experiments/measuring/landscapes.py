@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
+from flatfed.engines.choice import Workers
 from flatfed.experiments.measuring.client_landscapes import (
     around_client,
     client_plane,
@@ -31,7 +32,7 @@ def landscape(
     paths: Sequence[Path],
     view: View,
     *,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
     data_dir: str | Path | None = None,
     trust: bool = False,
     accept_changed_data: bool = False,

@@ -15,6 +15,7 @@ from flatfed.core.round.federation import Federation
 from flatfed.core.task.examples import Examples
 from flatfed.core.task.task import Task
 from flatfed.data.corruptions import CorruptedExamples, corruptions, find, published, white_of
+from flatfed.engines.choice import Workers
 from flatfed.experiments.comparing.comparison import is_comparison
 from flatfed.experiments.measuring.corruption_request import (
     PUBLISHED,
@@ -46,7 +47,7 @@ def robustness(
     severities: Sequence[int] = (5,),
     names: Sequence[str] | None = None,
     data_dir: str | Path | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
     task: Task | None = None,
     trust: bool = False,
     accept_changed_data: bool = False,
@@ -81,7 +82,7 @@ class _Run:
     directory: RunDirectory
     request: CorruptionRequest
     data_dir: str | Path | None
-    workers: int | str | None
+    workers: Workers | None
     task: Task | None = None
 
 
@@ -123,7 +124,7 @@ def robustness_of_methods(
     severities: Sequence[int] = (5,),
     names: Sequence[str] | None = None,
     data_dir: str | Path | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
     trust: bool = False,
     accept_changed_data: bool = False,
     on_corruption: OnCount = nobody,
@@ -293,7 +294,7 @@ class _CorruptedImages:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
         return {test: _of_test(test, numbers) for test in tests}
 
-    def _workers(self, tests: Mapping[str, Examples]) -> int | str:
+    def _workers(self, tests: Mapping[str, Examples]) -> Workers:
         is_small = sum(len(examples) for examples in tests.values()) < SMALL
         return 0 if is_small else self.plan.workers
 

@@ -28,10 +28,16 @@ from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.round.trainer import fresh_client_state, shared_buffers
 from flatfed.core.round.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.task.task import Task
-from flatfed.engines.factory import start_engine
-from flatfed.engines.time_limit import refuse_without_alarm
+from flatfed.engines.choice import (
+    Workers,
+    check_workers,
+    describe_workers,
+    has_examples,
+    recorded_workers,
+    start_engine,
+)
+from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
-from flatfed.machine import worker_count
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 
@@ -48,7 +54,7 @@ class Plan:
     settings: Settings
     sampler: Sampler
     average: Average | None = None
-    workers: int | str = "auto"
+    workers: Workers = "auto"
     checkpoint_every: int | None = None
     task_recipe: dict[str, Any] | None = None
     watch: tuple[Monitor, ...] = ()
@@ -81,7 +87,7 @@ class Plan:
             "average": None if self.average is None else self.average.to_dict(),
             "sampler": self.sampler.to_dict(),
             "settings": {name: value for name, value in self.settings.to_dict().items() if name != "id"},
-            "workers": self.workers,
+            **describe_workers(self.workers),
             "checkpoint_every": self.checkpoint_every,
             "keep_checkpoints": list(self.keep_checkpoints),
             "watch": [monitor.to_dict() for monitor in self.watch],
@@ -110,7 +116,7 @@ class Plan:
             settings=settings,
             sampler=Sampler.registry.from_dict(config["sampler"]),
             average=None if average is None else Average.registry.from_dict(average),
-            workers=config["workers"],
+            workers=recorded_workers(config),
             checkpoint_every=config["checkpoint_every"],
             task_recipe=config.get("task"),
             watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
@@ -121,8 +127,8 @@ class Plan:
         """Start the engine that the plan's workers ask for."""
         return start_engine(self.task, self.algorithm, self.settings, self.workers, pulse)
 
-    def with_workers(self, workers: int | str | None) -> Plan:
-        """Return the plan for another number of workers: the results are the same."""
+    def with_workers(self, workers: Workers | None) -> Plan:
+        """Return the plan for another number of workers, or another engine: the results are the same."""
         return self if workers is None else replace(self, workers=workers)
 
     def check(self) -> None:
@@ -196,21 +202,41 @@ def kept_rounds(rounds: Iterable[int]) -> tuple[int, ...]:
 
 def check_plan(plan: Plan) -> None:
     """Refuse what cannot be played, and warn of what is only approximate."""
-    # For its refusal alone; the engine counts again when it starts.
-    worker_count(plan.workers)
+    check_workers(plan.workers, plan.settings)
+    _check_roster(plan)
     plan.sampler.check(plan.task.population, plan.settings.rounds)
-    worker_count(plan.workers)  # for its refusal alone
     _check_checkpoints(plan)
     _check_statistics(plan)
     find_device(plan.settings.device)
     check_vectorised(plan.task, plan.settings)
     _check_states(plan)
     _check_replies(plan)
-    _check_client_timeout(plan)
     _check_learning_rate(plan)
     _check_schedules(plan)
     _check_monitors(plan)
     _warn_of_momentum(plan)
+
+
+def _check_roster(plan: Plan) -> None:
+    """Refuse what needs the clients' examples on a server that does not have them."""
+    if plan.task.holds_examples:
+        return
+    if not has_examples(plan.workers):
+        raise ConfigError(
+            f"the clients' examples are not here; take an engine that has them for {PARAMETER}", parameter="engine"
+        )
+    if plan.settings.eval_stats == "recalibrate":
+        raise ConfigError(
+            f"recalibrate needs the clients' examples, which are not here; take running or batch-stats for {PARAMETER}",
+            parameter="eval_stats",
+        )
+    for monitor in plan.watch:
+        if monitor.sample.of not in plan.task.test_sets or isinstance(monitor.measurement, ClientMeasurement):
+            raise ConfigError(
+                f"{PARAMETER}: {monitor.measurement.id} needs the clients' examples or models, which are not here; "
+                "measure the global model on a test set, or afterwards where the examples are",
+                parameter="watch",
+            )
 
 
 def _check_checkpoints(plan: Plan) -> None:
@@ -269,11 +295,6 @@ def _check_replies(plan: Plan) -> None:
     needed = plan.settings.min_replies
     if isinstance(plan.sampler, Uniform) and needed > plan.sampler.count:
         raise ConfigError(f"min_replies={needed} can never be met with {plan.sampler.count} clients per round")
-
-
-def _check_client_timeout(plan: Plan) -> None:
-    if worker_count(plan.workers) == 0:
-        refuse_without_alarm(plan.settings)
 
 
 def _check_learning_rate(plan: Plan) -> None:

@@ -65,14 +65,14 @@ def _data_of_recipe(recipe: TaskRecipe) -> Facts:
 
 
 def _data_of_task(task: Task) -> Facts:
-    count = sum(len(task.examples(client)) for client in range(task.population))
+    count = sum(task.samples(client) for client in range(task.population))
     labels = _labels(task)
     classes = None if labels is None else len(torch.unique(torch.cat(labels)))
     return {"name": task.name, "examples": count, "classes": classes}
 
 
 def _clients(task: Task, recipe: TaskRecipe | None) -> Facts:
-    sizes = [len(task.examples(client)) for client in range(task.population)]
+    sizes = [task.samples(client) for client in range(task.population)]
     held = _labels(task) if recipe is None else _labels_of_pool(task, recipe)
     classes = None if held is None else summary(np.asarray([len(torch.unique(labels)) for labels in held]))
     return {"count": task.population, "examples": summary(np.asarray(sizes)), "classes": classes}

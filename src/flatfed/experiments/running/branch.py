@@ -10,7 +10,9 @@ from typing import Any
 from flatfed.algorithms.spelling import spelling_of
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.method.algorithm import Average
+from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
+from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.loading import open_run, with_data
@@ -38,7 +40,8 @@ def branch(
     trust: bool = False,
     accept_changed_data: bool = False,
     data_dir: str | Path | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
+    engine: str | EngineConfig | Engine | None = None,
     on_round: Callable[[Row], None] | None = None,
     say: Say = lambda text: None,
     about: dict[str, str] | None = None,
@@ -60,13 +63,16 @@ def branch(
         accept_changed_data: open it although its examples, labels or partition are not those that it was made with.
         data_dir: where the data sets lie, if no longer where they were.
         workers: another number of worker processes; results do not depend on it.
+        engine: another engine, as in `ff.train`; results do not depend on it.
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
         about: kept with the new run for reports.
         on_begin: called with the new run's record and the round to go on from, when nothing was refused.
     """
     source = with_data(open_run(Path(path), trust, accept_changed_data), data_dir)
-    plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(workers)
+    plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(
+        chosen(engine, workers)
+    )
     source = accepted(source, plan.task)
     # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)

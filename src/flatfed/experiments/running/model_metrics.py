@@ -16,7 +16,7 @@ from flatfed.core.randomness import key, key_global_generators, preserved_global
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.metrics import Totals, add_up, metric_values
 from flatfed.core.task.task import Task
-from flatfed.engines.factory import start_engine
+from flatfed.engines.choice import Workers, start_engine
 from flatfed.engines.in_process import InProcessEngine
 
 SMALL = 5_000
@@ -28,7 +28,7 @@ GROUP, GROUPS = 2_000, 10
 OnClients = Callable[[int, int], None]
 
 
-def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, Any]:
+def measure_tests(federation: Federation, workers: Workers = 0) -> dict[str, Any]:
     """Return the metrics on every test set, as an evaluation round has them: `global_...` where models differ."""
     task, settings, server = federation.task, federation.settings, federation.server
     count = sum(len(examples) for examples in task.test_sets.values())
@@ -37,14 +37,14 @@ def measure_tests(federation: Federation, workers: int | str = 0) -> dict[str, A
 
 
 def measure_clients(
-    federation: Federation, workers: int | str = 0, on_clients: OnClients = lambda done, total: None
+    federation: Federation, workers: Workers = 0, on_clients: OnClients = lambda done, total: None
 ) -> list[dict[str, Any]]:
     """Return the metrics of the evaluated model on each client's own examples.
 
     `on_clients` is called with how many clients are done, of how many.
     """
     task = federation.task
-    clients = [client for client in range(task.population) if len(task.examples(client))]
+    clients = [client for client in range(task.population) if task.samples(client)]
     if _apart(federation):
         groups = _one_by_one(federation, clients)
     else:
@@ -86,10 +86,10 @@ def _one_by_one(federation: Federation, clients: list[int]) -> Iterator[list[dic
         yield [metrics]
 
 
-def _grouped(federation: Federation, clients: list[int], workers: int | str) -> Iterator[list[dict[str, Any]]]:
+def _grouped(federation: Federation, clients: list[int], workers: Workers) -> Iterator[list[dict[str, Any]]]:
     """Measure the one model on the examples of many clients, as if each client's were a test set."""
     task, given = federation.task, {"w": federation.evaluated, **statistics_of(federation)}
-    total = sum(len(task.examples(client)) for client in clients)
+    total = sum(task.samples(client) for client in clients)
     with _engine(federation, workers if total >= SMALL else 0) as engine:
         for group in _groups(task, clients, max(GROUP, total // GROUPS)):
             totals = _totals(engine, task, given, group)
@@ -98,9 +98,7 @@ def _grouped(federation: Federation, clients: list[int], workers: int | str) -> 
 
 def _totals(engine: Engine, task: Task, given: Mapping[str, Tensor], clients: list[int]) -> dict[int, Totals]:
     """Return the sums of a model over each client's examples."""
-    chunks = [
-        (client, *chunk) for client in clients for chunk in even_chunks(len(task.examples(client)), task.test_batch)
-    ]
+    chunks = [(client, *chunk) for client in clients for chunk in even_chunks(task.samples(client), task.test_batch)]
     results = dict(engine.compute(evaluation_on_client, given, chunks))
     # Results come in any order; added in that of the chunks, their sums do not depend on the workers.
     parts: dict[int, list[Totals]] = {client: [] for client in clients}
@@ -124,7 +122,7 @@ def _groups(task: Task, clients: list[int], size: int) -> Iterator[list[int]]:
     group, count = list[int](), 0
     for client in clients:
         group.append(client)
-        count += len(task.examples(client))
+        count += task.samples(client)
         if count >= size:
             yield group
             group, count = [], 0
@@ -133,11 +131,11 @@ def _groups(task: Task, clients: list[int], size: int) -> Iterator[list[int]]:
 
 
 def _about(federation: Federation, client: int) -> dict[str, Any]:
-    return {"client": client, "samples": len(federation.task.examples(client))}
+    return {"client": client, "samples": federation.task.samples(client)}
 
 
 @contextmanager
-def _engine(federation: Federation, workers: int | str) -> Iterator[Engine]:
+def _engine(federation: Federation, workers: Workers) -> Iterator[Engine]:
     """Have workers for a while; where none are asked for, an engine of this process that is there serves."""
     if workers == 0 and isinstance(federation.engine, InProcessEngine):
         yield federation.engine  # another would copy the model

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interrupted
+from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.plan import Plan
@@ -112,7 +113,7 @@ class _Session:
     def _run(self, pulse: Callable[[], None]) -> Run:
         """Train with an engine of its own, which has ended when this returns."""
         with ExitStack() as stack:
-            engine = self.plan.engine(pulse)
+            engine = self._started_engine(pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
             federation = self.plan.federation(engine)
@@ -121,6 +122,14 @@ class _Session:
                 run = Run(federation, self.history, self.directory)
                 self._play(federation, run)
             return run
+
+    def _started_engine(self, pulse: Callable[[], None]) -> Engine:
+        try:
+            return self.plan.engine(pulse)
+        except FlatfedError:
+            if self.directory is not None:
+                self.directory.withdraw()
+            raise
 
     def _play(self, federation: Federation, run: Run) -> None:
         """Play all rounds that are left; however it ends, the directory says so."""

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
+from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import continue_play
@@ -25,7 +27,8 @@ def resume(
     task: Task | None = None,
     trust: bool = False,
     data_dir: str | Path | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
+    engine: str | EngineConfig | Engine | None = None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
     accept_changed_data: bool = False,
@@ -40,6 +43,7 @@ def resume(
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
         workers: another number of worker processes; results do not depend on it.
+        engine: another engine, as in `ff.train`; results do not depend on it.
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
         accept_changed_data: go on although examples, labels or partition are not those that the run was made with.
@@ -51,7 +55,7 @@ def resume(
         task=task,
         trust=trust,
         data_dir=data_dir,
-        workers=workers,
+        workers=chosen(engine, workers),
         accept_changed_data=accept_changed_data,
     )
     return continue_play(plan, directory, on_round, say, accept_changed_history)
@@ -64,7 +68,7 @@ def prepare(
     task: Task | None = None,
     trust: bool = False,
     data_dir: str | Path | None = None,
-    workers: int | str | None = None,
+    workers: Workers | None = None,
     accept_changed_data: bool = False,
     opened: RunDirectory | None = None,
 ) -> tuple[Plan, RunDirectory]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation
+from flatfed.engines.choice import Workers
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import History, Row
@@ -102,7 +103,7 @@ class Run:
         self._layout.write_buffers(*vectors, model)
         return model
 
-    def metrics(self, workers: int | str = 0) -> dict[str, Any]:
+    def metrics(self, workers: Workers = 0) -> dict[str, Any]:
         """Return the metrics of the evaluated model on every test set; they do not depend on the workers.
 
         Where an average is evaluated and differs from the global model, the latter's stand beside: `global_accuracy`.
@@ -110,7 +111,7 @@ class Run:
         return measure_tests(self._federation, workers)
 
     def client_metrics(
-        self, workers: int | str = 0, on_clients: OnClients = lambda done, total: None
+        self, workers: Workers = 0, on_clients: OnClients = lambda done, total: None
     ) -> list[dict[str, Any]]:
         """Return loss and accuracy of the evaluated model on each client's own examples.
 

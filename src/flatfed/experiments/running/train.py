@@ -14,13 +14,14 @@ from flatfed.core.configuration.config import build, parameters
 from flatfed.core.configuration.settings import Settings, about_settings, defaults, dtype_name, required_settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm, Average
+from flatfed.core.method.engine import Engine
 from flatfed.core.round.sampling import Sampler, as_sampler
 from flatfed.core.task.task import Task
+from flatfed.engines.choice import EngineConfig, check_workers, chosen
 from flatfed.experiments.planning.plan import Plan, kept_rounds
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.methods import WATCHED, parse_watch
-from flatfed.machine import worker_count
 from flatfed.runs.history import Row
 
 WIDTH = 120
@@ -73,6 +74,7 @@ def train(
     *,
     sampling: int | Sampler,
     workers: int | Literal["auto"] = "auto",
+    engine: str | EngineConfig | Engine | None = None,
     out: str | Path | None = None,
     average: Average | None = None,
     checkpoint_every: int | None = None,
@@ -90,6 +92,8 @@ def train(
         algorithm: the method, from `ff.make(id, ...)` or its class, or a spelling such as `"fedgloss+sam+swa"`.
         sampling: number of clients per round (uniform without replacement), `ff.Bernoulli` or `ff.Replay`.
         workers: worker processes; 0 runs in this one, `"auto"` is the number of usable cores.
+        engine: where clients run: None goes by `workers`; an id (`"ray"`), a configuration (`ff.Ray(address="auto")`),
+            or an engine of your own. Results do not depend on it.
         out: run directory to make; None keeps everything in memory.
         average: `ff.SWA(...)` or another average of global models.
         checkpoint_every: save after every n rounds (default: about every 30 seconds, and at the end).
@@ -107,15 +111,16 @@ def train(
     if out is not None and not algorithm.id:
         name = type(algorithm).__name__
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
-    # For its refusal alone, before anything is built; the engine counts again when it starts.
-    worker_count(workers)
+    where = chosen(engine, workers)
+    checked_settings = _settings(settings)
+    check_workers(where, checked_settings)
     plan = Plan(
         task,
         algorithm,
-        _settings(settings),
+        checked_settings,
         as_sampler(sampling),
         average,
-        workers,
+        where,
         checkpoint_every,
         watch=parse_watch(watch, watch_data, watch_samples),
         keep_checkpoints=kept_rounds(keep_checkpoints),

@@ -19,7 +19,7 @@ from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import ClientModel, Probe, last_round, probe
 from flatfed.core.task.metrics import MetricValue
 from flatfed.flatness import sums
-from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.measurement import ClientMeasurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.measurements.rises import count_steps
 from flatfed.flatness.sample import own
@@ -30,7 +30,7 @@ from flatfed.flatness.surface import Surface
 Moment = Literal["last", "next"]
 
 
-class LocalModels(Measurement):
+class LocalModels(ClientMeasurement):
     """What is measured of the clients' models of one round, after local training and before they are averaged."""
 
     round: Moment = dataclasses.field(default="last", kw_only=True)
@@ -107,7 +107,7 @@ class ClientDivergence(LocalModels, id="client_divergence"):
         return federation.server.w
 
 
-class Discrepancy(Measurement, id="discrepancy"):
+class Discrepancy(ClientMeasurement, id="discrepancy"):
     """Flatness discrepancy: sharpness of the global model against the clients' mean sharpness of their own models.
 
     One radius for all methods, unless each method's own is asked for (`own_rho`); with `steps` > 1 the maximum is
@@ -138,7 +138,7 @@ class Discrepancy(Measurement, id="discrepancy"):
         return MeasurementResult(numbers, {"sharpness_local": rises}, remark=remark)
 
 
-class FeatureNorm(Measurement, id="feature_norm"):
+class FeatureNorm(ClientMeasurement, id="feature_norm"):
     """The mean norm of the network's outputs over each client's examples."""
 
     clients: Count | None = None
@@ -155,7 +155,7 @@ def _mean_output_norm(surface: Surface) -> float:
     return float(surface.stretches(sums.output_norms)["norms"].mean())
 
 
-class ClientAccuracy(Measurement, id="client_accuracy"):
+class ClientAccuracy(ClientMeasurement, id="client_accuracy"):
     """Accuracy and loss of the global model on each client's own examples."""
 
     clients: Count | None = None
@@ -180,7 +180,7 @@ def fixed_clients(federation: Federation, count: int | None, seed: int) -> list[
     """Return a fixed set of clients that hold examples: all, or `count`, the same in every round and every run."""
     task = federation.task
     # A client without examples has no loss.
-    holders = [client for client in range(task.population) if len(task.examples(client))]
+    holders = [client for client in range(task.population) if task.samples(client)]
     if count is None or count >= len(holders):
         return holders
     generator = numpy_generator(seed, "fixed clients")

@@ -17,7 +17,7 @@ from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.vectors import norm, unit
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import probe
-from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.measurement import ClientMeasurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.clients import fixed_clients, squared_norm
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.sample import Sample, own
@@ -25,7 +25,7 @@ from flatfed.flatness.sharpness import sharpness
 from flatfed.flatness.surface import Surface
 
 
-class Incompatibility(Measurement, id="incompatibility"):
+class Incompatibility(ClientMeasurement, id="incompatibility"):
     """Flatness incompatibility: how differently the clients' losses rise along the directions they perturb along.
 
     `phi_i = F_i(w + rho unit(m_i)) - F_i(w)`, `m_i` the direction along which the method's clients perturb. The paper's
@@ -54,7 +54,7 @@ class Incompatibility(Measurement, id="incompatibility"):
             m = shadow.method.perturbed_along(shadow.server, client, shadow.clients.read(client), g)
             rises[client] = surface.loss(surface.w + rho * unit(m)) - surface.loss()
             gradients.append(g)
-            if batch is not None and len(federation.task.examples(client)) > batch:
+            if batch is not None and federation.task.samples(client) > batch:
                 batch_gradient = subject.on(client, base, own(client, batch, self.seed)).gradient()
                 deviations.append(squared_norm(batch_gradient - g))
         whole = sharpness(base, rho).rise
@@ -82,7 +82,7 @@ def _sources(gradients: list[Tensor], deviations: list[float]) -> dict[str, floa
     }
 
 
-class FriendlyRate(Measurement, id="friendly_rate"):
+class FriendlyRate(ClientMeasurement, id="friendly_rate"):
     """How often two batches of one client are friendly: the perturbation of one lowers the other's loss.
 
     To first order, batch B's loss changes by `rho <g_A, g_B>/||g_A||` along batch A's perturbation. The batches have
@@ -105,7 +105,7 @@ class FriendlyRate(Measurement, id="friendly_rate"):
         changes = dict[int, Tensor]()
         for number, client in enumerate(chosen):
             subject.on_step(f"{self.id}: client {client}", number, len(chosen))
-            samples = self._batches(client, len(federation.task.examples(client)), batch)
+            samples = self._batches(client, federation.task.samples(client), batch)
             # A pair needs two batches.
             if len(samples) > 1:
                 gradients = [subject.on(client, base, sample).gradient() for sample in samples]
@@ -137,7 +137,7 @@ class FriendlyRate(Measurement, id="friendly_rate"):
         return f"{pairs} ordered pairs of batches of {batch} within {where}; change at radius {self.rho:g}"
 
 
-class ClientConflict(Measurement, id="client_conflict"):
+class ClientConflict(ClientMeasurement, id="client_conflict"):
     """How often one client's perturbation lowers another client's loss, to first order: a sign of heterogeneity."""
 
     clients: Count = 50
@@ -160,7 +160,7 @@ class ClientConflict(Measurement, id="client_conflict"):
         return MeasurementResult(numbers, remark=remark)
 
 
-class TrackingError(Measurement, id="tracking_error"):
+class TrackingError(ClientMeasurement, id="tracking_error"):
     """How far what a method takes for the global ascent is from the gradient of the global loss.
 
     Of a server's direction `d`: `||d - G||^2`, its root relative to `||G||`, and the cosine. Of a global perturbation
@@ -224,7 +224,7 @@ class TrackingError(Measurement, id="tracking_error"):
         return [e for e in every if e is not None]
 
 
-class PerturbationGap(Measurement, id="perturbation_gap"):
+class PerturbationGap(ClientMeasurement, id="perturbation_gap"):
     """FedGloSS's approximation: how far last round's pseudo-gradient is from the one the ascent should follow."""
 
     version: ClassVar[int] = 2

@@ -18,6 +18,7 @@ from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition, TensorExamples
 from flatfed.core.task.metrics import Classification
+from flatfed.core.task.roster import Roster
 from flatfed.core.task.task import Task
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
@@ -122,6 +123,8 @@ def _describe_clients(task: Task, tensors: dict[str, Tensor]) -> dict[str, Any]:
         for client, part in enumerate(task.clients.parts):
             tensors[f"part/{client}"] = part
         return {"pool": True, "count": task.population}
+    if isinstance(task.clients, Roster):
+        return {"pool": False, "count": task.population, "roster": list(task.clients.counts)}
     for client in range(task.population):
         _describe_examples(task.examples(client), f"client/{client}", tensors)
     return {"pool": False, "count": task.population}
@@ -133,6 +136,8 @@ def _rebuild_examples(name: str, tensors: dict[str, Tensor]) -> TensorExamples:
 
 def _rebuild_clients(described: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     count = range(described["count"])
+    if "roster" in described:
+        return Roster(described["roster"])
     if described["pool"]:
         return Partition(tensors["pool/x"], tensors["pool/y"], [tensors[f"part/{k}"] for k in count])
     return [_rebuild_examples(f"client/{k}", tensors) for k in count]

@@ -68,7 +68,7 @@ SAME_MODULE = Record({"same": TEXT})
 NEW_MODULE = Record({"class": TEXT, "parameters": Named(Maybe(PARAMETER)), "children": Named(Maybe(Module()))})
 
 DESCRIBED = Record(
-    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH})},
+    {"model": NEW_MODULE, "clients": Record({"count": COUNT, "pool": TRUTH}, {"roster": Each(INDEX)})},
     {"name": TEXT, "class_names": Each(TEXT), "tests": OPTIONS, "test": Maybe(OPTIONS)},
 )
 """A task that was given as tensors."""
@@ -140,6 +140,7 @@ CONFIG = Record(
         "task": Record({"kind": TEXT}),
     },
     {
+        "engine": Maybe(CONFIGURED),
         "checkpoint_every": Maybe(COUNT),
         "keep_checkpoints": Each(INDEX),
         "watch": Each(MONITOR),
@@ -162,6 +163,7 @@ COMPARISON = Record(
         "about": Record(
             {"workers": WORKERS, "command": TEXT},
             {
+                "engine": Maybe(CONFIGURED),
                 "watch": Each(MONITOR),
                 "flatness": Maybe(Record({"samples": Maybe(COUNT)}, closed=True)),
                 "report": Maybe(Record({}, {"at": Each(COUNT), "targets": Each(TEXT), "baseline": Maybe(TEXT)})),

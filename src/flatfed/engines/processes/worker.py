@@ -14,92 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.errors import ConfigError, EngineError
 from flatfed.core.method.algorithm import Algorithm
-from flatfed.core.method.engine import Item, Job, WorkFunction, together
+from flatfed.core.method.engine import Job, together
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.task.task import Task
-from flatfed.engines.arena import Header, Inbox, Outbox, group, prefixed
+from flatfed.engines.pool.work import Begun, Failed
+from flatfed.engines.processes.arena import Inbox, Outbox, group, prefixed
+from flatfed.engines.processes.commands import FACTS, Answer, Command, Compute, Done, ReplyNumbers, Train
 from flatfed.machine import STOP_SIGNALS, end_with_parent, keep_freed_memory
 
-Scalars = dict[str, float]
 ORPHAN_SECONDS = 5.0
 WATCH_SECONDS = 1.0
-FACTS = ("client", "round", "exchange", "samples", "steps", "backprops", "loss", "watch", "drift", "seconds")
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What one exchange sends to all: where its vectors lie, and its numbers."""
-
-    vectors: Header
-    scalars: Scalars
-
-
-@dataclass(frozen=True)
-class Train:
-    """Run clients: they `held` everyone's messages of the round, `own` has their personal parts and states by place."""
-
-    clients: tuple[int, ...]
-    round: int
-    exchange: int
-    lr: float
-    held: tuple[Sent, ...]
-    own: Header
-    own_scalars: tuple[Scalars, ...]
-    shows_model: bool
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Do a piece of work for one item, with the tensors in `given`."""
-
-    given: Header
-    piece: WorkFunction
-    item: Item
-
-
-@dataclass(frozen=True)
-class ReplyNumbers:
-    """The numbers of one client's reply."""
-
-    scalars: Scalars
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Done:
-    """An answer; `tensors` finds its vectors, `numbers` has those of each client that was trained."""
-
-    tensors: Header
-    numbers: tuple[ReplyNumbers, ...] = ()
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The work raised an error, which may say itself what failed."""
-
-    error: str
-    trace: str
-    says_who: bool = False
-    is_mistake: bool = False
-
-
-@dataclass(frozen=True)
-class Begun:
-    """The worker is ready and begins with the clients: from now on their time counts."""
-
-
-Command = Train | Compute
-Answer = Begun | Done | Failed
 
 
 @dataclass(frozen=True)
@@ -211,14 +143,8 @@ class Worker:
             if isinstance(command, Train):
                 return self._train(command)
             return self._compute(command)
-        except EngineError as error:
-            return Failed(str(error), traceback.format_exc(), says_who=True)
-        except ConfigError as error:
-            if isinstance(command, Compute):  # a mistake in what was asked for, as it would be in this process
-                return Failed(str(error), "", is_mistake=True)
-            return Failed(f"{type(error).__name__}: {error}", "")
         except Exception as error:
-            return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+            return Failed.of(error, traceback.format_exc(), computes=isinstance(command, Compute))
 
     def _compute(self, command: Compute) -> Done:
         given = self._given.read(command.given)
@@ -256,5 +182,5 @@ class Worker:
             # A copy: the client changes its state, and the box is the parent's.
             kept = State({name: tensor.clone() for name, tensor in group(f"{place}/kept", own).items()})
             where = command.round, command.exchange, command.lr
-            jobs.append(Job(client, *where, kept, personal, command.shows_model))
+            jobs.append(Job(client, *where, kept, personal, command.shows_model, command.attempt))
         return jobs

@@ -1,0 +1,1 @@
+"""Workers of any kind: how pieces of work are spread over them, done again when one dies, and given up when late."""

@@ -1,0 +1,1 @@
+"""Worker processes on this machine, with shared memory between them and the server."""

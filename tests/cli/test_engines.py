@@ -1,0 +1,159 @@
+"""`--engine`: every command takes one and gives the same results; what cannot be had is refused with a sentence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import SMALL, fingerprint, flatfed, read_history, refused, without_pictures, without_time
+from engines.table import ENGINES, Row, on_engines
+from flatfed.core.round.federation import TIMES
+
+RUN = ("run", "digits", "fedavg", *SMALL, "--workers", "1", "--out", "new")
+ON_RAY = ("--engine", "ray", "--workers", "2", "--resources", "CPU=0.1")
+SITE = Path(pytest.__file__).parents[1]
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(params=[pytest.param(ENGINES["ray"], id="ray")])
+def on_ray(request: pytest.FixtureRequest) -> None:
+    """Ray runs in this process, and commands join it."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'flatfed[ray]'")
+    request.param.config(1)
+
+
+def result(*arguments: Any) -> Any:
+    outcome = flatfed(*arguments)
+    assert outcome.code == 0, outcome.err
+    return outcome.json
+
+
+def numbers(value: Any) -> list[Any]:
+    """Return all numbers of a JSON document, in order."""
+    if isinstance(value, dict):
+        return [number for name in sorted(value) if name not in TIMES for number in numbers(value[name])]
+    if isinstance(value, list):
+        return [number for entry in value for number in numbers(entry)]
+    return [value] if isinstance(value, int | float) else []
+
+
+# --- every command -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("on_ray")
+def test_evaluate(run: Path) -> None:
+    assert result("evaluate", run, "--json", *ON_RAY) == result("evaluate", run, "--json", "--workers", "0")
+
+
+@pytest.mark.usefixtures("on_ray")
+def test_flatness(run: Path, tmp_path: Path) -> None:
+    few = ("--measure", "lambda_max,client_divergence", "--samples", "200", "--json")
+    copy = shutil.copytree(run, tmp_path / "copy" / run.name)  # what was measured before is not measured again
+    here = result("flatness", run, *few, "--workers", "0")
+    there = result("flatness", copy, *few, *ON_RAY)
+    assert numbers(here) == numbers(there) != []
+
+
+@pytest.mark.usefixtures("on_ray")
+def test_landscape(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy" / run.name)
+    grids = []
+    for source, where in ((run, ("--workers", "0")), (copy, ON_RAY)):
+        few = ("--kind", "surface", "--points", "3", "--samples", "100", "--out", source / "drawn")
+        with without_pictures():
+            outcome = flatfed("landscape", source, *few, *where)
+        assert outcome.code == 0, outcome.err
+        grids.append(sorted(fingerprint(source / "drawn").items()))
+    assert grids[0] == grids[1] != []
+
+
+@pytest.mark.usefixtures("on_ray")
+def test_compare_and_resume(tmp_path: Path) -> None:
+    shown = ("--seeds", "0", "--json")
+    here = flatfed("compare", "digits", "fedavg", "scaffold", *SMALL, *shown, "--workers", "0", "--out", tmp_path / "a")
+    there = flatfed("compare", "digits", "fedavg", "scaffold", *SMALL, *shown, *ON_RAY, "--out", tmp_path / "b")
+    assert (here.code, there.code) == (0, 0), there.err
+    for method in ("fedavg", "scaffold"):
+        rows = [read_history(tmp_path / name / method / "seed-0") for name in "ab"]
+        assert without_time(rows[0]) == without_time(rows[1])
+    more = ("--rounds", "4")
+    assert flatfed("resume", tmp_path / "a" / "scaffold" / "seed-0", *more, *ON_RAY).code == 0
+    # What was begun on Ray goes on on processes.
+    assert flatfed("resume", tmp_path / "b" / "scaffold" / "seed-0", *more, "--engine", "processes").code == 0
+    rows = [read_history(tmp_path / name / "scaffold" / "seed-0") for name in "ab"]
+    assert len(rows[0]) == 4
+    assert without_time(rows[0]) == without_time(rows[1])
+
+
+def test_the_engines_are_listed() -> None:
+    outcome = flatfed("list", "engines")
+    ids = [line.split()[0] for line in outcome.out.splitlines() if not line.startswith(" ")]
+    assert ids == ["in-process", "processes", "ray"]
+
+
+# --- bad input ---------------------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "unknown engine": (("--engine", "rai"), "ray"),
+    "an address without an engine": (("--address", "auto"), "--address belongs to an engine; add --engine ray"),
+    "a minimum without an engine": (("--minimum", "2"), "--minimum belongs to an engine; add --engine ray"),
+    "an address of processes": (("--engine", "processes", "--address", "auto"), "has no --address"),
+    "workers of one process": (("--engine", "in-process", "--workers", "2"), "has no --workers"),
+    "no workers": (("--engine", "ray", "--workers", "0"), "workers must be at least 1, not 0"),
+    "more than there can be": (
+        ("--engine", "ray", "--workers", "2", "--minimum", "3"),
+        "minimum=3 can never be met with 2 workers",
+    ),
+    "no patience": (("--engine", "ray", "--patience", "0"), "patience must be"),
+    "nobody there": (("--engine", "ray", "--address", "127.0.0.1:1"), "--address: nobody answers at 127.0.0.1:1"),
+    "no such port": (("--engine", "ray", "--address", "127.0.0.1:70000"), "--address: nobody answers at"),
+    "no such host": (("--engine", "ray", "--address", "nowhere.invalid:6379"), "--address: nobody answers at"),
+}
+RESOURCES = ("CPU", "CPU=", "=1", "CPU=one", "CPU=-1", "CPU=nan", "CPU=inf", "CPU=1,CPU=2", "CPU=1;GPU=1", "")
+
+
+@pytest.mark.parametrize(("options", "sentence"), BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_had_is_refused(options: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    refused(flatfed(*RUN, *options), sentence)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("resources", RESOURCES)
+def test_resources_that_are_none_are_refused(resources: str, tmp_path: Path) -> None:
+    outcome = flatfed(*RUN, "--engine", "ray", "--resources", resources)
+    refused(outcome, "--resources must be like CPU=1,GPU=0.5")
+    assert not (tmp_path / "new").exists()
+
+
+@on_engines("ray")
+def test_a_worker_that_is_too_large_for_this_machine_is_refused(row: Row, tmp_path: Path) -> None:
+    row.config(1)
+    outcome = flatfed(*RUN, "--engine", "ray", "--resources", "CPU=1,towels=3")
+    last = outcome.err.splitlines()[-1]
+    assert outcome.code == 2
+    assert last == "Error: --resources: this machine has no room for a worker with CPU=1,towels=3; ask for less"
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_the_package_the_sentence_says_what_to_install(tmp_path: Path) -> None:
+    """In an interpreter whose packages are all of this one's but Ray."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for entry in SITE.iterdir():
+        if not entry.name.startswith("ray"):
+            (packages / entry.name).symlink_to(entry)
+    command = ("from flatfed.cli.main import main; main()", *RUN, "--engine", "ray")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(packages)])}
+    outcome = subprocess.run(
+        [sys.executable, "-S", "-c", *command], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert outcome.returncode == 2, outcome.stderr
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last == "Error: the engine ray needs the package ray; install it with: pip install 'flatfed[ray]'"
+    assert not (tmp_path / "new").exists()
