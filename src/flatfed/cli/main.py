@@ -35,6 +35,7 @@ COMMANDS = {
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
     "data": "flatfed.cli.data.commands:data",
+    "site": "flatfed.cli.commands.site:site",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130

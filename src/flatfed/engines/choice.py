@@ -18,6 +18,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Engine
+from flatfed.core.round.federation import RoundMonitor
 from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
@@ -34,12 +35,19 @@ class EngineConfig(Config):
     has_examples: ClassVar[bool] = False
     """The clients' examples are where it runs them, and are not taken from the task."""
 
+    keeps_states: ClassVar[bool] = False
+    """The clients' states stay where it runs them; the server keeps the number of a version for each."""
+
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Return a running engine for a task; whoever starts it closes it."""
         raise NotImplementedError
 
     def check(self, settings: Settings) -> None:
         """Refuse what this engine cannot do, before anything is started."""
+
+    def monitors(self, algorithm: Algorithm, settings: Settings) -> tuple[RoundMonitor, ...]:
+        """Return what is measured where the clients are, after some rounds."""
+        return ()
 
 
 Workers = int | str | EngineConfig
@@ -157,20 +165,16 @@ def start_engine(
     task: Task, algorithm: Algorithm, settings: Settings, workers: Workers, pulse: Pulse = no_pulse
 ) -> Engine:
     """Start the engine that is asked for; 0 workers run clients in this process."""
-    return _config_of(workers).start(task, algorithm, settings, pulse)
+    return config_of(workers).start(task, algorithm, settings, pulse)
 
 
 def check_workers(workers: Workers, settings: Settings) -> None:
     """Refuse an engine or a number of workers that cannot be had."""
-    _config_of(workers).check(settings)
+    config_of(workers).check(settings)
 
 
-def has_examples(workers: Workers) -> bool:
-    """Say whether the clients' examples are where the engine runs them, and not in the task."""
-    return _config_of(workers).has_examples
-
-
-def _config_of(workers: Workers) -> EngineConfig:
+def config_of(workers: Workers) -> EngineConfig:
+    """Return the configuration of the engine that is asked for."""
     if isinstance(workers, EngineConfig):
         return workers
     if worker_count(workers) == 0:

@@ -49,7 +49,8 @@ CODE = "code"
 """Where a record has the modules that it names, with their files."""
 RESERVE, RESERVE_BYTES = ".reserve", 64 * 2**10
 """Room for the last record of a run whose disk is full."""
-UNPUBLISHED = ("environment.json", "task.safetensors", "checkpoints", ".lock", RESERVE, "history.jsonl", BRANCH)
+CHECKPOINTS = "checkpoints"
+UNPUBLISHED = ("environment.json", "task.safetensors", CHECKPOINTS, ".lock", RESERVE, "history.jsonl", BRANCH)
 
 
 class RunDirectory:
@@ -173,7 +174,7 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Checkpoints:
         """The run's checkpoints."""
-        return Checkpoints(self.path / "checkpoints", self.config["run"], self.config.get("keep_checkpoints", ()))
+        return Checkpoints(self.path / CHECKPOINTS, self.config["run"], self.config.get("keep_checkpoints", ()))
 
     @functools.cached_property
     def recorded(self) -> Recorded:

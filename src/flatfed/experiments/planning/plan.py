@@ -31,11 +31,12 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import (
     Workers,
     check_workers,
+    config_of,
     describe_workers,
-    has_examples,
     recorded_workers,
     start_engine,
 )
+from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.runs.metrics import describe_metrics
@@ -171,7 +172,10 @@ class Plan:
             records,
         )
         # Made once: what a new client keeps is a copy of it.
-        clients = SpillingStore(fresh_client_state(first, initial, buffers, layout).copy, STATE_BUDGET)
+        fresh = fresh_client_state(first, initial, buffers, layout)
+        if config_of(self.workers).keeps_states:
+            fresh = handle()
+        clients = SpillingStore(fresh.copy, STATE_BUDGET)
         kept = None if self.average is None else State.declared(self.average.state(self.settings.rounds), shared)
         federation = Federation(
             self.task,
@@ -185,7 +189,7 @@ class Plan:
             self.average,
             kept,
         )
-        federation.monitors = self._applicable()
+        federation.monitors = (*self._applicable(), *config_of(self.workers).monitors(self.algorithm, self.settings))
         return federation
 
     def _applicable(self) -> tuple[Monitor, ...]:
@@ -221,7 +225,7 @@ def _check_roster(plan: Plan) -> None:
     """Refuse what needs the clients' examples on a server that does not have them."""
     if plan.task.holds_examples:
         return
-    if not has_examples(plan.workers):
+    if not config_of(plan.workers).has_examples:
         raise ConfigError(
             f"the clients' examples are not here; take an engine that has them for {PARAMETER}", parameter="engine"
         )

@@ -190,6 +190,7 @@ ROW = Record(
         "rejected": Each(Record({"client": WHOLE, "reason": TEXT})),
         "watch": Named(Maybe(NUMBER)),
         "clients_watch": Named(ByClient(Maybe(NUMBER))),
+        "sites": Named(Named(Maybe(NUMBER))),
     },
 )
 

@@ -1,0 +1,131 @@
+"""`flatfed site`: the process that holds an organisation's data in a federation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flatfed.cli.making.task import typed_once
+from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.options.runs import json_option
+from flatfed.cli.output.printing import echo
+from flatfed.core.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from flatfed.site.check import SiteFinding
+    from flatfed.site.config import Site
+
+FAILED = 1
+DATA = "data."
+MARKS = {"ok": "ok", "warning": "WARNING", "fault": "FAULT"}
+
+
+class _SiteGroup(click.Group):
+    """Suggests the nearest command for an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the nearest ones."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise click.UsageError(nearest(args[0], self.commands, "command"), ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_SiteGroup, short_help="Take part in a federation with data of your own.")
+def site() -> None:
+    """Take part in a federation: this organisation's data stay here, and only messages of the method leave.
+
+    \b
+      flatfed site check --config site.yaml     what would be trained on; nothing leaves
+      flatfed site run --config site.yaml       listen and work until it is ended
+      flatfed site health --config site.yaml    is it well, and what does it do?
+
+    `flatfed deploy init` writes site.yaml with all that it can hold. Exit codes: 0 done, 1 a fault was found or nobody
+    answers, 2 a mistake in what was asked for.
+    """
+
+
+def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what all commands take."""
+    decorators = [
+        option("--config", "The site's file.", click.Path(path_type=Path), Path("site.yaml")),
+        option("--data", "Data set, in place of the file's: flatfed data list, or module:function.", str),
+        option("--set settings", "An option of the data: data.path=patients.csv.", multiple=True, metavar="NAME=VALUE"),
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def _changes(data: str | None, settings: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return what is typed in place of what the file says."""
+    changed = dict(options)
+    for name, value in typed_once(settings).items():
+        if not name.startswith(DATA):
+            raise ConfigError(f"--set {name}: only options of the data can be set here, such as data.path=...")
+        changed[name.removeprefix(DATA)] = value
+    return {"data": data, "data_options": changed or None}
+
+
+def _read(config: Path, data: str | None, settings: tuple[str, ...]) -> Site:
+    from flatfed.site.config import read_site
+
+    own = read_site(config)
+    options = dict(own.data_options) if data is None else {}
+    return read_site(config, **_changes(data, settings, options))
+
+
+@site.command(cls=GroupedCommand, short_help="Listen and work until it is ended.")
+@_site_options
+def run(config: Path, data: str | None, settings: tuple[str, ...]) -> None:
+    """Load the data, then answer what the federation's server asks, within the limits of the site's file.
+
+    The process ends on SIGINT or SIGTERM; work that was under way is given up, and nothing of it counts. States of
+    clients, delivered models and the audit log lie in the folder that the file names.
+    """
+    from flatfed.site.data import load_data
+    from flatfed.site.listening import SiteProcess
+
+    own = _read(config, data, settings)
+    SiteProcess(own, load_data(own), echo).run()
+
+
+@site.command(cls=GroupedCommand, short_help="Show what would be trained on; nothing leaves.")
+@_site_options
+@json_option
+def check(config: Path, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
+    """Look at the site's file, data, folder and limits, and show what a run would be trained on. Nothing leaves."""
+    from flatfed.site.check import check_site
+
+    # Not `_read`: a file that is wrong is a finding too.
+    findings = check_site(config, lambda: _read(config, data, settings))
+    if as_json:
+        echo(json.dumps([finding.__dict__ for finding in findings], indent=1))
+    else:
+        _print(findings)
+    return FAILED if any(finding.state == "fault" for finding in findings) else 0
+
+
+def _print(findings: list[SiteFinding]) -> None:
+    for finding in findings:
+        echo(f"{MARKS[finding.state]:8} {finding.what}: {finding.text}")
+
+
+@site.command(cls=GroupedCommand, short_help="Ask a running site whether it is well.")
+@_site_options
+@json_option
+def health(config: Path, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
+    """Ask the site's process whether it is well, and what it does; a site that trains answers too."""
+    from flatfed.site.health import ask_health
+
+    facts = ask_health(_read(config, data, settings))
+    if as_json:
+        echo(json.dumps(facts))
+    else:
+        echo(", ".join(f"{name} {value}" for name, value in facts.items()))
+    return 0

@@ -1,0 +1,1 @@
+"""A run whose clients are at sites of other organisations."""

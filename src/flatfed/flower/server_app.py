@@ -1,0 +1,95 @@
+"""The app of the server: it reads Flower's run configuration, and runs flatfed's own loop over the sites.
+
+Run directory, checkpoints and resume are flatfed's: `flwr run app -c "resume=true"` goes on where a run stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from flatfed.core.configuration.settings import about_settings
+from flatfed.core.errors import ConfigError, FlatfedError, nearest
+from flatfed.experiments.federating.federate import FederatedRun, federate
+from flatfed.flower.grid import GridTransport
+from flatfed.runs.history import Row
+
+app = ServerApp()
+
+OWN = (
+    *("method", "sites", "out", "sampling", "model", "model_options", "augment", "local_layers"),
+    *("test_data", "test_data_options", "resume", "roll_call_seconds", "exact"),
+)
+"""What the run configuration holds besides the training settings."""
+OFF = ("", "none")
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train over the nodes of the grid."""
+    try:
+        run = federate(wanted(context.run_config), GridTransport(grid), _show, _say)
+    except FlatfedError as error:
+        # One sentence; Flower prints the traceback of whatever is raised.
+        _say(f"Error: {error}")
+        raise SystemExit(2) from None
+    _say(f"{run.status}: {run.path}{f' ({run.reason})' if run.reason else ''}")
+    if run.status != "finished":
+        raise SystemExit(1)
+
+
+def wanted(config: Mapping[str, Any]) -> FederatedRun:
+    """Return what a run configuration asks for."""
+    settings = about_settings()
+    for name in config:
+        if name not in settings and name not in OWN:
+            raise ConfigError(nearest(name, [*settings, *OWN], "key of the run configuration"))
+    chosen = {name: config[name] for name in settings if config.get(name, "") != ""}
+    augment = str(config.get("augment", "none"))
+    return FederatedRun(
+        method=str(config.get("method", "fedavg")),
+        settings=chosen,
+        sites=[name.strip() for name in str(config.get("sites", "")).split(",") if name.strip()],
+        out=Path(str(config.get("out", "runs/federation"))),
+        sampling=int(config.get("sampling", 0)),
+        model=str(config.get("model", "")) or None,
+        model_options=_options(config, "model_options"),
+        augment=False if augment in OFF else augment,
+        local_layers=str(config.get("local_layers", "")) or None,
+        test_data=str(config.get("test_data", "")) or None,
+        test_options=_options(config, "test_data_options"),
+        resume=bool(config.get("resume", False)),
+        roll_call_seconds=float(config.get("roll_call_seconds", 120)),
+        exact=bool(config.get("exact", False)),
+    )
+
+
+def _options(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return options that are written as JSON."""
+    text = str(config.get(name, "")) or "{}"
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
+        raise ConfigError(f'{name} must be JSON such as {{"hidden": 64}}, not {text!r:.60}') from None
+
+
+def _say(text: str) -> None:
+    print(f"flatfed: {text}", flush=True)
+
+
+def _show(row: Row) -> None:
+    """Print a line about a round."""
+    parts = [f"round {row['round'] + 1}", f"{len(row['clients'])} clients"]
+    numbers = {"training loss": row.get("train_loss"), "test accuracy": row.get("test_accuracy")}
+    watched = {name: value for name, value in row.get("watch", {}).items() if name.startswith("sites_")}
+    for name, value in (numbers | watched).items():
+        if value is not None:
+            parts.append(f"{name.replace('_', ' ')} {value:.4f}")
+    parts += [f"client {entry['client']} rejected: {entry['reason']}" for entry in row.get("rejected", [])]
+    parts.append(f"{row['seconds']:.1f} s")
+    _say(", ".join(parts))
