@@ -35,6 +35,7 @@ COMMANDS = {
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
     "data": "flatfed.cli.data.commands:data",
+    "deploy": "flatfed.cli.commands.deploy:deploy",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
