@@ -84,7 +84,7 @@ def write_server(
     values = _values(deployment) | dict(versions)
     for script in SCRIPTS:
         write_new(folder / script, filled(f"server/{script}", values), PROGRAM)
-    write_new(make_folder(folder / "flower") / "config.toml", filled("server/config.toml", values))
+    make_folder(folder / "flower", PRIVATE_FOLDER)
     write_new(make_folder(folder / "proxy") / "nginx.conf", filled("server/nginx.conf", values))
     write_services(folder, f"{HOME}/server", SERVICES)
     write_new(folder / "README.md", filled("server/README.md", values))

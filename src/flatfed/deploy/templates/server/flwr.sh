@@ -9,4 +9,14 @@ export PATH="$here/.venv/bin:$PATH"
 export FLWR_HOME="$here/flower"
 export FLWR_TELEMETRY_ENABLED=0
 export FLWR_DISABLE_UPDATE_CHECK=1
+# Flower wants an absolute path in its configuration, so this is written where the folder lies now; all at once, as two may run.
+cat > "flower/config.toml.$$" <<CONFIG
+[superlink]
+default = "flatfed"
+
+[superlink.flatfed]
+address = "@inner_address@"
+root-certificates = "$here/ca.crt"
+CONFIG
+mv "flower/config.toml.$$" flower/config.toml
 exec flwr "$@"

@@ -14,4 +14,5 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 exec flower-superexec \
   --runtime-api-address @inner_address@ \
   --root-certificates "$here/ca.crt" \
-  --superexec-auth-secret-file "$here/superexec.secret"
+  --superexec-auth-secret-file "$here/superexec.secret" \
+  "$@"

@@ -20,4 +20,5 @@ exec flower-superlink \
   --disable-runtime-dependency-installation \
   --isolation process \
   --superexec-auth-secret-file "$here/superexec.secret" \
-  --database "$here/state/superlink.db"
+  --database "$here/state/superlink.db" \
+  "$@"

@@ -20,4 +20,5 @@ exec flower-supernode \
   --isolation subprocess \
   --host 127.0.0.1 \
   --port "${FLATFED_NODE_PORT:-@node_port@}" \
-  --node-config "site-socket=\"$here/state/site.sock\""
+  --node-config "site-socket=\"$here/state/site.sock\"" \
+  "$@"
