@@ -32,7 +32,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -43,9 +43,20 @@ from flatfed.deploy.initialise import initialise
 
 T = TypeVar("T")
 TESTS = Path(__file__).parents[1]
-PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr", "flwr-clientapp", "flwr-serverapp", "nginx")
-LONG = 120.0
+PROGRAMS = (
+    "flower-superlink",
+    "flower-superexec",
+    "flower-supernode",
+    "flwr",
+    "flwr-clientapp",
+    "flwr-serverapp",
+    "nginx",
+)
+LONG = 300.0
 """The bound of a wait, in seconds: far more than anything takes on a busy machine."""
+
+GRACE = 5.0
+"""Seconds that programs have to end by themselves before they are killed."""
 
 
 def search_path() -> str:
@@ -71,13 +82,13 @@ def environment() -> dict[str, str]:
     return kept | own
 
 
-def until(find: Callable[[], T], what: str, seconds: float = LONG) -> T:
+def until(find: Callable[[], T], what: str, seconds: float = LONG, pause: float = 0.2) -> T:
     """Return what `find` finds as soon as it is true; TimeoutError after the bound."""
     end = time.monotonic() + seconds
     while not (found := find()):
         if time.monotonic() > end:
             raise TimeoutError(f"waited {seconds} seconds for {what}")
-        time.sleep(0.05)
+        time.sleep(pause)
     return found
 
 
@@ -135,9 +146,10 @@ def stop_all(programs: list[Program]) -> None:
     families = [descendants(program.process.pid) for program in programs]
     for program in programs:
         program.process.terminate()
+    end = time.monotonic() + GRACE
     for program in programs:
         try:
-            program.process.wait(10)
+            program.process.wait(max(0.1, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             families.append(descendants(program.process.pid))
             program.process.kill()
@@ -165,9 +177,12 @@ class Federation:
     deployment: Deployment
     programs: list[Program] = field(default_factory=list)
     node_ports: dict[str, int] = field(default_factory=dict)
+    _control: Any = None
 
     @classmethod
-    def made(cls, folder: Path, sites: tuple[str, ...] = ("a", "b", "c"), hosts: tuple[str, ...] = ("127.0.0.1",)) -> Self:
+    def made(
+        cls, folder: Path, sites: tuple[str, ...] = ("a", "b", "c"), hosts: tuple[str, ...] = ("127.0.0.1",)
+    ) -> Self:
         """Make a deployment in a new folder, on free ports."""
         port, inner, *node_ports = free_ports(2 + len(sites))
         deployment = Deployment(sites, hosts, port, inner)
@@ -241,6 +256,9 @@ class Federation:
 
     def stop(self) -> None:
         """End everything that was started."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
         stop_all(self.programs)
         self.programs.clear()
 
@@ -287,7 +305,13 @@ class Federation:
         """Run a script to its end; fail with what it wrote where `check` and its code is not 0."""
         command = ["/bin/sh", str(script), *arguments]
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(), timeout=LONG, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=LONG,
+            check=False,
         )
         assert not check or done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done
@@ -306,37 +330,39 @@ class Federation:
         """Return the registered nodes and whether each is registered, online, offline or unregistered."""
         from flwr.proto.control_pb2 import ListNodesRequest
 
-        with self.control() as client:
-            return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
+        nodes = self.control().ListNodes(ListNodesRequest()).nodes_info
+        return {node.node_id: node.status for node in nodes}
 
     def status_of(self, run: int) -> str:
         """Return the status of a run: pending, starting, running, or `finished:` with how."""
         from flwr.proto.control_pb2 import ListRunsRequest
 
-        with self.control() as client:
-            status = client.ListRuns(ListRunsRequest(run_id=run)).run_dict[run].status
+        status = self.control().ListRuns(ListRunsRequest(run_id=run)).run_dict[run].status
         return f"{status.status}:{status.sub_status}" if status.sub_status else str(status.status)
 
-    @contextlib.contextmanager
-    def control(self, port: int | None = None) -> Iterator[Any]:
-        """Open a client of the Control API, by default at the SuperLink's own port."""
+    def control(self) -> Any:
+        """Return a client of the Control API at the SuperLink's own port; it is opened once."""
+        if self._control is None:
+            self._control = self._new_control()
+        return self._control
+
+    def _new_control(self) -> Any:
         from flwr.supercore.control import ControlHttpClient
         from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-        address = f"127.0.0.1:{port or self.deployment.inner_port}"
         roots = (self.server / "ca.crt").read_bytes()
         version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
-        client = ControlHttpClient.from_server_address(address, False, roots, [version])
-        try:
-            yield client
-        finally:
-            client.close()
+        return ControlHttpClient.from_server_address(self.deployment.inner_address, False, roots, [version])
 
 
-def ask(port: int, path: str, authority: Path, method: str = "GET", body: bytes = b"", raw: bytes = b"") -> tuple[int, bytes]:
+def ask(
+    port: int, path: str, authority: Path, method: str = "GET", body: bytes = b"", raw: bytes = b""
+) -> tuple[int, bytes]:
     """Ask for a path on a port of 127.0.0.1 over TLS, exactly as written; return the status and the whole answer."""
     context = ssl.create_default_context(cafile=str(authority))
-    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n".encode()
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n".encode()
+    )
     with (
         socket.create_connection(("127.0.0.1", port), 10) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,

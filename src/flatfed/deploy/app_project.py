@@ -48,7 +48,7 @@ def write_app(folder: Path, deployment: Deployment) -> None:
     """Write the project into a new folder."""
     make_folder(folder)
     lines = [f"{name} = {_toml(value)}" for name, value in run_config(deployment).items()]
-    write_new(folder / "pyproject.toml", filled("app/pyproject.toml", {"config": "\n".join(lines)}))
+    write_new(folder / "pyproject.toml", filled("app/project.toml", {"config": "\n".join(lines)}))
     write_new(folder / "README.md", filled("app/README.md", {}))
     write_new(folder / "LICENSE", filled("app/LICENSE", {}))
     package = make_folder(folder / "flatfed_app")

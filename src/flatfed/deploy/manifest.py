@@ -78,5 +78,12 @@ def _is_whole(record: Any) -> bool:
     """Say whether a record has everything that is read from it."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         return False
-    kinds = {"versions": dict, "hosts": list, "address": str, "superlink_port": int, "certificates": dict, "sites": dict}
+    kinds = {
+        "versions": dict,
+        "hosts": list,
+        "address": str,
+        "superlink_port": int,
+        "certificates": dict,
+        "sites": dict,
+    }
     return all(isinstance(record.get(name), kind) for name, kind in kinds.items())

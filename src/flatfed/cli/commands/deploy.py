@@ -55,9 +55,7 @@ def deploy() -> None:
     help="The SuperLink's own port, on the server's loopback interface.  [default: the next one]",
 )
 @click.option("--days", type=int, default=365, show_default=True, help="For how long certificates are valid.")
-def init(
-    folder: Path, sites: str, hosts: tuple[str, ...], port: int, superlink_port: int | None, days: int
-) -> None:
+def init(folder: Path, sites: str, hosts: tuple[str, ...], port: int, superlink_port: int | None, days: int) -> None:
     """Write everything that a federation on Flower needs into the new folder DIR.
 
     There is a folder for the server, one for each site, the app that Flower runs, and the authority's key, to be moved
