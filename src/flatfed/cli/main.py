@@ -36,6 +36,7 @@ COMMANDS = {
     "list": "flatfed.cli.commands.listing:listing",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
+    "deploy": "flatfed.cli.commands.deploy:deploy",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
