@@ -31,6 +31,7 @@ OWN: dict[str, Any] = {
     "test_data": "",
     "test_data_options": "",
     "exact": False,
+    "evaluate_last": 1,
 }
 """What a federation is told beside the training settings, or with another default than theirs."""
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flatfed.core.errors import ConfigError, Interrupted
+from flatfed.core.errors import ConfigError
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.wire import WireError
 from flatfed.core.model.devices import single_thread
@@ -37,6 +37,7 @@ class Request:
     """A request that waits for its answer."""
 
     data: bytes
+    run: str = ""
     done: threading.Event = field(default_factory=threading.Event)
     answer: bytes = b""
 
@@ -47,11 +48,17 @@ class SiteProcess:
     def __init__(self, site: Site, data: SiteData, say: Callable[[str], None] = lambda text: None) -> None:
         self._site, self._say = site, say
         self._requests: queue.Queue[Request] = queue.Queue()
+        self._waiting: list[Request] = []
+        self._present: Request | None = None
         self._service = SiteService(site, data, self._is_stale)
         self._ending = threading.Event()
 
     def _is_stale(self) -> bool:
-        return self._ending.is_set() or not self._requests.empty()
+        """Say whether the server of the present run has asked for something else meanwhile."""
+        if self._ending.is_set():
+            return True
+        present = self._present
+        return present is not None and any(request.run == present.run for request in list(self._waiting))
 
     def run(self) -> None:
         """Answer requests until a signal asks for the end."""
@@ -69,11 +76,12 @@ class SiteProcess:
             request = self._requests.get(timeout=TICK)
         except queue.Empty:
             return
+        self._waiting.remove(request)
+        self._present = request
         try:
             request.answer = self._service.answer(request.data)
-        except Interrupted:
-            return
         finally:
+            self._present = None
             request.done.set()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -95,10 +103,12 @@ class SiteProcess:
                 return  # whoever asked is gone, or sends what is no request
 
     def _answer(self, data: bytes) -> bytes:
+        kind, run = _about(data)
         # At once and from here: a site that works is well too.
-        if _is_health(data):
+        if kind == HEALTH:
             return self._service.health().to_bytes()
-        request = Request(data)
+        request = Request(data, run)
+        self._waiting.append(request)
         self._requests.put(request)
         request.done.wait()
         return request.answer
@@ -114,11 +124,13 @@ class SiteProcess:
                 signal.signal(number, handler)
 
 
-def _is_health(data: bytes) -> bool:
+def _about(data: bytes) -> tuple[str, str]:
+    """Return of which kind a request is, and for which run; nothing for what cannot be read, which is refused later."""
     try:
-        return Envelope.from_bytes(data).kind == HEALTH
+        envelope = Envelope.from_bytes(data)
     except WireError:
-        return False
+        return "", ""
+    return envelope.kind, str(envelope.facts.get("run", ""))
 
 
 @contextmanager

@@ -22,6 +22,8 @@ MOST_HELLO_BYTES = 1 << 24
 PAUSE = 0.5
 """Seconds between two looks for sites that are not there yet."""
 MOST_SITES = 10_000
+HELLO_SECONDS = 30.0
+"""How long one call waits: a call that was lost on the way is repeated, while there is time."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def call_roll(transport: Transport, caller: Caller) -> Roll:
         asked = {entry.address for entry in answered.values()}
         new = [address for address in transport.addresses() if address not in asked]
         left = deadline - time.monotonic()
-        for address, answer in _hellos(transport, new, max(left, 1.0), caller.pulse):
+        for address, answer in _hellos(transport, new, min(max(left, 1.0), HELLO_SECONDS), caller.pulse):
             if isinstance(answer, SiteEntry):
                 _enter(answer, answered, caller)
                 reasons.pop(address, None)
