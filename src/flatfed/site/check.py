@@ -12,10 +12,10 @@ import numpy as np
 
 from flatfed import __version__, models
 from flatfed.core.errors import FlatfedError
+from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.runs.records.files import is_writable
 from flatfed.site.config import Site, read_site
 from flatfed.site.data import SiteData, load_data
-from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 
 LITTLE_DISK = 1 << 30
 

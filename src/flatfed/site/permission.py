@@ -10,10 +10,10 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import listed
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.engines.sites.assignment import Assignment
+from flatfed.runs.fingerprints import code_fingerprint
 from flatfed.runs.records.files import replace_file
 from flatfed.site.config import Limits
 from flatfed.site.data import NotAllowed
-from flatfed.runs.fingerprints import code_fingerprint
 
 
 def check_run(
