@@ -1,4 +1,4 @@
-"""The long-lived process of a site: it listens at a socket that only its user can open, and works on one request at a time.
+"""The long-lived process of a site: it listens at a socket of its user, and works on one request at a time.
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
 hangs can be given up. A request that arrives while another is worked on makes that one stale: the server has gone on.
