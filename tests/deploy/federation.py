@@ -1,4 +1,4 @@
-"""A real federation for tests, on the loopback interface: nginx, SuperLink, SuperExec and SuperNodes by the generated scripts.
+"""A real federation for tests, on the loopback interface: every program is started by the script that was generated.
 
     from deploy.federation import Federation, missing_programs
 
@@ -15,9 +15,9 @@
         assert federation.wait_finished(run) == "finished:completed"
     # leaving ends every process that was started here, and what they have started, by their ids
 
-Each program writes to `logs/NAME.log` in the folder. No wait is without a bound: it ends early, with the log, where the program has
-ended. `Program.wait_ended()` waits for an end that is expected. Flower's programs are looked for beside the Python of the tests and then
-on PATH; they import flatfed from the same places as the tests do.
+Each program writes to `logs/NAME.log` in the folder. No wait is without a bound, and it ends early, with the log, where
+the program has ended. `Program.wait_ended()` waits for an end that is expected. Flower's programs are looked for beside
+the Python of the tests and then on PATH; they import flatfed from the same places as the tests do.
 """
 
 from __future__ import annotations

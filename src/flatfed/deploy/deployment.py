@@ -1,4 +1,4 @@
-"""What a deployment is made of: the names of its sites, the server's hosts and ports, the days of certificates."""
+"""What a deployment is made of: its sites' names, the server's hosts and ports, and how long certificates last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's kit: certificates, SuperLink, executor, the sites' door, services, a command line for Flower."""
+"""The server's kit: certificates, the SuperLink, its executor, the sites' door, services, Flower's command line."""
 
 from __future__ import annotations
 

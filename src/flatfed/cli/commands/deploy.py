@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import click
 
+from flatfed.cli.data.tables import print_table
 from flatfed.cli.options.groups import GroupedCommand
 from flatfed.cli.output.printing import echo
 from flatfed.core.errors import nearest
+
+FAILED = 1
+COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
 class _DeployGroup(click.Group):
@@ -69,3 +75,36 @@ def init(folder: Path, sites: str, hosts: tuple[str, ...], port: int, superlink_
     initialise(folder, deployment)
     echo(f"wrote {folder}: the server's folder, the app, and {len(names)} sites; begin with {folder / 'README.md'}")
     echo(f"move {folder / 'authority'} offline: whoever has its key can pretend to be the server")
+
+
+@deploy.command(cls=GroupedCommand, short_help="Find what is wrong with it.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def check(folder: Path, as_json: bool) -> int:
+    """Look at the deployment DIR, or at one folder of it: the server's, or a site's, also on the machine of the site.
+
+    It looks at certificates (authority, hosts, dates), keys (modes, pairs, copies), fingerprints, versions, programs,
+    room on the disk, and at the server as it is seen from here: port (3 seconds), certificate, clock (at most 5
+    seconds ahead, 300 behind), and that the Control API is closed. In a site's folder also at the data.
+    """
+    from flatfed.deploy.doctor.examination import examine
+
+    found = examine(folder)
+    faults = sum(diagnosis.level == "fault" for diagnosis in found)
+    if as_json:
+        echo(json.dumps([dataclasses.asdict(diagnosis) for diagnosis in found], indent=1))
+    else:
+        rows = [[diagnosis.level, diagnosis.subject, diagnosis.text, diagnosis.fix] for diagnosis in found]
+        print_table(["", "what", "found", "fix"], rows, COLOURS)
+        warnings = sum(diagnosis.level == "warning" for diagnosis in found)
+        echo(f"{_counted(faults, 'fault')}, {_counted(warnings, 'warning')}")
+    return FAILED if faults else 0
+
+
+def _counted(number: int, word: str) -> str:
+    """Return a number with its word: 1 fault, 2 faults, no faults."""
+    if number == 0:
+        return f"no {word}s"
+    if number == 1:
+        return f"1 {word}"
+    return f"{number} {word}s"
