@@ -22,7 +22,7 @@ from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
 
-FACTS = ("classes", "in_channels", "image_size", "vocabulary", "length")
+FACTS = ("classes", "in_channels", "image_size", "in_features", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""
 
 CLASSES = "num_classes"
@@ -34,6 +34,13 @@ NO_OPTIONS = frozenset((*FACTS, CLASSES, "args", "kwargs"))
 def known_facts(id: str, facts: Mapping[str, int | None]) -> dict[str, int]:
     """Return the facts that there are; each must be at least 1."""
     return {name: _positive(id, name, value) for name, value in facts.items() if value is not None}
+
+
+def _with_pixels(facts: dict[str, int]) -> dict[str, int]:
+    """Return the facts; of an image, the features are its pixels in all channels."""
+    if "in_features" in facts or not {"in_channels", "image_size"} <= facts.keys():
+        return facts
+    return facts | {"in_features": facts["in_channels"] * facts["image_size"] ** 2}
 
 
 def _positive(id: str, name: str, value: int) -> int:
@@ -131,9 +138,10 @@ _heads: dict[str, tuple[str, ...]] = {}
 def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Builder]:
     """Enter a function that returns a module under `id`.
 
-    Its parameters are facts of the data (`classes`, `in_channels`, `image_size`; `vocabulary`, `length` of texts) and,
-    with defaults, options. The first line of its docstring describes the model; the module must be picklable. `head`
-    names the layers whose outputs are the scores of the classes.
+    Its parameters are facts of the data (`classes`; `in_channels`, `image_size` of images; `in_features`, the numbers
+    of an example of a table or an image; `vocabulary`, `length` of texts) and, with defaults, options. The first line
+    of its docstring describes the model; the module must be picklable. `head` names the layers whose outputs are the
+    scores of the classes.
     """
 
     def enter(function: Builder) -> Builder:
@@ -178,6 +186,7 @@ def build(
     image_size: int | None = None,
     seed: int = 0,
     *,
+    in_features: int | None = None,
     vocabulary: int | None = None,
     length: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -194,8 +203,8 @@ def build(
     """
     builder = _find(id, by)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
-    facts |= {"vocabulary": vocabulary, "length": length}
-    arguments = builder_arguments(id, builder, known_facts(id, facts), options or {})
+    facts |= {"in_features": in_features, "vocabulary": vocabulary, "length": length}
+    arguments = builder_arguments(id, builder, _with_pixels(known_facts(id, facts)), options or {})
     with preserved_global_state():
         key_global_generators(key(seed, "init"))
         network = _built(id, builder, arguments)
