@@ -142,7 +142,12 @@ _MEANING = {
     "beta": f"it is the concentration per class of the partition {PER_CLASS}",
 }
 
-_PATHS: dict[str, Callable[[Path], bool]] = {"path": Path.exists, "images": Path.is_dir, "test": Path.is_file}
+_PATHS: dict[str, Callable[[Path], bool]] = {
+    "path": Path.exists,
+    "images": Path.is_dir,
+    "test": Path.is_file,
+    "scaling": Path.is_file,
+}
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 
 RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed")
