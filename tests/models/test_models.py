@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
 from pathlib import Path
@@ -144,7 +145,7 @@ def layers(model: nn.Module) -> list[tuple[int, int]]:
 def test_hidden_layers_of_the_perceptron(hidden: object, widths: list[int]) -> None:
     model = build("mlp", 3, in_features=7, options={"hidden": hidden})
     sizes = [7, *widths, 3]
-    assert layers(model) == list(zip(sizes, sizes[1:], strict=False))
+    assert layers(model) == list(itertools.pairwise(sizes))
     assert model(torch.zeros(2, 7)).shape == (2, 3)
 
 

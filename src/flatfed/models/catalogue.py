@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
@@ -16,6 +15,7 @@ from torch import nn
 from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.named_code import USER, NamedBy, origin_of
 from flatfed.core.configuration.registry import import_all
+from flatfed.core.configuration.users_code import explained, not_imported
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.models import networks
@@ -128,9 +128,6 @@ def _is_fact(name: str) -> bool:
 
 Builder = Callable[..., nn.Module]
 
-NOT_THE_USERS = ("importlib", "site-packages", "flatfed/models")
-"""Parts of the paths of files that are not the user's: a line in them says nothing about an error in a model."""
-
 _builders: dict[str, Builder] = {}
 _heads: dict[str, tuple[str, ...]] = {}
 
@@ -155,15 +152,15 @@ def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Bui
     return enter
 
 
-def options_of(id: str) -> dict[str, Any]:
+def options_of(id: str, by: NamedBy = USER) -> dict[str, Any]:
     """Return the options of a model with their defaults."""
-    parameters = inspect.signature(_find(id)).parameters
+    parameters = inspect.signature(_find(id, by)).parameters
     return {name: parameter.default for name, parameter in parameters.items() if name not in FACTS}
 
 
-def with_defaults(id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(id: str, options: Mapping[str, Any], by: NamedBy = USER) -> dict[str, Any]:
     """Return the options of a model, those that were not given with their defaults, as far as JSON can hold them."""
-    defaults = options_of(id)
+    defaults = options_of(id, by)
     defaults.pop(CLASSES, None)
     plain = {name: value for name, value in defaults.items() if isinstance(value, PLAIN)}
     return plain | dict(options)
@@ -259,8 +256,8 @@ def _imported(id: str, by: NamedBy) -> Builder:
     except ConfigError:
         raise
     except Exception as error:  # a module of the user's own runs when it is imported
-        hint = _where_to_start(error, id.partition(":")[0])
-        raise ConfigError(f"the model {id} cannot be imported: {explained(error)}{hint}") from error
+        reason = not_imported(error, id.partition(":")[0])
+        raise ConfigError(f"the model {id} cannot be imported: {reason}") from error
     _check_builder(id, builder)
     return builder  # type: ignore[no-any-return]
 
@@ -275,27 +272,6 @@ def _check_builder(id: str, builder: Any) -> None:
     elif origin_of(builder).partition(".")[0] in ("flatfed", "torch") and builder not in _builders.values():
         # Functions of these have other work than to make a model.
         raise ConfigError(f"the model {id} is no function that makes a model")
-
-
-def _where_to_start(error: Exception, module: str) -> str:
-    """Return what to do where a module is not found at all; one that is found may lack others, of which it says so."""
-    # With the dots, because `net` is no parent of `network`.
-    if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
-        return ""
-    return "; start in the folder that holds it (where the run was started), or put that folder into PYTHONPATH"
-
-
-def explained(error: Exception) -> str:
-    """Return what went wrong and, where it was in the user's own file, where."""
-    reason = str(error) or type(error).__name__
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    if _is_the_users(place.filename):
-        return f"{reason} ({place.filename}, line {place.lineno})"
-    return reason
-
-
-def _is_the_users(file: str) -> bool:
-    return not any(part in file for part in NOT_THE_USERS)
 
 
 @functools.cache

@@ -209,9 +209,9 @@ def _partition_class(dataset: str, id: str | None, named: NamedSettings) -> type
 
 def _usual_partition(dataset: str, named: NamedSettings) -> str:
     """Return the partition where none is named: the data set's, or with --beta the one that has it."""
-    from flatfed.data.catalogue import find
+    from flatfed.data.catalogue import usual_partition
 
-    own = find(dataset).partition
+    own = usual_partition(dataset)
     if "beta" in named.short:
         return PER_CLASS
     return own
