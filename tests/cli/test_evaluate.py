@@ -11,6 +11,7 @@ import pytest
 
 import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
+from flatfed.core.configuration.named_code import USER
 from flatfed.experiments.running import model_metrics as measuring
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from records import rewrite
@@ -45,7 +46,7 @@ def test_every_client_is_there_with_its_own_examples(run: Path) -> None:
     clients = measured(run)["clients"]
     assert clients == ff.load_run(run).client_metrics()
     assert [entry["client"] for entry in clients] == [0, 1, 2, 3, 4]
-    parts = TaskRecipe.from_dict(read_json(run / "config.json")["task"]).build()
+    parts = TaskRecipe.from_dict(read_json(run / "config.json")["task"], USER).build()
     assert [entry["samples"] for entry in clients] == [len(parts.examples(k)) for k in range(5)]
     for entry in clients:
         assert len(entry["class_accuracy"]) == 10

@@ -13,6 +13,7 @@ import torch
 import flatfed as ff
 from cli.command import flatfed, read_history, read_json, without_time
 from flatfed import models
+from flatfed.core.configuration.named_code import USER
 from flatfed.experiments.tasks.recipe import TaskRecipe, task_of
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
@@ -144,7 +145,7 @@ def test_old_records_know_nothing_of_it() -> None:
     rewrite(Path("out/config.json"), data)
     shutil.copytree("out", "elsewhere")
     assert flatfed("resume", "elsewhere", "--rounds", "2").code == 0
-    assert TaskRecipe.from_dict(data["task"]).new_head is False
+    assert TaskRecipe.from_dict(data["task"], USER).new_head is False
 
 
 def test_an_old_comparison_goes_on() -> None:

@@ -12,8 +12,10 @@ MANY = 1_000_000
 
 def free_directory(name: str) -> Path:
     """Return a directory in `runs/` that is not there yet."""
+    # The colon of an import path has a meaning of its own in some places where paths are written.
+    plain = name.replace(":", ".")
     for number in range(1, MANY):
-        path = RUNS / f"{name}-{number:03d}"
+        path = RUNS / f"{plain}-{number:03d}"
         if not path.exists():
             return path
     raise ConfigError("runs/ is full; give --out")

@@ -142,7 +142,12 @@ _MEANING = {
     "beta": f"it is the concentration per class of the partition {PER_CLASS}",
 }
 
-_PATHS: dict[str, Callable[[Path], bool]] = {"path": Path.exists, "images": Path.is_dir, "test": Path.is_file}
+_PATHS: dict[str, Callable[[Path], bool]] = {
+    "path": Path.exists,
+    "images": Path.is_dir,
+    "test": Path.is_file,
+    "scaling": Path.is_file,
+}
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 
 RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed")
@@ -204,9 +209,9 @@ def _partition_class(dataset: str, id: str | None, named: NamedSettings) -> type
 
 def _usual_partition(dataset: str, named: NamedSettings) -> str:
     """Return the partition where none is named: the data set's, or with --beta the one that has it."""
-    from flatfed.data.catalogue import find
+    from flatfed.data.catalogue import usual_partition
 
-    own = find(dataset).partition
+    own = usual_partition(dataset)
     if "beta" in named.short:
         return PER_CLASS
     return own

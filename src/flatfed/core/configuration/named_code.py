@@ -99,7 +99,7 @@ class NamedBy:
     @property
     def _who(self) -> str:
         if self.file is None:
-            return "no model can be made of"
+            return "no model or data come from"
         return f"{self.file} names"
 
     def _is_recorded(self, module: str, place: ModulePlace) -> bool:

@@ -41,8 +41,8 @@ class Pool:
         labels: one whole number per training example, 0 to `classes` - 1: partitions by class go by it.
         test: the test examples.
         classes: number of classes.
-        facts: what a model is built from besides the classes: `in_channels` and `image_size`, or `vocabulary` and
-            `length`.
+        facts: what a model is built from besides the classes: `in_channels` and `image_size`, or `in_features`, or
+            `vocabulary` and `length`.
         default_model: id of the model that suits the data.
         prepare: a raw batch to the batch that a model takes; picklable.
         augment: `augment(inputs, generator)` on a raw training batch; picklable.

@@ -94,6 +94,7 @@ class Comparison:
             task_recipe=recipe.resolved(task.population).to_dict(),
             watch=self.watch,
             keep_checkpoints=self.keep_checkpoints,
+            named_by=recipe.by,
         )
 
     def plan_of(self, method: Method, task: Task | None = None) -> Plan:
@@ -180,8 +181,8 @@ def load_comparison(
     With `trust` the code that it names may be imported, wherever it comes from.
     """
     record = _checked(path, read_json(path / FILE))
-    comparison = _comparison_of(path, record, data_dir)
-    comparison = replace(comparison, by=NamedBy(path / FILE, trust, path, recorded_files(record["about"])))
+    by = NamedBy(path / FILE, trust, path, recorded_files(record["about"]))
+    comparison = _comparison_of(path, record, data_dir, by)
     if workers is None:
         return comparison
     return replace(comparison, workers=workers)
@@ -194,19 +195,19 @@ def _checked(path: Path, written: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> Comparison:
     try:
-        return _from_record(record, data_dir)
+        return _from_record(record, data_dir, by)
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
 
 
-def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+def _from_record(record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> Comparison:
     """Undo `Comparison.to_dict`; earlier versions wrote less about it."""
     methods = [_method(entry) for entry in record["methods"]]
     about = record["about"]
     return Comparison(
-        _recipe(record["task"], data_dir),
+        _recipe(record["task"], data_dir, by),
         methods,
         record["seeds"],
         Settings(**record["settings"]),
@@ -218,13 +219,14 @@ def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Compari
         Extras.from_dict(about.get("report") or {}),
         about.get("checkpoint_every"),
         tuple(about.get("keep_checkpoints", ())),
+        by,
     )
 
 
-def _recipe(record: dict[str, Any], data_dir: str | Path | None) -> TaskRecipe:
+def _recipe(record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> TaskRecipe:
     if data_dir is not None:
         record = moved(record, data_dir)
-    return TaskRecipe.from_dict(record)
+    return TaskRecipe.from_dict(record, by)
 
 
 def _flatness(record: dict[str, Any] | None) -> Flatness | None:
@@ -291,7 +293,7 @@ def _renew(comparison: Comparison, out: Path) -> None:
     # Read now, also where the comparison itself comes from this file: another command may have renewed it meanwhile.
     asked, written = comparison.to_dict(), read_json(out / FILE)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
-    recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"]).to_dict()
+    recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"], comparison.by).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):
         raise ConfigError(
             f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {shlex.quote(str(out))}`",

@@ -260,7 +260,7 @@ def _live(run: Run, say: Say) -> _OpenedRun:
     if run.path is None:
         return _OpenedRun(federation, label)
     directory = open_run(run.path)
-    plan = Plan.from_config(directory.config, federation.task, rounds=None)
+    plan = Plan.from_config(directory.config, federation.task, rounds=None, by=directory.named_by)
     federation.recall = partial(past_of, directory, plan, federation.round, say)
     return _OpenedRun(federation, label, str(directory.config["run"]), directory)
 

@@ -50,7 +50,7 @@ def recipe_of(plan: Plan) -> TaskRecipe | None:
     written = plan.task_recipe
     if written is None or written.get("kind") != "catalogue":
         return None
-    return TaskRecipe.from_dict(written)
+    return TaskRecipe.from_dict(written, plan.named_by)
 
 
 def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
@@ -60,7 +60,7 @@ def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
 
 def _data_of_recipe(recipe: TaskRecipe) -> Facts:
     pool = recipe.pool()
-    options = find(recipe.dataset).with_defaults(recipe.data_options)
+    options = find(recipe.dataset, recipe.by).with_defaults(recipe.data_options)
     return {"name": recipe.dataset, "options": options, "examples": len(pool.train), "classes": pool.classes}
 
 
@@ -114,7 +114,7 @@ def _model(plan: Plan, recipe: TaskRecipe | None) -> Facts:
     options: Facts = {}
     if recipe is not None:
         name = recipe.model or recipe.pool().default_model
-        options = with_defaults(name, recipe.model_options)
+        options = with_defaults(name, recipe.model_options, plan.named_by)
     item = plan.settings.torch_dtype.itemsize
     return {
         "name": name,

@@ -102,7 +102,7 @@ def branched_plan(
     there = source.config["average"]
     if there is not None:
         raise ConfigError(f"{source.path} has an average already, {there['id']}; branch from a run without one")
-    plan = Plan.from_config(source.config, task or task_of(source, remembered), rounds)
+    plan = Plan.from_config(source.config, task or task_of(source, remembered), rounds, source.named_by)
     plan = replace(plan, average=average)
     plan.check()
     return plan

@@ -62,7 +62,7 @@ def restored(
     """Return a run's plan and its federation as a round's checkpoint has it, or the newest good one."""
     if task is None:
         task = task_of(with_data(directory, data_dir), remembered=data_dir is None)
-    plan = Plan.from_config(directory.config, task, rounds=None)
+    plan = Plan.from_config(directory.config, task, rounds=None, by=directory.named_by)
     loaded = _loaded(directory, round, say)
     # To look at a run needs no workers; whoever measures starts some.
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))

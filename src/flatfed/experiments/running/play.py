@@ -44,7 +44,7 @@ def play(
     """
     if out is None:
         return _Session(plan, None, on_round).run()
-    recipe, tensors = write_task(plan.task, plan.task_recipe)
+    recipe, tensors = write_task(plan.task, plan.task_recipe, plan.named_by)
     record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():

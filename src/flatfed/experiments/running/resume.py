@@ -85,7 +85,7 @@ def prepare(
         # A task in memory has its data from the old place.
         task = task_of(directory, remembered=data_dir is None)
     directory = accepted(directory, task)
-    plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
+    plan = Plan.from_config(directory.config, task, rounds, directory.named_by).with_workers(workers)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()

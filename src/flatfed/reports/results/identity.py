@@ -19,7 +19,7 @@ from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import FlatfedError
 from flatfed.core.round.sampling import Sampler
-from flatfed.data.catalogue import find
+from flatfed.data.catalogue import find, is_import_path
 from flatfed.data.partition import Partitioner
 from flatfed.models.catalogue import with_defaults
 from flatfed.reports.tables.grid import known_items
@@ -118,7 +118,7 @@ def _catalogue(config: Values) -> Values:
         "partition": partition,
         "model": _model(recipe),
         "model_options": _model_options(_model(recipe), recipe.get("model_options") or {}, setting),
-        "data_options": _data_options(str(recipe.get("dataset")), recipe.get("data_options") or {}),
+        "data_options": _data_options(str(recipe.get("dataset")), recipe.get("data_options") or {}, setting),
         "augment": _augmentation(recipe.get("augment", True), setting),
         "weights": _file_name(recipe.get("weights")),
         "new_head": recipe.get("new_head") or None,
@@ -142,7 +142,10 @@ def _file_name(path: str | None) -> str | None:
     return Path(path).name
 
 
-def _data_options(dataset: str, options: Values) -> Values:
+def _data_options(dataset: str, options: Values, setting: Values) -> Values:
+    """Return the options of the data; a user's own function is not imported for it, the record says what it had."""
+    if is_import_path(dataset):
+        return dict(setting.get("data", {}).get("options", options))
     return _or_as_written(lambda: find(dataset).with_defaults(options), options)
 
 

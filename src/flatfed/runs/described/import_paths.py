@@ -168,14 +168,14 @@ def named_files(recorded: Any) -> dict[str, str]:
 
 
 def _paths(recorded: Any, key: str = "") -> Iterator[str]:
-    """Yield the import paths in a record, the model of a catalogue's task included."""
+    """Yield the import paths in a record, the model and the data set of a catalogue's task included."""
     if isinstance(recorded, dict):
         for name, value in recorded.items():
             yield from _paths(value, name)
     elif isinstance(recorded, list):
         for value in recorded:
             yield from _paths(value, key)
-    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model"):
+    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model", "dataset"):
         yield recorded
 
 
