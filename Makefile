@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 unexport FLATFED_FUZZ FLATFED_BATTERY
 
-.PHONY: setup demo browser test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -32,8 +32,18 @@ browser:
 	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
 	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
 
+# A federation has nginx as the sites' door. Only the program is used; it is not started as a service.
+proxy:
+	@PATH="$$PATH:/usr/sbin" command -v nginx > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+	  apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends nginx-light > /dev/null; } || echo 'no nginx: federations cannot be tried here'
+
+# Three hospitals on this machine: certificates, SuperLink, three sites with tables of their own, ten rounds, the table.
+federation: setup proxy
+	rm -rf hospitals
+	$(BIN)/python examples/hospitals/federation.py hospitals
+
 # The linters run beside the tests: the type checker alone would keep one core idle for a minute.
-test: setup browser
+test: setup browser proxy
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
