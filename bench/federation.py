@@ -2,8 +2,8 @@
 
     python bench/federation.py [--rounds 5] [--out bench/federation.json]
 
-Three sites of one client each, digits, models of about 0.1, 1 and 11 million parameters. Beside them the same sites over
-their sockets, without Flower, and the same run as a simulation in one process: what is left is what Flower costs.
+Three sites of one client each, digits, models of about 0.1, 1 and 11 million parameters. Beside them the same sites
+over their sockets, without Flower, and the same run as a simulation in one process: what is left is what Flower costs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from deploy.federation import Federation  # noqa: E402  (from the tests, which start a federation too)
-
-import flatfed as ff  # noqa: E402
-from flatfed.engines.sites.sockets import SocketTransport  # noqa: E402
-from flatfed.experiments.federating.federate import FederatedRun, federate  # noqa: E402
-from flatfed.experiments.tasks.recipe import TaskRecipe  # noqa: E402
+import flatfed as ff
+from deploy.federation import Federation
+from flatfed.engines.sites.sockets import SocketTransport
+from flatfed.experiments.federating.federate import FederatedRun, federate
+from flatfed.experiments.tasks.recipe import TaskRecipe
 
 SITES = ("a", "b", "c")
 MODELS = {

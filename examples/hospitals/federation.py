@@ -2,8 +2,8 @@
 
     python federation.py [FOLDER] [METHOD]
 
-It makes the data and the kits, starts every part by its own script, trains ten rounds, shows the table, and ends all that
-it started. Whatever happens, nothing is left running. Each command is printed as a person would type it.
+It makes the data and the kits, starts every part by its own script, trains ten rounds, shows the table, and ends all
+that it started. Whatever happens, nothing is left running. Each command is printed as a person would type it.
 """
 
 from __future__ import annotations
