@@ -17,6 +17,14 @@ class FrameError(Exception):
     """A peer that ends in the middle of a frame, or sends one that is too long."""
 
 
+class FrameTooLong(FrameError):
+    """A frame above the bound; nothing of its content was read."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size:,} bytes, above the bound {limit:,}")
+        self.size = size
+
+
 def ask_socket(path: str, request: bytes, seconds: float, limit: int) -> bytes:
     """Send a request to whoever listens at a path, and return the answer, all within a time."""
     deadline = time.monotonic() + seconds
@@ -41,8 +49,18 @@ def receive_frame(connection: socket.socket, limit: int, deadline: float | None 
     """Return the bytes of one frame of at most `limit` bytes."""
     size = int.from_bytes(_receive(connection, LENGTH, deadline), "big")
     if size > limit:
-        raise FrameError(f"{size:,} bytes, above the bound {limit:,}")
+        raise FrameTooLong(size, limit)
     return _receive(connection, size, deadline)
+
+
+def skip_frame(connection: socket.socket, size: int) -> None:
+    """Read the content of a frame and forget it."""
+    left = size
+    while left:
+        part = connection.recv(min(left, PIECE))
+        if not part:
+            raise FrameError("the connection ended before the frame was whole")
+        left -= len(part)
 
 
 def _receive(connection: socket.socket, size: int, deadline: float | None) -> bytes:
