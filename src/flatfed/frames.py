@@ -5,7 +5,6 @@ A bound is checked before a byte of the content is read.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 
@@ -85,16 +84,3 @@ def _allow(connection: socket.socket, deadline: float | None) -> None:
     if left <= 0:
         raise TimeoutError("out of time")
     connection.settimeout(left)
-
-
-def peer_user(connection: socket.socket) -> int | None:
-    """Return the user id of the process at the other end, where the system tells."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[4:8], "little")
-
-
-def own_user() -> int:
-    """Return the user id of this process."""
-    return os.geteuid()

@@ -36,4 +36,6 @@ class AuditLog:
 
 def sizes(vectors: Mapping[str, Tensor], scalars: Mapping[str, float]) -> dict[str, int]:
     """Return the bytes of each vector and number of a message, by name."""
-    return {name: vector.numel() * vector.element_size() for name, vector in vectors.items()} | dict.fromkeys(scalars, 8)
+    return {name: vector.numel() * vector.element_size() for name, vector in vectors.items()} | dict.fromkeys(
+        scalars, 8
+    )

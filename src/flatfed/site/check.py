@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from flatfed import __version__, models
-from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import FlatfedError
+from flatfed.core.model.devices import find_device
+from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.runs.records.files import is_writable
 from flatfed.site.config import Site, read_site
 from flatfed.site.data import SiteData, load_data
-from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 
 LITTLE_DISK = 1 << 30
 
@@ -47,7 +47,7 @@ def _places(site: Site) -> SiteFinding:
     """Look at what is used only later: the socket when the site listens, the device when a client is trained."""
     try:
         text = f"site {site.name}, socket {site.socket}"
-        Settings(rounds=1, lr=1.0, device=site.config.device)
+        find_device(site.config.device)
     except FlatfedError as error:
         return SiteFinding("configuration", "fault", str(error))
     return SiteFinding("configuration", "ok", text)

@@ -1,11 +1,11 @@
 """A site's own file, `site.yaml`: its name, its data, where it keeps things, and what it allows.
 
-    site: hospital-a
-    data: table
-    data_options: {path: patients.csv, classes: 2}
-    folder: state
-    socket: site.sock
-    limits: {methods: [fedavg, scaffold], min_examples: 50}
+site: hospital-a
+data: table
+data_options: {path: patients.csv, classes: 2}
+folder: state
+socket: site.sock
+limits: {methods: [fedavg, scaffold], min_examples: 50}
 """
 
 from __future__ import annotations
@@ -134,7 +134,9 @@ class Site:
         """Where it listens."""
         path = self.home / self.config.socket
         if len(str(path)) > LONGEST_SOCKET:
-            raise ConfigError(f"the path of the socket, {path}, is too long; name a shorter one, such as /run/site.sock")
+            raise ConfigError(
+                f"the path of the socket, {path}, is too long; name a shorter one, such as /run/site.sock"
+            )
         return path
 
 
@@ -144,7 +146,9 @@ def read_site(file: Path, **changes: Any) -> Site:
     try:
         content = read_yaml(read_regular(file).decode("utf-8"))
     except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror or error}; write it, or make one with `flatfed deploy init`") from None
+        raise ConfigError(
+            f"{file}: {error.strerror or error}; write it, or make one with `flatfed deploy init`"
+        ) from None
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not YAML that can be used: {error}") from None
     given = {name: value for name, value in changes.items() if value is not None}

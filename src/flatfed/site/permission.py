@@ -10,13 +10,15 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import listed
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.engines.sites.assignment import Assignment
+from flatfed.runs.fingerprints import code_fingerprint
 from flatfed.runs.records.files import replace_file
 from flatfed.site.config import Limits
 from flatfed.site.data import NotAllowed
-from flatfed.runs.fingerprints import code_fingerprint
 
 
-def check_run(assignment: Assignment, algorithm: Algorithm, settings: Settings, counts: list[int], limits: Limits) -> None:
+def check_run(
+    assignment: Assignment, algorithm: Algorithm, settings: Settings, counts: list[int], limits: Limits
+) -> None:
     """Refuse a run that goes beyond the limits."""
     methods, models, code = _words(limits.methods), _words(limits.models), _words(limits.code)
     if methods and algorithm.id not in methods:
@@ -25,11 +27,15 @@ def check_run(assignment: Assignment, algorithm: Algorithm, settings: Settings, 
         raise NotAllowed(f"this site does not allow the code {assignment.model.name!r:.80}; name it in limits.models")
     own = code_fingerprint()
     if assignment.code != own:
-        raise NotAllowed(f"this site has the flatfed {own[:12]}, the server {assignment.code[:12]}; take the same release")
+        raise NotAllowed(
+            f"this site has the flatfed {own[:12]}, the server {assignment.code[:12]}; take the same release"
+        )
     if code and own not in code:
         raise NotAllowed("this site allows flatfed only in other releases than the one that is installed (limits.code)")
     if min(counts) < limits.min_examples:
-        raise NotAllowed(f"a client here has {min(counts)} examples, and this site trains on {limits.min_examples} or more")
+        raise NotAllowed(
+            f"a client here has {min(counts)} examples, and this site trains on {limits.min_examples} or more"
+        )
     batch = settings.batch_size
     if batch is not None and batch < limits.min_batch:
         raise NotAllowed(f"batches of {batch} examples; this site takes {limits.min_batch} or more")
@@ -56,7 +62,9 @@ class RoundCounter:
         if name in rounds:
             return
         if len(rounds) >= self._most:
-            raise NotAllowed(f"this site takes part in {self._most} rounds a day, which are done; try again tomorrow (UTC)")
+            raise NotAllowed(
+                f"this site takes part in {self._most} rounds a day, which are done; try again tomorrow (UTC)"
+            )
         replace_file(self._path, json.dumps({"day": day, "rounds": [*rounds, name]}).encode())
 
     def _of(self, day: str) -> list[str]:

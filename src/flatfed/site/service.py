@@ -21,10 +21,10 @@ from flatfed.core.method.wire import WireError, decode_job, encode_reply
 from flatfed.engines.sites.engine import EXCHANGE, REPLIES
 from flatfed.engines.sites.evaluation import DELIVER, DELIVERED, EVALUATE, METRICS
 from flatfed.engines.sites.roll_call import HELLO, REFUSED
+from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.site.audit import AuditLog, sizes
 from flatfed.site.config import Site
 from flatfed.site.data import NotAllowed, SiteData
-from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.site.permission import RoundCounter
 from flatfed.site.work import SiteWork, decoded_versions
 

@@ -23,6 +23,7 @@ from flatfed.engines.news import listening
 from flatfed.engines.sites.assignment import ModelRecipe
 from flatfed.engines.sites.config import AtSites
 from flatfed.engines.sites.engine import Correspondence
+from flatfed.engines.sites.evaluation import deliver
 from flatfed.engines.sites.roll_call import Caller, Roll, call_roll
 from flatfed.engines.sites.transport import Transport
 from flatfed.experiments.planning.plan import Plan
@@ -98,7 +99,7 @@ def federate(wanted: FederatedRun, transport: Transport, on_round: OnRound = Non
             FEDERATION: to.run,
             ROLL: _record(roll, recipe),
         }
-        return play(plan, wanted.out, on_round, about)
+        return _delivered(to, play(plan, wanted.out, on_round, about))
 
 
 def _check_out(wanted: FederatedRun) -> None:
@@ -176,7 +177,14 @@ def _go_on(
     to = Correspondence(transport, about[FEDERATION], roll, recipe, code_fingerprint())
     to = replace(to, oldest=lambda: _oldest(wanted.out))
     plan, directory = prepare(wanted.out, settings.rounds, workers=AtSites(to), opened=directory)
-    return continue_play(plan, directory, on_round, say)
+    return _delivered(to, continue_play(plan, directory, on_round, say))
+
+
+def _delivered(to: Correspondence, run: Run) -> Run:
+    """Give the final model to the sites; also that of a run that had come to its end before, as some may lack it."""
+    if run.status == "finished":
+        deliver(to, run._federation)
+    return run
 
 
 def _check_same(begun: Mapping[str, Any], roll: Roll, out: Path) -> None:
