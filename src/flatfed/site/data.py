@@ -1,4 +1,4 @@
-"""A site's data, and the task that it makes of an assignment: its own clients have examples, all others are elsewhere."""
+"""A site's data, and the task that it makes of an assignment: its own clients have examples, others are elsewhere."""
 
 from __future__ import annotations
 

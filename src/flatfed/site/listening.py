@@ -1,4 +1,4 @@
-"""The long-lived process of a site: it listens at a socket that only its user can open, and works on one request at a time.
+"""The long-lived process of a site: it listens at a socket of its user alone, and works on one request at a time.
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
 hangs can be given up. Work is given up when whoever asked for it has hung up, when another request for work arrives

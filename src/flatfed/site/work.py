@@ -60,7 +60,7 @@ class SiteWork:
         return fresh_client_state(first, layout.read(model), layout.read_buffers(model, dtype), layout)
 
     def reply(self, message: Message, job: Job, oldest: int) -> Reply:
-        """Do a client's job from the version of its state that counts; the new version is on the disk before this returns.
+        """Do a client's job from the version of its state that counts; the new version is on disk before this returns.
 
         What goes wrong with one client is its reply, and leaves the others alone.
         """
