@@ -58,6 +58,7 @@ class FederatedRun:
         test_options: its options.
         resume: go on with the run in `out`.
         roll_call_seconds: how long sites may take to answer the roll call.
+        checkpoint_every: rounds between two checkpoints; None goes by the clock.
         exact: refuse sites whose arithmetic rounds otherwise than the server's.
     """
 
@@ -74,6 +75,7 @@ class FederatedRun:
     test_options: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     roll_call_seconds: float = 120.0
+    checkpoint_every: int | None = None
     exact: bool = False
 
 
@@ -92,7 +94,7 @@ def federate(wanted: FederatedRun, transport: Transport, on_round: OnRound = Non
         to = replace(to, oldest=lambda: _oldest(wanted.out))
         task = _task(wanted, roll, recipe)
         sampler = _sampler(wanted.sampling, len(roll.counts))
-        plan = Plan(task, spelled.algorithm, settings, sampler, spelled.average, AtSites(to))
+        plan = Plan(task, spelled.algorithm, settings, sampler, spelled.average, AtSites(to), wanted.checkpoint_every)
         plan.check()
         about = {
             "title": f"{wanted.method} over {len(roll.sites)} sites",
