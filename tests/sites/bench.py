@@ -9,8 +9,9 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from torch import Tensor
 import flatfed as ff
 from engines.bench import eventually, exact
 from flatfed import models
+from flatfed.algorithms.spelling import parse_method
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import EngineError
 from flatfed.core.method.engine import Engine, Job, Jobs, Reply, failure
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.messages import Message
 from flatfed.core.method.wire import decode_job
 from flatfed.core.round.federation import TIMES
-from flatfed.core.task.examples import PartExamples
+from flatfed.core.task.examples import Examples, PartExamples
 from flatfed.data.storage.pool import Pool, image_pool
 from flatfed.engines.choice import OwnEngine
 from flatfed.engines.in_process import InProcessEngine
@@ -39,6 +43,7 @@ from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
 from flatfed.site.config import Site, site_of
 from flatfed.site.data import SiteData
+from flatfed.site.health import ask_health
 from flatfed.site.listening import SiteProcess
 from flatfed.site.service import SiteService
 from flatfed.site.states import StateFiles
@@ -110,6 +115,22 @@ def services_in(home: Path) -> Direct:
     return Direct({name: service_in(home, name) for name in NAMES})
 
 
+class Gated:
+    """Real examples; while there is a gate (a file), whoever takes a batch waits, and a second file says so."""
+
+    def __init__(self, examples: Examples, folder: Path) -> None:
+        self.examples, self.gate, self.inside = examples, folder / "gate", folder / "inside"
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        while self.gate.exists():
+            self.inside.touch()
+            time.sleep(0.005)
+        return self.examples.batch(indices)
+
+
 # --- sites in processes of their own -------------------------------------------------------------------------------
 
 
@@ -137,9 +158,6 @@ class ForkedSite:
         os._exit(0)
 
     def _answers(self) -> bool:
-        from flatfed.core.errors import EngineError
-        from flatfed.site.health import ask_health
-
         try:
             return bool(ask_health(self.site))
         except EngineError:
@@ -157,6 +175,22 @@ class ForkedSite:
         if self.process is not None and self.process.is_alive():
             self.kill()
 
+    def hold(self) -> None:
+        """Let the next batch wait."""
+        (self.home / "gate").touch()
+
+    def is_held(self) -> bool:
+        """Say whether a client is in the middle of its training, and waits."""
+        return (self.home / "inside").exists()
+
+    def let_go(self) -> None:
+        (self.home / "gate").unlink(missing_ok=True)
+        (self.home / "inside").unlink(missing_ok=True)
+
+    def audit(self) -> list[dict[str, Any]]:
+        """Return the lines of the audit log."""
+        return [json.loads(line) for line in (self.site.folder / "audit.jsonl").read_text().splitlines()]
+
     def restart(self) -> None:
         self.end()
         self.start()
@@ -173,13 +207,16 @@ class Forked:
         for name in NAMES:
             folder = self.home / name
             folder.mkdir()
-            self.sites[name] = ForkedSite(folder, name, data_of(name))
+            data = data_of(name)
+            gated = replace(data.pool, train=Gated(data.pool.train, folder))
+            self.sites[name] = ForkedSite(folder, name, replace(data, pool=gated))
             self.sites[name].start()
         return self
 
     def revive(self) -> None:
         """Start what was killed, and continue what was stopped."""
         for site in self.sites.values():
+            site.let_go()
             if not site.process.is_alive():
                 site.start()
             else:
@@ -298,9 +335,6 @@ def simulated(
     **changes: Any,
 ) -> Run:
     """Train the same clients in this process; replies are lost where they are in the federation."""
-    from flatfed.algorithms.spelling import parse_method
-    from flatfed.core.configuration.settings import Settings
-
     datas = [data_of(name) for name in NAMES]
     first = datas[0].pool
     network = models.build(model, CLASSES, seed=0, **first.facts)
