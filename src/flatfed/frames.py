@@ -5,7 +5,6 @@ A bound is checked before a byte of the content is read.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 
@@ -15,6 +14,14 @@ PIECE = 1 << 20
 
 class FrameError(Exception):
     """A peer that ends in the middle of a frame, or sends one that is too long."""
+
+
+class FrameTooLong(FrameError):
+    """A frame above the bound; nothing of its content was read."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size:,} bytes, above the bound {limit:,}")
+        self.size = size
 
 
 def ask_socket(path: str, request: bytes, seconds: float, limit: int) -> bytes:
@@ -41,8 +48,18 @@ def receive_frame(connection: socket.socket, limit: int, deadline: float | None 
     """Return the bytes of one frame of at most `limit` bytes."""
     size = int.from_bytes(_receive(connection, LENGTH, deadline), "big")
     if size > limit:
-        raise FrameError(f"{size:,} bytes, above the bound {limit:,}")
+        raise FrameTooLong(size, limit)
     return _receive(connection, size, deadline)
+
+
+def skip_frame(connection: socket.socket, size: int) -> None:
+    """Read the content of a frame and forget it."""
+    left = size
+    while left:
+        part = connection.recv(min(left, PIECE))
+        if not part:
+            raise FrameError("the connection ended before the frame was whole")
+        left -= len(part)
 
 
 def _receive(connection: socket.socket, size: int, deadline: float | None) -> bytes:
@@ -67,16 +84,3 @@ def _allow(connection: socket.socket, deadline: float | None) -> None:
     if left <= 0:
         raise TimeoutError("out of time")
     connection.settimeout(left)
-
-
-def peer_user(connection: socket.socket) -> int | None:
-    """Return the user id of the process at the other end, where the system tells."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[4:8], "little")
-
-
-def own_user() -> int:
-    """Return the user id of this process."""
-    return os.geteuid()

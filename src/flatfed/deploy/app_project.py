@@ -26,6 +26,8 @@ OWN: dict[str, Any] = {
     "local_layers": "",
     "out": "runs/federation",
     "resume": False,
+    "resume_rounds": 0,
+    "checkpoint_every": 0,
     "roll_call_seconds": 120,
     "exchange_timeout": 600,
     "test_data": "",

@@ -23,7 +23,7 @@ app = ServerApp()
 
 OWN = (
     *("method", "sites", "out", "sampling", "model", "model_options", "augment", "local_layers"),
-    *("test_data", "test_data_options", "resume", "roll_call_seconds", "exact"),
+    *("test_data", "test_data_options", "resume", "resume_rounds", "roll_call_seconds", "checkpoint_every", "exact"),
 )
 """What the run configuration holds besides the training settings."""
 OFF = ("", "none")
@@ -64,7 +64,9 @@ def wanted(config: Mapping[str, Any]) -> FederatedRun:
         test_data=str(config.get("test_data", "")) or None,
         test_options=_options(config, "test_data_options"),
         resume=bool(config.get("resume", False)),
+        resume_rounds=int(config.get("resume_rounds", 0)) or None,
         roll_call_seconds=float(config.get("roll_call_seconds", 120)),
+        checkpoint_every=int(config.get("checkpoint_every", 0)) or None,
         exact=bool(config.get("exact", False)),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from flatfed import __version__, models
 from flatfed.core.errors import FlatfedError
+from flatfed.core.model.devices import find_device
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.runs.records.files import is_writable
 from flatfed.site.config import Site, read_site
@@ -35,11 +36,21 @@ def check_site(file: Path, read: Callable[[], Site] | None = None) -> list[SiteF
         site = read_site(file) if read is None else read()
     except FlatfedError as error:
         return [SiteFinding("configuration", "fault", str(error))]
-    findings = [SiteFinding("configuration", "ok", f"site {site.name}"), *_data(site), *_folder(site)]
+    findings = [_places(site), *_data(site), *_folder(site)]
     findings.append(SiteFinding("flatfed", "ok", f"{__version__}, code {code_fingerprint()}"))
     arithmetic = ", ".join(f"{name} {value}" for name, value in arithmetic_fingerprint().items())
     findings.append(SiteFinding("arithmetic", "ok", arithmetic))
     return findings
+
+
+def _places(site: Site) -> SiteFinding:
+    """Look at what is used only later: the socket when the site listens, the device when a client is trained."""
+    try:
+        text = f"site {site.name}, socket {site.socket}"
+        find_device(site.config.device)
+    except FlatfedError as error:
+        return SiteFinding("configuration", "fault", str(error))
+    return SiteFinding("configuration", "ok", text)
 
 
 def _data(site: Site) -> list[SiteFinding]:

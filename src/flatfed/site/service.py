@@ -6,6 +6,7 @@ Every request is answered, whatever is in it: a refusal says why. A request that
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,6 +29,8 @@ from flatfed.site.permission import RoundCounter
 from flatfed.site.work import SiteWork, decoded_versions
 
 HEALTH = "health"
+MOST_REASON = 400
+"""Characters of a reason, in the audit log and in an answer."""
 
 
 class Abandoned(Interrupted):
@@ -37,11 +40,12 @@ class Abandoned(Interrupted):
 class SiteService:
     """Answers the requests of a server, one at a time."""
 
-    def __init__(self, site: Site, data: SiteData, is_stale: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, site: Site, data: SiteData, why_stale: Callable[[], str] = lambda: "") -> None:
         self.site, self.data = site, data
         site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.audit = AuditLog(site.folder)
-        self._is_stale = is_stale
+        self._why_stale = why_stale
+        """Says why the work of the present request is of no use any more; nothing where it is."""
         self._rounds = RoundCounter(site.folder, site.limits.rounds_per_day)
         self._work: SiteWork | None = None
         self._deadline = float("inf")
@@ -53,13 +57,20 @@ class SiteService:
         try:
             envelope = Envelope.from_bytes(request, self.site.limits.largest_bytes)
             return self._answer(envelope).to_bytes()
+        except Interrupted as error:
+            self.audit.note("abandoned", bytes=len(request), reason=str(error))
+            return refusal(str(error))
         except FlatfedError as error:
-            self.audit.note("refused", bytes=len(request), reason=escaped(str(error)))
-            return _refusal(str(error))
+            self.refused(len(request), str(error))
+            return refusal(str(error))
         except Exception as error:  # whatever forged bytes bring about must not end the site
             reason = f"{type(error).__name__}: {error}"
-            self.audit.note("failed", bytes=len(request), reason=escaped(reason)[:400])
-            return _refusal(f"the site failed: {reason}")
+            self.audit.note("failed", bytes=len(request), reason=escaped(reason)[:MOST_REASON])
+            return refusal(f"the site failed: {reason}")
+
+    def refused(self, size: int, reason: str) -> None:
+        """Note a request that is not worked on."""
+        self.audit.note("refused", bytes=size, reason=escaped(reason)[:MOST_REASON])
 
     def _answer(self, envelope: Envelope) -> Envelope:
         if envelope.kind == HEALTH:
@@ -86,7 +97,7 @@ class SiteService:
         round = _round(envelope.facts)
         if envelope.kind == EVALUATE:
             metrics = work.test_metrics(message, versions)
-            self._note(EVALUATE, work, message, round=round, out=metrics)
+            self._note(EVALUATE, work, message, round=round, out=sizes({}, metrics))
             return Envelope(METRICS, {"metrics": metrics})
         files = work.deliver(message, round, versions, self.site.folder / "models")
         self._note(DELIVER, work, message, round=round, files=[path.name for path in files])
@@ -102,7 +113,7 @@ class SiteService:
             "arithmetic": arithmetic_fingerprint(),
             "flatfed": __version__,
         }
-        self.audit.note(HELLO, out={"counts": len(self.data.counts)})
+        self.audit.note(HELLO, out={name: len(json.dumps(fact)) for name, fact in facts.items()})
         return Envelope("here", facts)
 
     def health(self) -> Envelope:
@@ -128,8 +139,11 @@ class SiteService:
 
     def _pulse(self) -> None:
         """Give up work that nobody waits for any more."""
-        if time.monotonic() > self._deadline or self._is_stale():
-            raise Abandoned("the server does not wait for this work any more")
+        if time.monotonic() > self._deadline:
+            raise Abandoned("the time of this request is over")
+        reason = self._why_stale()
+        if reason:
+            raise Abandoned(reason)
 
     def _exchange(self, work: SiteWork, message: Message, envelope: Envelope) -> Envelope:
         jobs = [decode_job(part) for part in envelope.parts[2:]]
@@ -147,7 +161,7 @@ class SiteService:
         facts["attempt"] = job.attempt
         received = message | job.personal
         if reply.missing:
-            self._note(EXCHANGE, work, received, **facts, failed=escaped(reply.missing)[:400])
+            self._note(EXCHANGE, work, received, **facts, failed=escaped(reply.missing)[:MOST_REASON])
             return
         out = sizes(reply.message.vectors, reply.message.scalars) | dict.fromkeys(reply.watch, 8)
         self._note(EXCHANGE, work, received, **facts, out=out)
@@ -157,8 +171,9 @@ class SiteService:
         self.audit.note(what, run=work.assignment.run, **{"in": arrived}, **facts)
 
 
-def _refusal(reason: str) -> bytes:
-    return Envelope(REFUSED, {"reason": escaped(reason)[:400]}).to_bytes()
+def refusal(reason: str) -> bytes:
+    """Return the answer that says why a request is not worked on."""
+    return Envelope(REFUSED, {"reason": escaped(reason)[:MOST_REASON]}).to_bytes()
 
 
 def _seconds(facts: Mapping[str, Any]) -> float:

@@ -34,9 +34,9 @@ class StateFiles:
         try:
             return State(unpack(path.read_bytes()))
         except FileNotFoundError:
-            raise StateLost(f"the state of client {client}, version {version}, is not here: {path}") from None
+            raise StateLost(f"the state of client {client} is not here; put {self._name(path)} back") from None
         except Exception as error:  # a damaged file can bring about anything
-            raise StateLost(f"the state of client {client} in {path} cannot be read: {error}") from None
+            raise StateLost(f"the state of client {client} in {self._name(path)} cannot be read: {error}") from None
 
     def write(self, client: int, version: int, state: State) -> None:
         """Keep a version; when this returns, it is on the disk."""
@@ -56,6 +56,10 @@ class StateFiles:
         """Return the versions of a client that are here, in order."""
         names = [path.name.removesuffix(SUFFIX) for path in self._path(client, 0).parent.glob(f"*{SUFFIX}")]
         return sorted(int(name) for name in names if name.isdecimal())
+
+    def _name(self, path: Path) -> str:
+        """Return a path as seen from the site's folder: the server need not know where that lies."""
+        return str(path.relative_to(self._folder.parent.parent))
 
     def _path(self, client: int, version: int) -> Path:
         return self._folder / str(client) / f"{version}{SUFFIX}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import FlatfedError, Interrupted
 from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.evaluation.statistics import even_chunks
 from flatfed.core.method.algorithm import Algorithm
@@ -49,6 +49,7 @@ class SiteWork:
         self.task = task_for(self.assignment, site, its_data)
         self.own = self.assignment.clients_of(site.name)
         self.states = StateFiles(site.folder / "runs" / self.assignment.run)
+        self._pulse = pulse
         self._engine = InProcessEngine(self.task, self.algorithm, self.settings, pulse)
         self._fresh = self._fresh_state()
 
@@ -59,7 +60,7 @@ class SiteWork:
         return fresh_client_state(first, layout.read(model), layout.read_buffers(model, dtype), layout)
 
     def reply(self, message: Message, job: Job, oldest: int) -> Reply:
-        """Do a client's job from the version of its state that counts; the new one is on the disk before this returns.
+        """Do a client's job from the version of its state that counts; the new version is on disk before this returns.
 
         What goes wrong with one client is its reply, and leaves the others alone.
         """
@@ -72,9 +73,13 @@ class SiteWork:
             kept = self._kept(job.client, version)
             self.states.forget(job.client, version, oldest)
             here = replace(job, kept=kept)
-            reply = next(iter(self._engine.exchange(message, [here])))
+            reply = next(iter(self._engine.exchange(message, [here])), None)
+        except Interrupted:
+            raise  # no fault of the client
         except FlatfedError as error:
             return failure(job, str(error))
+        if reply is None:
+            return failure(job, "no time was left for it")
         if reply.missing or reply.kept is None:
             return reply
         return replace(reply, kept=handle(self._keep(job, reply.kept)))
@@ -111,6 +116,7 @@ class SiteWork:
         policy = "running" if LOCAL_BUFFERS in kept else evaluator.statistics
         parts = []
         for first, count in even_chunks(len(self.task.test), self.task.test_batch):
+            self._pulse()
             evaluator.show(message.w, message.vectors, kept)
             key_global_generators(key(self.settings.seed, "site test", first))
             parts.append(evaluator.totals(self.task.test, first, count, policy))

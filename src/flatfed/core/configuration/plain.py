@@ -25,8 +25,8 @@ def shown(value: Any) -> str:
     return text
 
 
-_COMMANDS_TO_TERMINALS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and line break, and those that change the direction of writing."""
+_COMMANDS_TO_TERMINALS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and line break, those that change the direction of writing, and halves of characters."""
 
 
 def escaped(text: str) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flatfed.core.errors import FlatfedError
 from flatfed.core.method.wire import WireError
 
 
@@ -53,7 +52,7 @@ class Assignment:
             model = ModelRecipe(**content.pop("model"))
             sites = [(str(name), [int(count) for count in counts]) for name, counts in content.pop("sites")]
             return cls(model=model, sites=sites, **content)
-        except (FlatfedError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except Exception as error:  # whatever forged bytes bring about
             raise WireError(f"these bytes are no assignment of a run: {error}") from None
 
     @property

@@ -13,7 +13,7 @@ from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig
 from flatfed.engines.sites.engine import Correspondence, SitesEngine
-from flatfed.engines.sites.evaluation import Delivery, SiteEvaluation
+from flatfed.engines.sites.evaluation import SiteEvaluation
 
 
 class AtSites(EngineConfig):
@@ -34,6 +34,5 @@ class AtSites(EngineConfig):
             raise ConfigError("clients at sites are not vectorised; leave vectorised out")
 
     def monitors(self, algorithm: Algorithm, settings: Settings) -> tuple[RoundMonitor, ...]:
-        """Return the evaluation at the sites, and the delivery of the final model."""
-        to = cast(Correspondence, self.correspondence)
-        return SiteEvaluation(to, algorithm, settings), Delivery(to, algorithm, settings)
+        """Return the evaluation at the sites."""
+        return (SiteEvaluation(cast(Correspondence, self.correspondence), algorithm, settings),)

@@ -50,28 +50,15 @@ class SiteEvaluation:
         return {"sites": metrics, "watch": _means(metrics)}
 
 
-class Delivery:
-    """Gives the final model to the sites."""
-
-    looks_back = False
-
-    def __init__(self, to: Correspondence, algorithm: Algorithm, settings: Settings) -> None:
-        self._to, self._last = to, settings.rounds - 1
-        self._assignment = to.assignment(algorithm, settings)
-
-    def due(self, round: int) -> bool:
-        """Say whether this is the final round."""
-        return round == self._last
-
-    def read(self, federation: Federation) -> Mapping[str, Any]:
-        """Send the model, and say who has it; nothing goes into the row."""
-        answers = ask_sites(self._to, self._assignment, DELIVER, federation)
-        having = sorted(site for site, envelope in answers.items() if envelope.kind == DELIVERED)
-        missing = sorted(self._to.addresses.keys() - set(having))
-        tell(f"the final model is at {', '.join(having) or 'no site'}")
-        if missing:
-            tell(f"the final model is not at {', '.join(missing)}: resume the run when they are there")
-        return {}
+def deliver(to: Correspondence, federation: Federation) -> None:
+    """Give the final model to the sites, and say who has it."""
+    assignment = to.assignment(federation.algorithm, federation.settings)
+    answers = ask_sites(to, assignment, DELIVER, federation)
+    having = sorted(site for site, envelope in answers.items() if envelope.kind == DELIVERED)
+    missing = sorted(to.addresses.keys() - set(having))
+    tell(f"the final model is at {', '.join(having) or 'no site'}")
+    if missing:
+        tell(f"the final model is not at {', '.join(missing)}: resume the run when they are there")
 
 
 def _versions(federation: Federation, clients: range) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flatfed.core.configuration.plain import escaped
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError, listed
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.wire import WireError
@@ -19,11 +20,11 @@ from flatfed.engines.sites.transport import Pulse, Transport
 
 HELLO, REFUSED = "hello", "refused"
 MOST_HELLO_BYTES = 1 << 24
+HELLO_SECONDS = 30.0
+"""How long one call waits: a node that never answers must not keep others from being called."""
 PAUSE = 0.5
 """Seconds between two looks for sites that are not there yet."""
 MOST_SITES = 10_000
-HELLO_SECONDS = 30.0
-"""How long one call waits: a call that was lost on the way is repeated, while there is time."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,14 @@ def call_roll(transport: Transport, caller: Caller) -> Roll:
     deadline = time.monotonic() + caller.seconds
     answered: dict[str, SiteEntry] = {}
     reasons: dict[str, str] = {}
+    heard: set[str] = set()
     while True:
-        asked = {entry.address for entry in answered.values()}
-        new = [address for address in transport.addresses() if address not in asked]
-        left = deadline - time.monotonic()
-        for address, answer in _hellos(transport, new, min(max(left, 1.0), HELLO_SECONDS), caller.pulse):
+        new = [address for address in transport.addresses() if address not in heard]
+        left = min(deadline - time.monotonic(), HELLO_SECONDS)
+        for address, answer in _hellos(transport, new, max(left, 1.0), caller.pulse):
             if isinstance(answer, SiteEntry):
                 _enter(answer, answered, caller)
+                heard.add(address)
                 reasons.pop(address, None)
             else:
                 reasons[address] = answer
@@ -132,12 +134,14 @@ def _entry(address: str, answer: bytes) -> SiteEntry:
     envelope = Envelope.from_bytes(answer, MOST_HELLO_BYTES)
     facts = envelope.facts
     if envelope.kind == REFUSED:
-        raise WireError(str(facts.get("reason", "refused"))[:400])
+        raise WireError(escaped(str(facts.get("reason", "refused"))[:400]))
     try:
         counts = [int(count) for count in facts["counts"]]
-        arithmetic = {str(name): str(value) for name, value in facts["arithmetic"].items()}
-        entry = SiteEntry(str(facts["site"]), address, counts, dict(facts["data"]), str(facts["code"]), arithmetic)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # Escaped: what a site says is shown on the server's terminal.
+        arithmetic = {escaped(str(name)): escaped(str(value)) for name, value in facts["arithmetic"].items()}
+        name, code = escaped(str(facts["site"])), escaped(str(facts["code"]))
+        entry = SiteEntry(name, address, counts, dict(facts["data"]), code, arithmetic)
+    except Exception as error:  # whatever a forged answer brings about
         raise WireError(f"a site answered the roll call with something else: {error!r}") from None
     if not counts or min(counts) < 0:
         raise WireError(f"the site {entry.name} has no clients, or negative numbers of examples")

@@ -1,0 +1,1 @@
+"""Sites of a federation: real services and processes, and what a simulation makes of the same clients."""
