@@ -1,8 +1,8 @@
 """The long-lived process of a site: it listens at a socket of its user alone, and works on one request at a time.
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
-hangs can be given up. Work is given up when whoever asked for it has hung up, when another request of the same run arrives
-(the server has gone on), and when the site is to end. Who is here and whether the site is well is told at once.
+hangs can be given up. Work is given up when whoever asked for it has hung up, when another request of the same run
+arrives (the server has gone on), and when the site is to end. Who is here and whether the site is well is told at once.
 """
 
 from __future__ import annotations
