@@ -1,7 +1,7 @@
 """Run a command in a network of its own that has a loopback and nothing else: `own_network.py PLACE COMMAND ...`.
 
-With `new` the network is made, with `alone` too, and the command sees no other process; otherwise PLACE is a process, and
-its network is taken.
+With `new` the network is made; with `alone` too, and the command sees no other process. Otherwise PLACE is the id of a
+process whose network is taken.
 """
 
 from __future__ import annotations

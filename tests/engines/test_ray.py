@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import flatfed as ff
-from engines.bench import tensors_task, worker_pids
+from engines.bench import alive, eventually, tensors_task, worker_pids
 from engines.table import rows_of
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.round.sampling import Uniform
@@ -162,3 +162,12 @@ def test_it_listens_on_the_loopback_alone(played: Played) -> None:
     assert all(addresses[pid] for pid in (os.getpid(), *worker_pids(played.engine)))
     others = set().union(*addresses.values()) - {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     assert not others
+
+
+def test_nothing_is_left_of_the_actors_after_the_end(played: Played) -> None:
+    pids = worker_pids(played.engine)
+    assert all(map(alive, pids))
+    played.engine.close()
+    for pid in pids:
+        eventually(lambda pid=pid: not alive(pid), f"the end of actor {pid}")
+    played.engine.close()  # once more is no error
