@@ -24,7 +24,19 @@ PAGES = sorted(
         *(ROOT / "docs/algorithms").glob("*.md"),
     ]
 )
-FOREIGN = {"--only", "--repeats", "--check"}
+OF_BENCH = {"--only", "--repeats", "--check", "--parameters", "--steps", "--step-ms", "--gigabits", "--cohort"}
+OF_RAY = {"--head", "--port", "--num-cpus", "--include-dashboard", "--block"}
+OF_SLURM = {
+    "--array",
+    "--cpus-per-task",
+    "--nodes",
+    "--ntasks",
+    "--ntasks-per-node",
+    "--overlap",
+    "--signal",
+    "--time",
+}
+FOREIGN = OF_BENCH | OF_RAY | OF_SLURM
 """Options of other programs than flatfed."""
 
 OLD_WORDS = {
