@@ -18,7 +18,7 @@ from flatfed.data.catalogue import find
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
-OWN = ("image-folder", "client-csv", "hugging-face")
+OWN = ("image-folder", "client-csv", "table", "hugging-face")
 PUBLISHED = ("landmarks-user-160k", "officehome", "pacs")
 
 
