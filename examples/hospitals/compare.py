@@ -14,9 +14,9 @@ from typing import Any
 import flatfed as ff
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
-ROUNDS = 60
+ROUNDS = 30
 SEEDS = (0, 1, 2)
-TOGETHER = ("fedavg", "scaffold", "fedsam")
+TOGETHER = ("fedavg", "scaffold")
 
 
 def task(folder: Path, seed: int) -> ff.Task:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import flatfed as ff
 from cli.command import flatfed, read_history, read_json, refused, without_time
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
@@ -310,3 +311,17 @@ def test_a_record_does_not_say_who_names_its_code() -> None:
     by = NamedBy(Path("config.json"))
     recipe = TaskRecipe.from_dict({"dataset": "os:system", "by": None}, by)
     assert recipe.by is by and "by" not in recipe.to_dict()
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize("what", ["dataset", "model"])
+def test_a_task_of_the_users_own_does_not_let_the_record_s_code_in(what: str, marker: Path, stranger: str) -> None:
+    run = run_own("--rounds", "2", "--out", "runs/x")
+    task = TaskRecipe("own_sets:load", clients=3, data_options={"shift": 0.5}).build()
+    marker.unlink()
+    record = read_json(run / "config.json")
+    record["task"][what] = stranger
+    rewrite(run / "config.json", record)
+    with pytest.raises(ConfigError, match="strange_sets.*would run.*trust=True"):
+        ff.branch(run, ff.SWA(), "branched", round=1, task=task, workers=0)
+    assert not marker.exists()
