@@ -322,6 +322,6 @@ def test_a_task_of_the_users_own_does_not_let_the_record_s_code_in(what: str, ma
     record = read_json(run / "config.json")
     record["task"][what] = stranger
     rewrite(run / "config.json", record)
-    with pytest.raises(ConfigError, match="strange_sets.*would run.*trust=True"):
+    with pytest.raises(ConfigError, match=r"strange_sets.*would run.*trust=True"):
         ff.branch(run, ff.SWA(), "branched", round=1, task=task, workers=0)
     assert not marker.exists()
