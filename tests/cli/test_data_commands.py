@@ -106,7 +106,7 @@ def test_get_of_what_cannot_be_downloaded(tmp_path: Path) -> None:
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize("name", ["image-folder", "client-csv", "texts", "hugging-face"])
+@pytest.mark.parametrize("name", ["image-folder", "client-csv", "texts", "table", "hugging-face"])
 def test_get_of_data_of_ones_own(name: str, tmp_path: Path) -> None:
     outcome = flatfed("data", "get", name, "--data-dir", tmp_path)
     refused(

@@ -66,6 +66,11 @@ class Source:
         return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in self._parameters.values())
 
     @property
+    def written(self) -> Callable[..., Any]:
+        """The function as it was written."""
+        return inspect.unwrap(self.load)
+
+    @property
     def on_disk(self) -> bool:
         """Whether its files lie in the data directory."""
         return DIRECTORY in self._parameters

@@ -99,7 +99,7 @@ def _inputs(name: str, part: str, values: Any) -> Tensor:
 def _whole_numbers(name: str, part: str, values: Any) -> Tensor:
     numbers = _tensor(name, part, values)
     if numbers.is_floating_point() or numbers.is_complex():
-        raise ConfigError(f"{name}: {part} must be whole numbers, not {_kind(numbers)}; a regression is not supported")
+        raise ConfigError(f"{name}: {part} must be whole numbers, not {_kind(numbers)}; a regression needs a Pool")
     if numbers.ndim != 1:
         raise ConfigError(f"{name}: {part} must be one number per example, not of shape {_by(numbers)}")
     return numbers.to(torch.int64)

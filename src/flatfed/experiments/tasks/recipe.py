@@ -120,7 +120,7 @@ class TaskRecipe:
         # Judged every time: who names code now may not be who named it when it was loaded.
         source = find(self.dataset, self.by)
         # As text, for the cache needs keys that can be hashed.
-        return _pool(source.id, self.data_dir, json.dumps(self.data_options, sort_keys=True))
+        return _pool(source.id, self.data_dir, json.dumps(self.data_options, sort_keys=True), source.written)
 
     def parts(self) -> list[Any]:
         """Return for each client the indices of its training examples."""
@@ -166,7 +166,8 @@ def partition_digest(task: Task) -> str:
 
 # A comparison builds many tasks from one data set, which is loaded once; few are held, as they may be large.
 @functools.lru_cache(maxsize=2)
-def _pool(dataset: str, data_dir: str | None, options: str) -> Pool:
+def _pool(dataset: str, data_dir: str | None, options: str, _function: Callable[..., Any]) -> Pool:
+    """Load a data set; another function under the same import path is another data set."""
     return find(dataset).open(DataDirectory(data_dir), json.loads(options))
 
 

@@ -271,7 +271,7 @@ def _refuse_quantity(table: NumberTable, column: str, cells: list[str]) -> None:
     if len(reals) > min(MOST_REALS, len(cells) // 2):
         raise ConfigError(
             f"{table.path}: the column {column!r} holds {len(reals):,} different numbers such as {reals[0][:40]!r}; "
-            "labels must be classes, for a regression is not supported"
+            f"{NAME} is for classes, and a regression needs a task from Python (docs/python.md)"
         )
 
 
