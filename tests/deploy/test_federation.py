@@ -125,10 +125,10 @@ def intruders(federation: Federation, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize(
     ("intruder", "words"),
     [
-        ("unregistered", "could not be activated"),
-        ("copy", "could not be activated"),
+        ("unregistered", "Failed to activate SuperNode"),
+        ("copy", "Failed to activate SuperNode"),
         ("authority", "certificate verify failed"),
-        ("name", "certificate verify failed"),
+        ("name", "certificate is not valid for 'localhost'"),
         ("expired", "certificate has expired"),
         ("plain", "TLS"),
     ],
