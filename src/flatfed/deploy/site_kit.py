@@ -15,7 +15,7 @@ NODE_PAUSE = 70
 """Seconds before a SuperNode is started again: for 60 the SuperLink takes a killed one for online, and refuses it."""
 
 HIDE_DATA = """\
-# A run's app is code that comes from the server and runs here. Hide the data from it; the site process alone reads them:
+# A run's app is code that comes from the server and runs here. Hide the data from it; only the site process reads them:
 # InaccessiblePaths=/where/the/data/lie
 """
 
