@@ -35,8 +35,8 @@ BOUND = 300.0
 
 def main(folder: Path, method: str) -> int:
     """Run the tutorial in a new folder; return the exit code."""
-    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-        print("this needs nginx, the sites' door: apt-get install nginx (it is not started as a service)")
+    if shutil.which("nginx", path=f"{environment()['PATH']}:/usr/sbin:/sbin") is None:
+        print("this needs nginx, the sites' door: `make proxy` gets it, or apt-get install nginx")
         return 2
     federation = folder / "federation"
     port = free_port()

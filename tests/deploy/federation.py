@@ -23,6 +23,7 @@ the Python of the tests and then on PATH; they import flatfed from the same plac
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -92,13 +93,16 @@ def until(find: Callable[[], T], what: str, seconds: float = LONG, pause: float 
     return found
 
 
+PORTS = itertools.count(10_000 + os.getpid() * 97 % 20_000)
+"""Ports to try: below those that the system gives to connections, apart from those of other processes of the tests."""
+
+
 def free_ports(number: int) -> list[int]:
-    """Return ports of the loopback interface that nobody uses, below those that the system gives to connections."""
+    """Return ports of the loopback interface that nobody uses, never one twice."""
     ports: list[int] = []
-    candidate = 10_000 + os.getpid() * 17 % 20_000
     while len(ports) < number:
-        candidate += 1
         with socket.socket() as probe, contextlib.suppress(OSError):
+            candidate = next(PORTS)
             probe.bind(("127.0.0.1", candidate))
             ports.append(candidate)
     return ports

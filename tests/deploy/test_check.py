@@ -76,7 +76,7 @@ def test_the_table_names_level_finding_and_fix(fed: Path) -> None:
     outcome = flatfed("deploy", "check", fed)
     assert outcome.code == 0
     assert outcome.out.endswith("no faults, 2 warnings\n")
-    assert [line.split()[:2] for line in outcome.out.splitlines() if "warning " in line][0] == ["warning", "authority"]
+    assert next(line.split()[:2] for line in outcome.out.splitlines() if "warning " in line) == ["warning", "authority"]
     assert "its key is still here" in outcome.out
 
 

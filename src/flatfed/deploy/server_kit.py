@@ -45,13 +45,25 @@ LOCATION = """\
 
 @dataclass(frozen=True)
 class Service:
-    """A unit of systemd."""
+    """A unit of systemd.
+
+    Args:
+        name: the file.
+        description: what systemd shows.
+        script: what it runs.
+        pause: seconds before it is started again.
+        after: units that are started before it.
+        protect_home: whether people's own folders are hidden from it.
+        further: further lines.
+    """
 
     name: str
     description: str
     script: str
     pause: int = 5
     after: str = ""
+    protect_home: str = "true"
+    further: str = ""
 
 
 SERVICES = (
@@ -101,6 +113,8 @@ def write_services(folder: Path, home: str, services: tuple[Service, ...]) -> No
             "script": service.script,
             "pause": service.pause,
             "after": service.after,
+            "protect_home": service.protect_home,
+            "further": service.further,
         }
         write_new(folder / service.name, filled("server/unit.service", values))
 

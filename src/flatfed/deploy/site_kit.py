@@ -14,14 +14,20 @@ from flatfed.deploy.server_kit import HOME, USER, Service, write_services
 NODE_PAUSE = 70
 """Seconds before a SuperNode is started again: for 60 the SuperLink takes a killed one for online, and refuses it."""
 
+HIDE_DATA = """\
+# A run's app is code that comes from the server and runs here. Hide the data from it; only the site process reads them:
+# InaccessiblePaths=/where/the/data/lie
+"""
+
 SERVICES = (
-    Service("flatfed-site.service", "Site process of a flatfed federation", "site.sh"),
+    Service("flatfed-site.service", "Site process of a flatfed federation", "site.sh", protect_home="read-only"),
     Service(
         "flower-supernode.service",
         "SuperNode of a flatfed federation",
         "supernode.sh",
         pause=NODE_PAUSE,
         after=" flatfed-site.service",
+        further=HIDE_DATA,
     ),
 )
 

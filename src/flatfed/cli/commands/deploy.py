@@ -36,7 +36,7 @@ def deploy() -> None:
     \b
       flatfed deploy init fed --sites hospital-a,hospital-b --host fed.example.org
       flatfed deploy check fed                  everything
-      flatfed deploy check fed/sites/hospital-a one site's folder, also at the site
+      flatfed deploy check fed/sites/hospital-a one site's folder
 
     Exit codes: 0 done, 1 a fault was found, 2 a mistake in what was asked for.
     """
