@@ -141,11 +141,12 @@ class ForkedSite:
     home: Path
     name: str
     data: SiteData
+    content: dict[str, Any] = field(default_factory=dict)
     process: Any = None
 
     @property
     def site(self) -> Site:
-        return site_in(self.home, self.name)
+        return site_in(self.home, self.name, **self.content)
 
     def start(self) -> None:
         context = multiprocessing.get_context("fork")

@@ -128,11 +128,10 @@ class SiteWork:
         evaluator = Evaluator(self.task, self.settings)
         files: list[Path] = []
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        states = self._own_layers(versions)
-        for number, kept in enumerate(states):
+        for number, kept in enumerate(self._own_layers(versions)):
             evaluator.show(message.w, message.vectors, kept)
             tensors = {name: tensor.detach().clone() for name, tensor in evaluator.oracle.model.state_dict().items()}
-            suffix = f"-client-{self.own[number]}" if len(states) > 1 else ""
+            suffix = f"-client-{self.own[number]}" if len(kept) else ""
             path = folder / f"{self.assignment.run}{suffix}.safetensors"
             replace_file(path, pack(tensors, self._about(round)))
             files.append(path)
