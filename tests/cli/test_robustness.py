@@ -18,7 +18,7 @@ from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_history, 
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.measuring import robustness as measuring
 from flatfed.experiments.measuring.robustness import robustness
-from flatfed.experiments.running.loading import load_run
+from flatfed.experiments.running.run import load_run
 from flatfed.experiments.tasks.recipe import _pool
 from flatfed.reports.robustness.one_run import CorruptionCell, Robustness, draw, headline
 from records import rewrite

@@ -11,13 +11,13 @@ from torch import nn
 
 import flatfed as ff
 from data.test_cifar import write_binary
-from flatfed.core.configuration.named_code import USER
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
 from flatfed.data.sources.published.cifar import CIFAR10_NAMES, COARSE_NAMES, FINE_NAMES
 from flatfed.data.sources.published.dbpedia14 import CLASS_NAMES as TOPICS
 from flatfed.data.sources.published.mnist import CLOTHES, DIGITS
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.named_code import USER
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 
 

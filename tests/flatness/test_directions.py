@@ -14,7 +14,7 @@ from torch import Tensor
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import MeasurementResult
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatness.federations import (
     CLIENTS,
     LR,

@@ -15,7 +15,7 @@ import torch
 
 import flatfed as ff
 from flatfed.core.errors import CheckpointError
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatness.federations import (
     ROUNDS,
     checkpoint,

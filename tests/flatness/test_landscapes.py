@@ -16,9 +16,8 @@ from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.core.round.probe import probe
 from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
-from flatfed.flatness.landscape.directions import raw_direction
 from flatfed.flatness.landscape.planes import plane_through
-from flatfed.flatness.landscape.scenes import PlacedModel
+from flatfed.flatness.landscape.scenes import PlacedModel, raw_direction
 from flatfed.flatness.surface import Surface
 from flatness.federations import (
     CLIENTS,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.landscape.directions import filter_normalised, random_directions, raw_direction
 from flatfed.flatness.landscape.planes import barrier, grid_around, plane_through
+from flatfed.flatness.landscape.scenes import filter_normalised, random_directions, raw_direction
 from flatness.problems import KINDS, data, network, surface
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatfed.flatness.surface import Surface
 from flatness.problems import (
     COUNT,

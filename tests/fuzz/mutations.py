@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flatfed.runs.records.sealing import KEY, digest, sealed, sealed_line
+from flatfed.runs.records.files import KEY, digest, sealed, sealed_line
 
 ODD_VALUES: list[Any] = [
     None,

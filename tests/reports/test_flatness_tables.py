@@ -13,7 +13,7 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import MeasurementResult
 from flatfed.reports.flatness import MajorityClass, Measured, by_client, by_number
-from flatfed.reports.tables.sheets import Sheet
+from flatfed.reports.tables.grid import Sheet
 
 
 def measured(

@@ -16,8 +16,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.named_code import NamedBy
 from flatfed.runs.described.import_paths import CannotDescribe, rebuild_callable
 from flatfed.runs.described.modules import without_addresses
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes

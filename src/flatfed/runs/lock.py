@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
-from flatfed.runs.records.files import is_writable, may_write
-from flatfed.runs.records.links import open_unlinked
+from flatfed.runs.records.files import is_writable, may_write, open_unlinked
 
 TRIES, PAUSE_SECONDS = 5, 0.02
 

@@ -14,7 +14,7 @@ from flatfed.cli.making.task import (
     who_names_the_model,
 )
 from flatfed.cli.options.groups import make_extras
-from flatfed.cli.options.values import naming, within_option
+from flatfed.cli.options.values import at_most, naming, within_option
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,13 +69,6 @@ def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
 
     with within_option("--watch"):
         return parse_watch(options["watch"], options["watch_data"], at_most(options["watch_samples"]))
-
-
-def at_most(samples: int | str) -> int | None:
-    """Return at most how many examples are taken: a number, or None for `all`."""
-    if isinstance(samples, str):
-        return None
-    return samples
 
 
 def make_checkpoints(options: dict[str, Any]) -> dict[str, Any]:

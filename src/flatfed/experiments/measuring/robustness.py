@@ -25,7 +25,7 @@ from flatfed.experiments.measuring.corruption_request import (
 from flatfed.experiments.measuring.progress import Failures, OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import runs_named
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import open_run, restored
+from flatfed.experiments.running.run import open_run, restored
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness

@@ -17,7 +17,7 @@ from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.flatness.measurements import Measurement
 from flatfed.flatness.monitor import Monitor
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 
 OF_THE_TASK = ("partition", "model", "data")
 """What settings may belong to besides a method and its parts; they describe the task and never reach a method."""

@@ -11,18 +11,55 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.vectors import unit
-from flatfed.core.model.layout import BUFFERS
+from flatfed.core.model.layout import BUFFERS, Layout, Segment
+from flatfed.core.randomness import torch_generator
 from flatfed.flatness.drawable import Floats, Grid, Line
-from flatfed.flatness.landscape.directions import random_directions
 from flatfed.flatness.landscape.evaluate import Frame, OnPoint, column, evaluate
 from flatfed.flatness.landscape.planes import Plane, barrier, grid_around, plane_through
 from flatfed.flatness.sums import Coefficients
 from flatfed.flatness.surface import Surface
 from flatfed.runs.results import Points
+
+SMALL = 1e-10
+
+
+def raw_direction(size: int, number: int, seed: int, dtype: torch.dtype) -> Tensor:
+    """Return a Gaussian direction, the same for every model of this size."""
+    # Drawn in double precision, so that models of either type get the same directions.
+    return torch.randn(size, generator=torch_generator(seed, "direction", number), dtype=torch.float64).to(dtype)
+
+
+def filter_normalised(layout: Layout, w: Tensor, raw: Tensor) -> Tensor:
+    """Return a direction with the norms of the model's filters."""
+    direction = torch.zeros_like(w)
+    for piece in layout.parameters:
+        is_shared = piece.offset + piece.size <= len(w)  # the rest stays on the clients
+        if is_shared and _has_filters(piece):
+            piece.view(direction).copy_(_rescaled(piece.view(raw), piece.view(w)))
+    return direction
+
+
+def _has_filters(piece: Segment) -> bool:
+    return len(piece.shape) >= 2
+
+
+def _rescaled(raw: Tensor, weights: Tensor) -> Tensor:
+    """Return a tensor's part of a direction with the norms of the filters, slices along the first axis."""
+    rows, filters = raw.flatten(1), weights.flatten(1)
+    scale = filters.norm(dim=1, keepdim=True) / (rows.norm(dim=1, keepdim=True) + SMALL)
+    rescaled: Tensor = (rows * scale).view(raw.shape)
+    return rescaled
+
+
+def random_directions(layout: Layout, w: Tensor, count: int, seed: int = 0) -> list[Tensor]:
+    """Return filter-normalised random directions for a model."""
+    return [filter_normalised(layout, w, raw_direction(len(w), n, seed, w.dtype)) for n in range(count)]
+
 
 MOST = 1001
 """Points per axis, at most: a million in a plane."""

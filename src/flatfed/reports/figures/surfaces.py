@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats, Grid
-from flatfed.reports.figures.drawing.pieces import ROUND, UP, centre_loss, pieces_of
-from flatfed.reports.figures.drawing.scales import LOG_FROM, finite, is_wide, span
+from flatfed.reports.figures.drawing.scales import LOG_FROM, ROUND, UP, centre_loss, finite, is_wide, pieces_of, span
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     GREY,

@@ -20,8 +20,17 @@ from flatfed.reports.tables.columns import (
     value_at,
 )
 from flatfed.reports.tables.extras import Extras
-from flatfed.reports.tables.grid import Column, Spread, fitted, heads_of, known, markdown_lines, texts_of
-from flatfed.reports.tables.sheets import columns_of, csv_text
+from flatfed.reports.tables.grid import (
+    Column,
+    Spread,
+    columns_of,
+    csv_text,
+    fitted,
+    heads_of,
+    known,
+    markdown_lines,
+    texts_of,
+)
 from flatfed.reports.tables.targets import Reaching
 
 if TYPE_CHECKING:

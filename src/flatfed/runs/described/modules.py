@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import CheckpointError
+from flatfed.named_code import NamedBy
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_value,

@@ -1,17 +1,168 @@
-"""Writing files so that a crash at any byte leaves either the old content or the new."""
+"""Files of a run: opened, sealed, read, and written so that a crash at any byte leaves the old content or the new.
+
+A run directory may come from somebody else. A link in it could lead to any file, and a pipe in the place of a file
+would let its reader wait for ever. A SHA-256, the seal, is written with what it covers, so that a changed file is
+refused and never taken for results.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.records.links import open_unlinked, read_whole
-from flatfed.runs.records.sealing import is_sealed, opened, sealed, should_be_sealed
+from flatfed.machine import NotAFileError, open_regular, require_regular
+
+KEY = "seal"
+FORMAT = 2
+"""The format of a record that carries a seal; those of format 1 are of earlier versions."""
+
+SHORT = 16
+"""How many characters of a hash a line of many carries, to stay short: a change goes unseen once in 2**64."""
+SHORT_SEAL = re.compile(rf', "{KEY}": "([0-9a-f]{{{SHORT}}})"}}\Z'.encode())
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def seal_of(value: Mapping[str, Any]) -> str:
+    """Return the seal of a JSON object; the order of its keys and its white space do not matter."""
+    return digest(_canonical(value))
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object in one form, whatever the order of its keys."""
+    # Read back first: keys that are numbers become text, and are then in another order.
+    return json.dumps(json.loads(json.dumps(value)), sort_keys=True).encode()
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with its seal."""
+    return {**value, KEY: seal_of(value)}
+
+
+def is_sealed(value: Mapping[str, Any]) -> bool:
+    """Say whether a JSON object carries a seal."""
+    return KEY in value
+
+
+def should_be_sealed(value: Mapping[str, Any]) -> bool:
+    """Say whether a JSON object is of a format that has a seal."""
+    return value.get("format") == FORMAT
+
+
+def opened(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a sealed JSON object without its seal; None where the two do not agree."""
+    content = {name: entry for name, entry in value.items() if name != KEY}
+    try:
+        expected = seal_of(content)
+    except RecursionError:  # nested more deeply than anything that was ever written
+        return None
+    if value[KEY] != expected:
+        return None
+    return content
+
+
+def chained(line: bytes, before: str) -> str:
+    """Return the hash of a line and of the hash of what stands `before` it."""
+    return digest(before.encode() + line)
+
+
+def line_seal(value: Mapping[str, Any], before: str) -> str:
+    """Return the seal of one line of JSON, which also covers the seal of what stands `before` it."""
+    return chained(_canonical(value), before)
+
+
+def sealed_line(value: Mapping[str, Any], before: str) -> bytes:
+    """Return a line of JSON with its seal."""
+    return json.dumps({**value, KEY: line_seal(value, before)}).encode() + b"\n"
+
+
+def sealed_in_chain(line: bytes, chain: str) -> bytes:
+    """Return a JSON object in a line, sealed by the chained hash of the lines up to it."""
+    return line.removesuffix(b"}") + f', "{KEY}": "{chain[:SHORT]}"}}'.encode()
+
+
+def opened_in_chain(line: bytes) -> tuple[bytes, str]:
+    """Return a line as it was before it was sealed in a chain, and its seal; empty where there is none."""
+    found = SHORT_SEAL.search(line)
+    if found is None:
+        return line, ""
+    return line[: found.start()] + b"}", found[1].decode()
+
+
+def fits_chain(seal: str, chain: str) -> bool:
+    """Say whether a line's seal is that of the chained hash of the lines up to it."""
+    return seal == chain[:SHORT]
+
+
+@contextmanager
+def _only_files(path: Path) -> Iterator[None]:
+    """Say which file of a run is none."""
+    try:
+        yield
+    except (NotAFileError, IsADirectoryError) as error:
+        raise CheckpointError(f"{path} cannot be used: {error.strerror}; remove it") from None
+
+
+def open_unlinked(path: Path, flags: int) -> int:
+    """Open a file of a run directory, as `os.open` does; a link in its place, or what is no file, is an error."""
+    try:
+        with _only_files(path):
+            return open_regular(path, flags | os.O_NOFOLLOW)
+    except OSError:
+        refuse_link(path)
+        raise
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Open a file of a run directory; it may be a link, but only to a file."""
+    with _only_files(path):
+        return os.fdopen(open_regular(path), "rb")
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file of a run directory."""
+    with open_to_read(path) as file:
+        return file.read()
+
+
+def refuse_other_than_file(path: Path) -> None:
+    """Refuse what is no file, before something reads it by its name."""
+    with _only_files(path):
+        require_regular(path)
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file of a run directory, to add to its end."""
+    return os.fdopen(open_unlinked(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder of a run directory, if it is not there; a link in its place is an error."""
+    refuse_link(path)
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a symbolic link where a run has a file or folder of its own."""
+    if path.is_symlink():
+        raise CheckpointError(f"{path} is a link, and what is written there would land elsewhere; remove the link")
+
+
+def refuse_way_out(path: Path, home: Path) -> None:
+    """Refuse a file of the run directory `home` that a link on the way to it puts outside."""
+    if not path.resolve().is_relative_to(home.resolve()):
+        raise CheckpointError(f"{path} is a link that leads out of {home}; put the file itself there")
+
 
 WHAT_TO_DO = "put it back as it was"
 
