@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from flatfed.core.round.sampling import Sampler
-from flatfed.reports.results.identity import UNKNOWN, agree, identity
-from flatfed.reports.results.result import Result
+from flatfed.reports.results.result import UNKNOWN, Result, agree, identity
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import aggregates, notes
 from records import rewrite

@@ -1,6 +1,7 @@
-"""Sums over examples: what an engine computes for a surface, in whichever process it does so.
+"""Sums over examples: which examples a loss is taken over, and what an engine computes for a surface.
 
-Each function works on a stretch of a sample's examples and returns sums over it: batches count by their size, and by
+A `Sample` is everyone's examples, one client's or a test set's: all of them or a fixed random part. Each function works
+on a stretch of a sample's examples, in whichever process, and returns sums over it: batches count by their size, and by
 the targets that are not to be ignored. The model is in inference mode; nothing is augmented.
 """
 
@@ -15,8 +16,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.core.evaluation.evaluator import Evaluator
-from flatfed.core.evaluation.statistics import Statistics, even_chunks
+from flatfed.core.evaluation.evaluator import Evaluator, Statistics, even_chunks
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.evaluator import calibrated
-from flatfed.core.evaluation.statistics import even_chunks, has_batch_norm
+from flatfed.core.evaluation.evaluator import calibrated, even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine, Item, WorkFunction
 from flatfed.core.method.vectors import is_finite
 from flatfed.core.model.layout import Layout

@@ -3,6 +3,7 @@
 A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
 file's SHA-256 is in its manifest. The state of a client is a file of its own, written when it changed and
 shared by the checkpoints that refer to it. The last two checkpoints are kept, and those of the rounds that were named.
+At the end of this file: which tensors of a federation go into one, and how they are put back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""What `run` and `compare` train, as their options say; a run is a comparison of one method with one seed."""
+"""What `run` and `compare` train, as their options say, and where they write when nothing is said.
+
+A run is a comparison of one method with one seed.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,3 +124,16 @@ def _flatness(ctx: click.Context) -> Flatness | None:
     if not ctx.params.get("flatness"):
         return None
     return Flatness(at_most(ctx.params["watch_samples"]))
+
+
+RUNS = Path("runs")
+MANY = 1_000_000
+
+
+def free_directory(name: str) -> Path:
+    """Return a directory in `runs/` that is not there yet."""
+    for number in range(1, MANY):
+        path = RUNS / f"{name}-{number:03d}"
+        if not path.exists():
+            return path
+    raise ConfigError("runs/ is full; give --out")

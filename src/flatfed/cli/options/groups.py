@@ -1,4 +1,4 @@
-"""Help in groups: the class of every command that has options; and the options that ask for more in a report."""
+"""Options in groups: the class of every command that has some, and those that several commands share."""
 
 from __future__ import annotations
 

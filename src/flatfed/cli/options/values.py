@@ -1,4 +1,7 @@
-"""The kinds of values that options take, and errors in the words of the command line."""
+"""The kinds of values that options take, typed or from a file, and errors in the words of the command line.
+
+The configuration file has `option: value` lines in YAML. Precedence: command line, then file, then default.
+"""
 
 from __future__ import annotations
 

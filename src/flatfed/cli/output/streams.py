@@ -1,4 +1,8 @@
-"""Standard output and standard error that cannot fail: what is lost is noted, and the command goes on."""
+"""The one way to standard output and standard error.
+
+The streams cannot fail: what is lost is noted, and the command goes on. What a file says is shown, and is never a
+command to the terminal.
+"""
 
 from __future__ import annotations
 

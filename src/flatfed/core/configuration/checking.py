@@ -1,4 +1,8 @@
-"""What a parameter may be: numbers within ranges, and values checked against their annotations."""
+"""What a value may be.
+
+A parameter: numbers within ranges, schedules, and values checked against their annotations. A file, whatever it is for:
+bounded nesting, numbers of at most 64 bits, text that can be shown.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from flatfed.data.partition.base import apportion
+
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Reached = dict[int, tuple[int, int] | None]
 """Classes that a search has reached: by which holder, and from which of its classes; None where it began."""
 
@@ -29,15 +30,6 @@ def deal_classes(sizes: Ints, clients: int, per_client: int, generator: np.rando
         holders[chosen] += 1
         dealt.append(chosen.tolist())
     return dealt
-
-
-def apportion(shares: Floats, total: int) -> Ints:
-    """Return whole numbers near `total * shares` that add up to `total` (method of largest remainders)."""
-    exact = total * shares
-    whole = np.floor(exact).astype(np.int64)
-    # Stable, so that of equal remainders the first are rounded up on every machine.
-    whole[np.argsort(whole - exact, kind="stable")[: total - int(whole.sum())]] += 1
-    return whole
 
 
 def deal_by_size(sizes: Ints, clients: int, generator: np.random.Generator) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Clients whose class mixes are drawn from a Dirichlet distribution."""
+"""Clients whose class mixes are drawn, q_k ~ Dirichlet, and how many samples of each class each one gets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.configuration.checking import Range
-from flatfed.data.partition.base import Ints, Partitioner
-from flatfed.data.partition.class_shares import apportion, deal_by_size, deal_classes, share
+from flatfed.data.partition.base import Ints, Partitioner, apportion
+from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -1,4 +1,7 @@
-"""A data set before it is divided among clients: examples, labels, and how stored bytes become a batch."""
+"""A data set before it is divided among clients: examples, labels, and how stored bytes become a batch.
+
+Its fingerprint shows other pictures under the same names.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from flatfed.algorithms import make
 from flatfed.core.configuration.settings import Settings, dtype_name
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.statistics import default_statistics
+from flatfed.core.evaluation.evaluator import default_statistics
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers

@@ -15,8 +15,14 @@ from flatfed.core.configuration.checking import Count, Index, checked
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError, ConfigWarning
-from flatfed.core.evaluation.evaluator import Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import default_statistics, has_batch_norm, has_local_statistics, test_chunks
+from flatfed.core.evaluation.evaluator import (
+    Evaluator,
+    NoStatistics,
+    default_statistics,
+    has_batch_norm,
+    has_local_statistics,
+    test_chunks,
+)
 from flatfed.core.method.algorithm import Algorithm, Average, client_slots
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server

@@ -1,4 +1,7 @@
-"""What a run is made of, resolved and in numbers: data, clients, network, cost per round. The record's `setting`."""
+"""What a run is made of, resolved and in numbers: data, clients, network, cost per round. The record's `setting`.
+
+What a method costs is counted on a tiny run rather than declared, so that it cannot be out of date.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,8 @@ class Costs:
 
 def costs(algorithm: Algorithm) -> Costs:
     """Count what a method exchanges, keeps and computes, on a run of two rounds with one and with two local steps."""
-    one, two = _Probe(algorithm, 1), _Probe(algorithm, 2)
+    task = _tiny_task()
+    one, two = _Probe(task, algorithm, 1), _Probe(task, algorithm, 2)
     # What a second step adds is the cost of a step; the rest comes once per round.
     per_step = two.backprops - one.backprops
     return Costs(
@@ -123,16 +127,20 @@ class _CountingEngine(InProcessEngine):
         return super().exchange(message, jobs)
 
 
+def _tiny_task() -> Task:
+    """Return a task of one client; an engine trains a copy of its model, so it serves more than once."""
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(EXAMPLES, INPUTS, generator=generator), torch.arange(EXAMPLES) % OUTPUTS
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = _Counting(INPUTS, OUTPUTS)
+    return Task(model, [data])
+
+
 class _Probe:
     """What the second round of a tiny run with one client exchanges and runs."""
 
-    def __init__(self, algorithm: Algorithm, steps: int) -> None:
-        generator = torch.Generator().manual_seed(0)
-        data = torch.randn(EXAMPLES, INPUTS, generator=generator), torch.arange(EXAMPLES) % OUTPUTS
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model = _Counting(INPUTS, OUTPUTS)
-        task = Task(model, [data])
+    def __init__(self, task: Task, algorithm: Algorithm, steps: int) -> None:
         settings = Settings(rounds=2, lr=0.01, batch_size=None, local_epochs=steps, dtype="float64")
         engine = _CountingEngine(task, algorithm, settings)
         federation = Plan(task, algorithm, settings, Uniform(1), workers=0).federation(engine)

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import even_chunks, has_batch_norm
+from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics, even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state

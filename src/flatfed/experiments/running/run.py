@@ -1,4 +1,4 @@
-"""A run: what training returns."""
+"""A run: what training returns, or what is loaded from a run directory, where nothing is trained or written."""
 
 from __future__ import annotations
 

@@ -2,6 +2,16 @@
 
 Statistics of BatchNorm go with the weights between models (the same affine combination, variances not below 0) and stay
 the model's own around it.
+
+Around a model, random directions are on the scale of its filters. Each slice along the first axis of a tensor with two
+or more axes is rescaled to the norm of the model's own slice; biases and norm parameters (one axis) stay where they
+are:
+
+    d_ij <- d_ij * ||w_ij|| / (||d_ij|| + 1e-10),          d = 0 on tensors with one axis
+
+The raw Gaussian directions depend on the seed and the number of the direction alone, so that compared models of one
+shape get the same ones; the rescaling is each model's own. Li et al., "Visualizing the loss landscape of neural
+nets", NeurIPS 2018.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Numbers as people read them, in columns with heads: for the terminal and as Markdown."""
+"""Numbers as people read them, in columns with heads: for the terminal and as Markdown.
+
+A `Sheet` is a table as rows of cells, also as CSV.
+"""
 
 from __future__ import annotations
 

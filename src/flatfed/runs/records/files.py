@@ -1,22 +1,24 @@
-"""Files of a run: opened, sealed, read, and written so that a crash at any byte leaves the old content or the new.
+"""Files of a run: opened, sealed, locked, read, and written so that a crash leaves the old content or the new.
 
 A run directory may come from somebody else. A link in it could lead to any file, and a pipe in the place of a file
 would let its reader wait for ever. A SHA-256, the seal, is written with what it covers, so that a changed file is
-refused and never taken for results.
+refused and never taken for results. The lock says who writes a run directory, and whether anybody does.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from flatfed.core.errors import CheckpointError
+from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.machine import NotAFileError, open_regular, require_regular
 
 KEY = "seal"
@@ -299,3 +301,68 @@ def file_state(path: Path) -> FileState | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+TRIES, PAUSE_SECONDS = 5, 0.02
+
+_HELD: set[Path] = set()
+"""Locks of this process: opening and closing their files again would let them go."""
+
+
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """Hold a run directory for writing; where another process does, that is an error."""
+    path = run.resolve() / ".lock"
+    if path in _HELD:
+        raise _busy(run)
+    # Not emptied, and no link: it may lead to a file of the user.
+    with os.fdopen(open_unlinked(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        if not _locked(file.fileno()):
+            raise _busy(run)
+        _HELD.add(path)
+        try:
+            yield
+        finally:
+            _HELD.discard(path)
+
+
+def _busy(run: Path) -> ConfigError:
+    return ConfigError(f"{run} is being written by another process; wait for it or stop it")
+
+
+def refuse_unwritable(run: Path) -> None:
+    """Refuse a run that is to go on and cannot be written: now, before anybody waits for it."""
+    lock = run / ".lock"
+    folders = (run, run / "checkpoints", run / "checkpoints/states")
+    if not all(map(is_writable, folders)) or (lock.exists() and not may_write(lock)):
+        raise ConfigError(
+            f"{run} cannot be written, and a run that goes on adds to it; go on with a copy, or get the right to write"
+        )
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock; `show` holds it for a moment when it looks, so it is tried a few times."""
+    for _ in range(TRIES):
+        try:
+            # A record lock, not flock: worker processes do not inherit it, so it ends with this process.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return True
+    return False
+
+
+def is_held(run: Path) -> bool:
+    """Say whether a process writes a run directory."""
+    path = run.resolve() / ".lock"
+    # Not through the file where this process holds the lock: closing it again would let the lock go.
+    if path in _HELD or path.is_symlink() or not path.exists():
+        return path in _HELD
+    try:
+        # To read and shared, which is all that may be had of a run of somebody else, or on a disk without writing.
+        with os.fdopen(open_unlinked(path, os.O_RDONLY), "rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except OSError:
+        return True

@@ -1,7 +1,7 @@
 """What the files of a run must look like: which names they hold, and values of which types.
 
-Digests tell whether a file is as it was written. This tells whether it can be read at all: a file may come from an
-earlier version, or from somebody's hand.
+Seals show whether a file is as it was written. This shows whether it can be read at all: a file may come from an
+earlier version, or from somebody's hand. A value that does not fit is named by its place.
 """
 
 from __future__ import annotations
