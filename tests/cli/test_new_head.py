@@ -171,7 +171,7 @@ def test_a_comparison_resumes_with_its_new_heads() -> None:
     assert rows("elsewhere/fedavg/seed-1") == rows("two/fedavg/seed-1")
 
 
-def test_runs_with_and_without_it_are_told_apart() -> None:
+def test_runs_with_and_without_it_are_distinguished() -> None:
     start(10)
     trained(out="plain")
     trained(*HEADED[:2], out="whole")

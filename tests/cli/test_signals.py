@@ -207,7 +207,7 @@ def test_a_run_whose_output_is_lost_ends_well(
     assert (folder / place / "run/report.md").exists()
 
 
-def test_a_result_that_cannot_be_written_is_told(outcomes: dict[str, Outcome]) -> None:
+def test_a_result_that_cannot_be_written_is_reported(outcomes: dict[str, Outcome]) -> None:
     last = outcomes["full"]["err"].strip().splitlines()[-1]
     assert last == "Error: standard output could not be written: No space left on device"
 

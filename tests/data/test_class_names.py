@@ -63,10 +63,10 @@ def test_a_task_from_the_catalogue_knows_them() -> None:
 
 def test_a_task_without_names_numbers_its_classes(tmp_path: Path) -> None:
     data = (torch.randn(4, 2), torch.arange(4) % 2)
-    for names, told in (((), "class 1"), (("no", "yes"), "yes")):
+    for names, reported in (((), "class 1"), (("no", "yes"), "yes")):
         task = ff.Task(nn.Linear(2, 2), [data], class_names=names)
         recipe, tensors = describe_task(task)
         (tmp_path / "task").write_bytes(tensor_bytes(tensors))
-        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == told
+        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == reported
         del recipe["class_names"]  # as it was written before there were names
         assert rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == "class 1"

@@ -121,15 +121,15 @@ def test_module_names_repeat_only_with_a_reason() -> None:
 def rooms_on_the_page() -> dict[str, str]:
     """Return the packages of the tree in docs/architecture.md with their lines; depth is indentation by two."""
     tree = PAGE.partition("## The tree")[2].partition("```text\n")[2].partition("```")[0]
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
     path: list[str] = []
     for line in tree.splitlines():
         entry = re.fullmatch(r"( *)([a-z_]+)/ +(\S.*)", line)
         assert entry is not None, f"not a line of the tree: {line!r}"
         depth = len(entry.group(1)) // 2
         path = [*path[:depth], entry.group(2)]
-        found["/".join(path)] = entry.group(3)
-    return found
+        actual["/".join(path)] = entry.group(3)
+    return actual
 
 
 def test_every_room_has_its_line_on_the_page() -> None:

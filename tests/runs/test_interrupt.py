@@ -210,11 +210,11 @@ def test_hangups_and_a_schedulers_signals_never_insist(tmp_path: Path, monkeypat
 
 
 def test_training_works_outside_the_main_thread(expected: dict[str, Any]) -> None:
-    found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(digest(small_run(None))))
+    actual: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: actual.append(digest(small_run(None))))
     thread.start()
     thread.join()
-    assert found == [expected]
+    assert actual == [expected]
 
 
 class InterruptingModel(nn.Module):

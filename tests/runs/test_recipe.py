@@ -123,8 +123,8 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
         small_run(Path(path), TASKS[name](), **SETTINGS)
     done = in_new_process("-c", RESUME, *paths.values())
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    return {name: found[path] for name, path in paths.items()}
+    actual = json.loads(done.stdout)
+    return {name: actual[path] for name, path in paths.items()}
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -191,7 +191,7 @@ def test_an_older_description_with_addresses_is_read(name: str, tmp_path: Path) 
     assert without_addresses(old["model"]) == recipe["model"]
 
 
-def test_a_shared_parameter_is_told_by_its_first_place_and_kept_once() -> None:
+def test_a_shared_parameter_is_reported_by_its_first_place_and_kept_once() -> None:
     recipe, tensors = describe_task(small_task(model=seeded(Tied)))
     decoder = recipe["model"]["children"]["decoder"]
     assert decoder["parameters"]["weight"] == {"tensor": "model.encoder.weight", "grad": True}

@@ -136,7 +136,7 @@ def _refuse_unreadable(arguments: Sequence[str]) -> None:
 
 
 def _exit_code(arguments: Sequence[str] | None, interruption: CommandInterruption) -> int:
-    """Run a command and return how it ended; what it could not do is told on standard error."""
+    """Run a command and return how it ended; what it could not do is said on standard error."""
     try:
         _prepare()
         return _run(sys.argv[1:] if arguments is None else arguments)

@@ -96,7 +96,7 @@ def _fill_closed_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Opened for reading alone, so that what is written is lost with an error and not without a word.
+            # Opened for reading alone, so that what is written is lost with an error and not silently.
             opened = os.open(os.devnull, os.O_RDONLY)
             os.dup2(opened, number)
             if opened != number:

@@ -127,7 +127,7 @@ class Evaluator:
         self.statistics = settings.eval_stats or default_statistics(self.layout)
 
     def show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State = NOTHING) -> None:
-        """Put the model into inference mode, with these parameters and buffers and the local parts that are kept."""
+        """Put the model into inference mode, with these parameters and buffers and the local layers that are kept."""
         self._loaded.show(w, buffers, kept)
 
     def measure(self, w: Tensor, buffers: Mapping[str, Tensor], test: str, first: int, count: int) -> Totals:
@@ -138,7 +138,7 @@ class Evaluator:
         return self.totals(self.task.test_sets[test], first, count)
 
     def measure_client(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State, client: int) -> Totals:
-        """Return sums over all of a client's own examples, the model having the client's own local parts."""
+        """Return sums over all of a client's own examples, the model having the client's own local layers."""
         examples, parts = self.task.examples(client), []
         policy: Statistics = "running" if LOCAL_BUFFERS in kept else self.statistics
         for first, count in even_chunks(len(examples), self.task.test_batch):

@@ -21,7 +21,7 @@ class Mixtures:
     """Class mixes `q_k ~ Dirichlet(a_1, ..., a_C)`, one row each, as `s log(q_k)` up to a constant per row.
 
     Logarithms, and scaled by the smallest concentration `s`: with a small one all but one entry of q underflow, yet
-    once that class has run out, the others must still be told apart. The gamma variables behind the Dirichlet come from
+    once that class has run out, the others must still differ. The gamma variables behind the Dirichlet come from
     `log G(a) = log G(a + 1) + log(U) / a` (Marsaglia and Tsang 2000, section 6).
     """
 

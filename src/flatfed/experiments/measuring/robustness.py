@@ -113,7 +113,7 @@ def runs_of(
     named = {path: open_run(path, trust, accept_changed_data) for path in paths if not is_comparison(path)}
     runs: dict[Path, Path | RunDirectory] = {}
     for path in runs_named(paths):
-        # Told apart by where they lead, but shown as they were written.
+        # Distinguished by where they lead, but shown as they were written.
         runs.setdefault(path.resolve(), named.get(path, path))
     return list(runs.values())
 

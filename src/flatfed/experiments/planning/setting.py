@@ -32,7 +32,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models.catalogue import with_defaults
 
-# A vector so long that a few scalars can be told from one by their bytes.
+# A vector so long that a few scalars differ from one in their bytes.
 INPUTS, OUTPUTS, EXAMPLES = 64, 4, 4
 VECTOR = 8 * (INPUTS + 1) * OUTPUTS
 SCALARS = VECTOR // 4

@@ -73,7 +73,7 @@ def _apart(federation: Federation) -> bool:
 
 
 def _one_by_one(federation: Federation, clients: list[int]) -> Iterator[list[dict[str, Any]]]:
-    """Measure each client with its own local parts; without metrics where a batch has no statistics."""
+    """Measure each client with its own local layers; without metrics where a batch has no statistics."""
     evaluator = Evaluator(federation.task, federation.settings)
     with single_thread(), preserved_global_state():
         buffers = evaluator.calibrated(federation.evaluated, federation.server.buffers)

@@ -144,7 +144,7 @@ class Run:
         if tensor.ndim == 0:
             return float(tensor)
         sizes = (self._layout.size, self._layout.shared)
-        # Told by type and length: counters and windows of numbers are not in a model's order.
+        # Known by type and length: counters and windows of numbers are not in a model's order.
         if tensor.dtype == self._federation.server.w.dtype and tensor.shape[-1] in sizes:
             flat = tensor.reshape(-1, tensor.shape[-1])
             public = torch.stack([self._layout.to_public(row) for row in flat])

@@ -24,7 +24,7 @@ DERIVED = {"_flat_weights", "_flat_weight_refs"}
 
 
 class ModuleDescriber:
-    """Describes modules; a module or a parameter that comes again is told by the path of its first place."""
+    """Describes modules; a module or a parameter that comes again is named by the path of its first place."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
