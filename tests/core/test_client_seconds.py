@@ -1,4 +1,4 @@
-"""How long clients work: measured where they run, told in the history, sent by nobody."""
+"""How long clients work: measured where they run, reported in the history, sent by nobody."""
 
 from __future__ import annotations
 

@@ -435,7 +435,7 @@ def test_no_reading_is_lost_where_one_measurement_is_taken_in_two_ways() -> None
     try:
         actual = ff.laboratory(trained()).measure("lambda_max", "lambda_max(mode=power)")
     except ConfigError:
-        return  # told, not lost
+        return  # reported, not lost
     assert len(actual) == 2
 
 

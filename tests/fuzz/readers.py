@@ -37,7 +37,7 @@ def answered(*arguments: object) -> Outcome:
     assert "Traceback" not in outcome.err, outcome.err
     assert "a defect of flatfed" not in outcome.err, outcome.err
     if outcome.code == 2:
-        assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a word: the help
+        assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a command: the help
     return outcome
 
 

@@ -58,7 +58,7 @@ def numbers(run: ff.Run) -> dict[str, torch.Tensor]:
 
 @marked("method, number", WHOLE, few(SHORT, lambda pair: pair[0]))
 @pytest.mark.filterwarnings("ignore:.*momentum")
-def test_lockstep_changes_nothing_but_rounding(method: str, number: int) -> None:
+def test_vectorising_changes_nothing_but_rounding(method: str, number: int) -> None:
     alone, together = (trained(variants(method)[number], vectorised, torch.float64) for vectorised in (False, True))
     for a, b in zip(alone.history, together.history, strict=True):
         assert {name: a[name] for name in EXACT} == {name: b[name] for name in EXACT}

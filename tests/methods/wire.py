@@ -1,6 +1,6 @@
 """Server and clients that share no memory, for any registered method: what crosses is bytes.
 
-A `Site` is the clients' side. It is told everything in bytes, makes the method and the settings anew from JSON for
+A `Site` is the clients' side. It is given everything in bytes, makes the method and the settings anew from JSON for
 every single job, and keeps nothing of a client but bytes. A `WireEngine` is the server's end of the line to a site
 in this process or, through a `Remote`, in another one.
 """
@@ -246,7 +246,7 @@ Work = Callable[[bytes, bytes, bytes], Parts]
 
 
 def opening(plan: Plan) -> Parts:
-    """What a site is told before the first round; of the task, its name."""
+    """What a site is given before the first round; of the task, its name."""
     return (
         plan.task.name.encode(),
         json.dumps(plan.algorithm.to_dict()).encode(),

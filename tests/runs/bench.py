@@ -22,7 +22,7 @@ from engines.bench import bits
 POPULATION, ROUNDS = 5, 5
 
 steps_left: int | None = None
-"""After so many more forward passes the process kills itself; None: never."""
+"""After this many more forward passes the process kills itself; None: never."""
 
 
 def dying_loss(outputs: Tensor, targets: Tensor) -> Tensor:

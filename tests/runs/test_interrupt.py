@@ -264,7 +264,7 @@ def command(*arguments: str, cwd: Path) -> nursery.Fresh:
 
 
 def interrupted(child: nursery.Fresh, history: Path, rows: int, number: int) -> str:
-    """Send a signal to the whole group once the history has so many rows; return what was said."""
+    """Send a signal to the whole group once the history has this many rows; return what was said."""
     try:
         eventually(lambda: len(read_rows(history)) >= rows or not alive(child.pid), f"{rows} rows of history")
     finally:

@@ -165,7 +165,7 @@ def test_describing_does_not_change_the_task() -> None:
 
 
 def with_addresses(model: dict[str, Any], known: dict[str, int]) -> dict[str, Any]:
-    """Return a description as it used to be: parameters told by their addresses, each with a tensor of its own."""
+    """Return a description as it used to be: parameters named by their addresses, each with a tensor of its own."""
     if "same" in model:
         return model
     parameters = {
