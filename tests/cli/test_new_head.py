@@ -13,8 +13,8 @@ import torch
 import flatfed as ff
 from cli.command import flatfed, read_history, read_json, without_time
 from flatfed import models
-from flatfed.core.configuration.named_code import USER
 from flatfed.experiments.tasks.recipe import TaskRecipe, task_of
+from flatfed.named_code import USER
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
 from records import rewrite
@@ -172,7 +172,7 @@ def test_a_comparison_resumes_with_its_new_heads() -> None:
     assert rows("elsewhere/fedavg/seed-1") == rows("two/fedavg/seed-1")
 
 
-def test_runs_with_and_without_it_are_told_apart() -> None:
+def test_runs_with_and_without_it_are_distinguished() -> None:
     start(10)
     trained(out="plain")
     trained(*HEADED[:2], out="whole")

@@ -306,7 +306,7 @@ def test_code_that_came_with_a_run_is_not_the_users(marker: Path, monkeypatch: p
 
 
 def test_a_record_does_not_say_who_names_its_code() -> None:
-    from flatfed.core.configuration.named_code import NamedBy
+    from flatfed.named_code import NamedBy
 
     by = NamedBy(Path("config.json"))
     recipe = TaskRecipe.from_dict({"dataset": "os:system", "by": None}, by)

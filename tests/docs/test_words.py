@@ -53,6 +53,20 @@ OLD_WORDS = {
 }
 """Words that gave way to the field's own, each with the one that stands in its place."""
 
+OLD_WORDS_OF_CODE = {
+    r"\blockstep": "vectorised clients",
+    r"\bso many\b": "n, this many",
+    r"\btold\b": "named, given, reported, distinguished",
+    r"\bbur(?:y|ies|ied)\b": "remove",
+    r"\bdesk\b": "pool, engine",
+    r"\bwithout a word\b": "silently",
+    r"\bcourses?\b": "schedule",
+    r"\bholdings\b": "class distribution, client data",
+    r"\breadings\b(?!\.json|\")": "measurements, results",
+    r"\blocal[ _]parts\b(?!\")": "local layers, local statistics",
+}
+"""The same for the source; in quotes, names that earlier versions wrote into files are still read."""
+
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -179,3 +193,11 @@ def test_pages_use_the_words_of_the_field(page: Path) -> None:
     for old, new in OLD_WORDS.items():
         found = re.search(old, text)
         assert found is None, f"{found.group(0) if found else ''!r}: say {new}"
+
+
+@pytest.mark.parametrize("module", sorted((ROOT / "src").rglob("*.py")), ids=name_of)
+def test_the_source_uses_the_words_of_the_field(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    for old, new in OLD_WORDS_OF_CODE.items():
+        match = re.search(old, text, re.IGNORECASE)
+        assert match is None, f"{match.group(0) if match else ''!r}: say {new}"

@@ -22,7 +22,7 @@ import flatfed as ff
 from engines.bench import assert_same, bits, eventually, is_worker, tensors_task
 from engines.table import Row, on_engines
 from flatfed.engines.time_limit import OutOfTime, within
-from flatfed.reports.results.identity import identity
+from flatfed.reports.results.result import identity
 from flatfed.runs.directory import RunDirectory
 
 CLIENTS, SLEEPER, LOOPER = 4, 2, 1

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import flatfed as ff
-from flatfed.core.configuration.named_code import USER
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models import build
+from flatfed.named_code import USER
 
 NETS = """
 from torch import nn

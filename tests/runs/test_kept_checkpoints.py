@@ -11,10 +11,9 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same, bits
-from flatfed.core.configuration.named_code import USER
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import restored
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, restored
+from flatfed.named_code import USER
 from flatfed.runs.directory import RunDirectory
 from runs.bench import POPULATION, litter, small_run, small_task
 

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
-from flatfed.core.configuration.named_code import USER, NamedBy, origin_of
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.configuration.users_code import explained, not_imported
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
@@ -21,6 +20,7 @@ from flatfed.core.randomness import key, key_global_generators, preserved_global
 from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
+from flatfed.named_code import USER, NamedBy, origin_of
 
 FACTS = ("classes", "in_channels", "image_size", "in_features", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""

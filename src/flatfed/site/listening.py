@@ -26,7 +26,7 @@ from flatfed.engines.sites.roll_call import HELLO
 from flatfed.frames import FrameError, FrameTooLong, receive_frame, send_frame, skip_frame
 from flatfed.machine import STOP_SIGNALS
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
-from flatfed.runs.lock import held
+from flatfed.runs.records.files import held
 from flatfed.site.config import Site
 from flatfed.site.data import SiteData
 from flatfed.site.service import HEALTH, SiteService, refusal

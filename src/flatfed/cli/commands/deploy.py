@@ -10,7 +10,7 @@ import click
 
 from flatfed.cli.data.tables import print_table
 from flatfed.cli.options.groups import GroupedCommand
-from flatfed.cli.output.printing import echo
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import nearest
 
 FAILED = 1

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.options.config_file import file_settings
-from flatfed.cli.options.values import naming
+from flatfed.cli.options.values import file_settings, naming
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.core.configuration.named_code import NamedBy
     from flatfed.data.partition import Partitioner
     from flatfed.experiments.tasks.recipe import TaskRecipe
+    from flatfed.named_code import NamedBy
 
 
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
@@ -95,7 +94,7 @@ def _short(ctx: click.Context, settings: dict[str, Any], in_file: bool) -> dict[
 
 def who_names_the_model(ctx: click.Context) -> NamedBy:
     """Return whose word --model is: the user's, or that of the file of --config."""
-    from flatfed.core.configuration.named_code import USER, NamedBy
+    from flatfed.named_code import USER, NamedBy
 
     if not _comes_from_file(ctx, "model"):
         # Runs of a comparison that has begun may be there already, and these are files.

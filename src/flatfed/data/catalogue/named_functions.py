@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flatfed.core.configuration.named_code import NamedBy, origin_of
 from flatfed.core.configuration.users_code import explained, not_imported
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.tensor_pools import pool_of
+from flatfed.named_code import NamedBy, origin_of
 
 NO_SOURCES = ("flatfed", "torch")
 """Packages whose functions have other work than to return a data set; any file may name some of them."""

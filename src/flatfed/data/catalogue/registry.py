@@ -12,7 +12,6 @@ from typing import Any, get_type_hints
 
 from flatfed.core.configuration.checking import checked
 from flatfed.core.configuration.config import PLAIN
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.configuration.registry import import_one, module_names
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue.expected import Expected
@@ -20,6 +19,7 @@ from flatfed.data.catalogue.named_functions import is_import_path, named_functio
 from flatfed.data.catalogue.official import Official
 from flatfed.data.directory import DataDirectory, MissingData, MissingOption
 from flatfed.data.storage.pool import Pool
+from flatfed.named_code import USER, NamedBy
 
 Load = Callable[..., Pool]
 DIRECTORY = "directory"
@@ -68,7 +68,8 @@ class Source:
     @property
     def written(self) -> Callable[..., Any]:
         """The function as it was written."""
-        return inspect.unwrap(self.load)
+        written: Callable[..., Any] = inspect.unwrap(self.load)
+        return written
 
     @property
     def on_disk(self) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flatfed.algorithms.spelling import Method, parse_method
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
@@ -19,16 +18,16 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers, describe_workers, recorded_workers
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import title_of
-from flatfed.experiments.running.loading import moved
+from flatfed.experiments.running.run import moved
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.monitor import Monitor
+from flatfed.named_code import USER, NamedBy
 from flatfed.reports.tables.extras import Extras
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
-from flatfed.runs.records.files import is_writable, read_json, write_json
-from flatfed.runs.records.sealing import FORMAT
+from flatfed.runs.records.files import FORMAT, is_writable, read_json, write_json
 from flatfed.runs.records.structure import COMPARISON, check
 
 FILE = "comparison.json"

@@ -13,11 +13,16 @@ from flatfed import __version__
 from flatfed.algorithms.spelling import spelling_of
 from flatfed.core.configuration.checking import Count, Index, checked
 from flatfed.core.configuration.config import build
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError, ConfigWarning
-from flatfed.core.evaluation.evaluator import Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import default_statistics, has_batch_norm, has_local_statistics, test_chunks
+from flatfed.core.evaluation.evaluator import (
+    Evaluator,
+    NoStatistics,
+    default_statistics,
+    has_batch_norm,
+    has_local_statistics,
+    test_chunks,
+)
 from flatfed.core.method.algorithm import Algorithm, Average, client_slots
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
@@ -40,6 +45,7 @@ from flatfed.engines.choice import (
 from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
+from flatfed.named_code import USER, NamedBy
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 

@@ -11,9 +11,8 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import continue_play
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since

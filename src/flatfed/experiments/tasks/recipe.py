@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor
 
 from flatfed import models
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
@@ -24,16 +23,14 @@ from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
-from flatfed.data.storage.fingerprint import fingerprint
-from flatfed.data.storage.pool import Pool
+from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
+from flatfed.named_code import USER, NamedBy
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.records.files import replace_file
-from flatfed.runs.records.links import read_whole, refuse_way_out
-from flatfed.runs.records.sealing import digest
+from flatfed.runs.records.files import digest, read_whole, refuse_way_out, replace_file
 
 
 @dataclass(frozen=True)

@@ -234,19 +234,6 @@ def _entry_towards(place: Path, folder: Path) -> Path | None:
     return folder / place.relative_to(folder).parts[0]
 
 
-def files_of(modules: list[str]) -> dict[str, str]:
-    """Return the files of modules that are imported, packages on the way included: what a record holds of them."""
-    files: dict[str, str] = {}
-    for module in modules:
-        parts = module.split(".")
-        for count in range(1, len(parts) + 1):
-            name = ".".join(parts[:count])
-            file = place_of(name).file if name in sys.modules else None
-            if file is not None and not is_library(name):
-                files[name] = str(file)
-    return files
-
-
 @functools.cache
 def _standard_folders() -> tuple[Path, ...]:
     return tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
