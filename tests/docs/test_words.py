@@ -24,7 +24,7 @@ PAGES = sorted(
         *(ROOT / "docs/algorithms").glob("*.md"),
     ]
 )
-FOREIGN = {"--only", "--repeats", "--check"}
+FOREIGN = {"--only", "--repeats", "--check", "--files"}
 """Options of other programs than flatfed."""
 
 OLD_WORDS = {
