@@ -221,7 +221,8 @@ class Federation:
     def start(self, script: Path, *arguments: str, name: str = "", **variables: str) -> Program:
         """Start a script in the background; options come after those in it, variables beside those of all programs."""
         name = name or f"{script.parent.name}-{script.stem}"
-        log = self.folder / "logs" / f"{name}-{len(self.programs)}.log"
+        logs = self.folder / "logs"
+        log = logs / f"{name}-{len(list(logs.iterdir()))}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ["/bin/sh", str(script), *arguments],
