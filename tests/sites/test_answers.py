@@ -69,7 +69,10 @@ REPLIES: dict[str, tuple[Callable[[Reply], Reply | bytes], str]] = {
     "negative-version": (lambda reply: replace(reply, kept=handle(-4)), "holds a state or a model"),
     "real-version": (lambda reply: replace(reply, kept=State({"version": torch.tensor(1.5)})), "holds a state"),
     "model": (lambda reply: replace(reply, model=torch.zeros(51)), "holds a state or a model"),
-    "missing": (lambda reply: replace(reply, missing="the dog \x1b[2J ate \ud800 it"), r"the dog \x1b[2J ate \ud800 it"),
+    "missing": (
+        lambda reply: replace(reply, missing="the dog \x1b[2J ate \ud800 it"),
+        r"the dog \x1b[2J ate \ud800 it",
+    ),
 }
 
 

@@ -105,7 +105,9 @@ def algorithm(**changes: Any) -> dict[str, Any]:
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
-    return {"model": ModelRecipe(**{"name": "logreg", "classes": 3, "facts": {"in_channels": 1, "image_size": 4}} | changes)}
+    return {
+        "model": ModelRecipe(**{"name": "logreg", "classes": 3, "facts": {"in_channels": 1, "image_size": 4}} | changes)
+    }
 
 
 ODD: dict[str, dict[str, Any]] = {
@@ -179,7 +181,10 @@ def test_an_odd_job_is_refused(job: Job | bytes, facts: dict[str, Any], reason: 
 
 def test_an_unknown_version_is_the_clients_failure(home: Path) -> None:
     envelope = answered(service_in(home, "b"), request(None, Job(2, 1, 0, 0.1, handle(77))))
-    assert decode_reply(envelope.parts[0]).missing == "the state of client 2 is not here; put runs/run1/2/77.safetensors back"
+    assert (
+        decode_reply(envelope.parts[0]).missing
+        == "the state of client 2 is not here; put runs/run1/2/77.safetensors back"
+    )
 
 
 def test_an_odd_request_is_refused(home: Path) -> None:

@@ -54,7 +54,9 @@ def test_a_reply_lost_in_the_second_exchange(sites: Forked, tmp_path: Path) -> N
 
 def test_a_failed_attempt_leaves_no_trace_in_the_states(sites: Forked, tmp_path: Path) -> None:
     options = ALL | {"min_replies": 5, "retries": 1}
-    run = federated(Changed(sites.transport, {(sites.address("b"), SECOND): lose}), "scaffold", tmp_path / "run", **options)
+    run = federated(
+        Changed(sites.transport, {(sites.address("b"), SECOND): lose}), "scaffold", tmp_path / "run", **options
+    )
     assert run.history[1]["attempts"] == 2
     assert_same(run, simulated("scaffold", {("b", SECOND): LOST}, **options), sites.home)
 
@@ -161,9 +163,7 @@ class GivingUp(Changed):
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
-def test_work_that_is_late_is_given_up_and_the_next_round_works(
-    hangs_up: bool, sites: Forked, tmp_path: Path
-) -> None:
+def test_work_that_is_late_is_given_up_and_the_next_round_works(hangs_up: bool, sites: Forked, tmp_path: Path) -> None:
     victim = sites.sites["b"]
     transport = GivingUp(sites, "b")
 

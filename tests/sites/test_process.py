@@ -79,15 +79,15 @@ def test_a_federation_of_commands_is_its_simulation(commanded: Any, tmp_path: Pa
     sites, _ = commanded
     settings: dict[str, Any] = {"rounds": 2, "lr": 0.1, "batch_size": 64}
     options = {"model": "logreg", "sampling": 5, "test_data": "digits"}
-    run = federated(SocketTransport([site.socket for site in sites]), "scaffold", tmp_path / "run", **settings, **options)
+    run = federated(
+        SocketTransport([site.socket for site in sites]), "scaffold", tmp_path / "run", **settings, **options
+    )
     loaded = [load_data(site) for site in sites]
     pool = loaded[0].pool
     clients = [PartExamples(data.pool.train, part) for data in loaded for part in data.parts]
     network = models.build("logreg", pool.classes, seed=0, **pool.facts)
     task = ff.Task(network, clients, pool.test, loss=pool.loss, metrics=pool.metrics, prepare=pool.prepare)
-    expected = ff.train(
-        task, "scaffold", sampling=5, workers=0, vectorised=False, weight_decay=0.001, **settings
-    )
+    expected = ff.train(task, "scaffold", sampling=5, workers=0, vectorised=False, weight_decay=0.001, **settings)
     assert torch.equal(run.vector, expected.vector)
     assert run.history[-1]["test_accuracy"] == expected.history[-1]["test_accuracy"]
     assert run.history[-1]["sites"]["a"]["accuracy"] == pytest.approx(expected.history[-1]["test_accuracy"])
@@ -306,13 +306,14 @@ def test_no_value_is_in_the_audit_log(sites: Forked, tmp_path: Path) -> None:
             assert value in (0.0, 1.0) or repr(value) not in text
 
 
-def test_an_audit_log_that_is_a_link_is_not_followed(home: Path) -> None:
+def test_what_cannot_be_noted_is_refused(home: Path) -> None:
     (home / "b" / "state").mkdir(parents=True)
     (home / "mine").write_text("mine")
     (home / "b" / "state" / "audit.jsonl").symlink_to(home / "mine")
     service = service_in(home, "b")
-    with pytest.raises(OSError, match="symbolic"):
-        service.answer(Envelope("hello").to_bytes())
+    for data in (Envelope("hello").to_bytes(), request(), b"nonsense"):
+        answer = Envelope.from_bytes(service.answer(data))
+        assert (answer.kind, "cannot write its audit log" in answer.facts["reason"]) == ("refused", True)
     assert (home / "mine").read_text() == "mine"
 
 
