@@ -78,7 +78,7 @@ TEXTS = {
 def test_a_file_that_is_something_else(text: bytes, tmp_path: Path) -> None:
     file = tmp_path / "site.yaml"
     file.write_bytes(text)
-    with pytest.raises(ConfigError, match="site.yaml") as caught:
+    with pytest.raises(ConfigError, match=r"site\.yaml") as caught:
         read_site(file)
     assert "Traceback" not in str(caught.value)
     assert flatfed("site", "check", "--config", file).code == 1

@@ -1,4 +1,4 @@
-"""Sites that die, are away, are late or lose their answers: what counts is what a simulation with the same losses has."""
+"""Sites that die, are away, are late or lose their answers: what counts is what a simulation with these losses has."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_what_is_wrong_here_is_found_before_anybody_is_called(home: Path) -> Non
 def test_a_run_is_resumed_with_the_sites_it_was_begun_with(home: Path) -> None:
     federated(services_in(home), "fedavg", home / "run", rounds=1)
     direct = services_in(home)
-    with pytest.raises(FlatfedError, match="was begun with .* and now the sites are"):
+    with pytest.raises(FlatfedError, match=r"was begun with .* and now the sites are"):
         federated(direct, "fedavg", home / "run", rounds=2, resume=True, sites=("a", "b"))
     whole = data_of("b")
     direct.services["b"] = service_in(home, "b", SiteData(whole.pool, [whole.parts[0][:-1]]))
