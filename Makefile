@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 unexport FLATFED_FUZZ FLATFED_BATTERY
 
-.PHONY: setup demo browser test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -32,8 +32,20 @@ browser:
 	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
 	  apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo 'no chromium: the tests that open pages are skipped'
 
+# The door of a federation is tested with the real nginx where there is one, or one can be had; it is unpacked, not installed,
+# since installing would start a web server.
+proxy: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH:/usr/sbin" command -v nginx > /dev/null || { cd $(VENV) && { apt-get download -qq nginx || \
+	  { apt-get update -qq && apt-get download -qq nginx; }; } && dpkg -x nginx_*.deb nginx && ln -s ../nginx/usr/sbin/nginx bin/nginx && \
+	  bin/nginx -v; } > /dev/null 2>&1 || echo 'no nginx: the tests of a real federation are skipped'
+
+# Three hospitals on this machine: certificates, SuperLink, three sites with tables of their own, ten rounds, the table.
+federation: setup proxy
+	rm -rf hospitals
+	$(BIN)/python examples/hospitals/federation.py hospitals
+
 # The linters run beside the tests: the type checker alone would keep one core idle for a minute.
-test: setup browser
+test: setup browser proxy
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
@@ -58,7 +70,7 @@ fuzz: $(FUZZ_READY)
 	$(BIN)/python tests/fuzz/run_harnesses.py $(FUZZ_RUNS)
 
 # The tests again with the lines they reach counted, which takes half as long again.
-coverage: setup browser
+coverage: setup browser proxy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term
 
 format: setup

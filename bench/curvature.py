@@ -15,7 +15,7 @@ from problems import CONV
 from torch import Tensor
 
 import flatfed as ff
-from flatfed.flatness.landscape.directions import random_directions
+from flatfed.flatness.landscape.scenes import random_directions
 from flatfed.flatness.spectra.lanczos import Lanczos, largest_eigenvalues
 from flatfed.flatness.spectra.power import power_iteration
 from flatfed.machine import keep_freed_memory

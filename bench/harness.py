@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -88,8 +89,13 @@ def fact(case: str, name: str, than: str | None = None) -> Callable[[Results], f
 
 
 def fact_ratio(name: str, case: str, than: str) -> Callable[[Results], float]:
-    """Return how something else that was measured compares."""
-    return lambda results: results[case].facts[name] / results[than].facts[name]
+    """Return how something else that was measured compares; no number where it was not."""
+
+    def figure(results: Results) -> float:
+        other = results[than].facts[name]
+        return results[case].facts[name] / other if other else math.nan
+
+    return figure
 
 
 def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:

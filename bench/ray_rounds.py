@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import statistics
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from federated import Rounds, task_of
 from harness import Case, Result, take_turns
@@ -64,6 +64,12 @@ class CountedRounds(Rounds):
     Other work on the machine makes rounds longer, and hardly changes their processor time.
     """
 
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        # Of each round so far; the first one warms up.
+        self.server_seconds: list[float] = []
+        self.processor_seconds: list[float] = []
+
     def round(self) -> float:
         server, every = time.process_time(), _processor_seconds(os.getpid())
         seconds = super().round()
@@ -71,25 +77,15 @@ class CountedRounds(Rounds):
         self.processor_seconds.append(_processor_seconds(os.getpid()) - every)
         return seconds
 
-    @functools.cached_property
-    def server_seconds(self) -> list[float]:
-        """Of each round so far; the first one warms up."""
-        return []
-
-    @functools.cached_property
-    def processor_seconds(self) -> list[float]:
-        """The same of all processes."""
-        return []
-
     def facts(self) -> dict[str, float]:
-        """Return the medians."""
+        """Return the medians, without the round that warms up."""
         counts = {"server_seconds": self.server_seconds, "processor_seconds": self.processor_seconds}
         return {name: statistics.median(seconds[1:]) for name, seconds in counts.items()}
 
 
 def _processor_seconds(pid: int) -> float:
-    """Return the processor time of a process and of all below it."""
-    entries = {}
+    """Return the processor time of a process and of all below it; 0 where the system does not tell."""
+    entries: dict[int, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             words = path.read_text().rpartition(")")[2].split()

@@ -25,8 +25,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.core.evaluation.evaluator import Evaluation as TestFigures
-from flatfed.runs.checkpoints import Checkpoints
-from flatfed.runs.federation_state import stores_of, tensors_of
+from flatfed.runs.checkpoints import Checkpoints, stores_of, tensors_of
 
 Maker = Callable[[], Case]
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -55,13 +56,51 @@ def pytest_runtest_setup() -> None:
     seed_everything()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def ray_left() -> Iterator[None]:
-    """Leave the Ray of this process at the end, where a test has started one."""
-    yield
-    table = sys.modules.get("engines.table")
-    if table is not None and table.ray_of_this_process.cache_info().currsize:
-        table.ray_of_this_process().leave()
+# Tests that need a Ray share one, which is there for them alone: they run one after another, in one process.
+NEEDS_RAY = re.compile(r"test_ray\.py|\[(.*\W)?ray\b")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need Ray together, at the end."""
+    items.sort(key=needs_ray)
+
+
+def needs_ray(item: pytest.Item) -> bool:
+    """Say whether a test needs the Ray of its process."""
+    return NEEDS_RAY.search(item.nodeid) is not None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave Ray after the last test that needs it: nothing else is to run beside its threads."""
+    if needs_ray(item) and (nextitem is None or not needs_ray(nextitem)):
+        table = sys.modules.get("engines.table")
+        if table is not None:
+            table.leave_ray()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give files to workers as `--dist loadfile` does, and all tests that need Ray to one of them."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneRay(LoadFileScheduling):
+        """Files, and one group more. What takes long begins first: no worker is to wait for it at the end."""
+
+        first = ("ray", "tests/engines/test_ray_cluster.py")
+
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if NEEDS_RAY.search(nodeid) else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            for scope in reversed(self.first):
+                if scope in self.workqueue:
+                    self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
+
+    return OneRay(config, log)
 
 
 @pytest.fixture

@@ -50,8 +50,13 @@ def start(*arguments: str, cwd: Path | None = None) -> Fresh:
     """Start Python with `-c PROGRAM` or `-m MODULE`, and arguments."""
     assert arguments[0] in ("-c", "-m")
     folder = Path(tempfile.mkdtemp(prefix="fresh-", dir=_nursery().folder.name))
-    told = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "folder": str(folder), "environment": environment()}
-    return Fresh(_nursery().ask(told), folder)
+    request = {
+        "arguments": arguments,
+        "cwd": str(cwd or Path.cwd()),
+        "folder": str(folder),
+        "environment": environment(),
+    }
+    return Fresh(_nursery().ask(request), folder)
 
 
 class _Nursery:
@@ -63,10 +68,10 @@ class _Nursery:
         self.process = subprocess.Popen([sys.executable, "-P", __file__], env=environment(), **pipes)
 
     def ask(self, question: dict[str, Any], timeout: float = 300) -> int:
-        told, answers = self.process.stdin, self.process.stdout
-        assert told is not None and answers is not None
-        told.write(json.dumps(question).encode() + b"\n")
-        told.flush()
+        request, answers = self.process.stdin, self.process.stdout
+        assert request is not None and answers is not None
+        request.write(json.dumps(question).encode() + b"\n")
+        request.flush()
         if not select.select([answers], [], [], timeout)[0]:
             raise TimeoutError(f"no answer to {question}")
         return int(answers.readline())

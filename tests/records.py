@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.runs.history import History, Row
-from flatfed.runs.records.files import read_json, write_json
-from flatfed.runs.records.sealing import digest, opened_in_chain
+from flatfed.runs.records.files import digest, opened_in_chain, read_json, write_json
 
 
 def rewrite(path: Path, content: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ _HOME = {
     "train": "flatfed.experiments.running.train",
     "resume": "flatfed.experiments.running.resume",
     "branch": "flatfed.experiments.running.branch",
-    "load_run": "flatfed.experiments.running.loading",
+    "load_run": "flatfed.experiments.running.run",
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
     "RunInterrupted": "flatfed.experiments.running.interruption",
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from flatfed.experiments.measuring.laboratory import laboratory as laboratory
     from flatfed.experiments.running.branch import branch as branch
     from flatfed.experiments.running.interruption import RunInterrupted as RunInterrupted
-    from flatfed.experiments.running.loading import load_run as load_run
     from flatfed.experiments.running.resume import resume as resume
     from flatfed.experiments.running.run import Run as Run
+    from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
 
 

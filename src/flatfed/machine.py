@@ -83,7 +83,7 @@ KEPT_TOP = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed blocks in this process; say whether it was told. Other C libraries are left alone."""
+    """Ask glibc to keep freed blocks in this process; say whether it was asked. Other C libraries are left alone."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError, AttributeError):

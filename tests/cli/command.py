@@ -20,7 +20,7 @@ import pytest
 
 from flatfed.cli.main import main
 from flatfed.core.round.federation import TIMES
-from flatfed.runs.records.sealing import KEY
+from flatfed.runs.records.files import KEY
 
 SMALL = (
     "--rounds",

@@ -1,4 +1,4 @@
-"""Local parts, evaluation policies and schedules on the command line and in a file."""
+"""Local layers, evaluation policies and schedules on the command line and in a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(out: str = "out") -> list[dict[str, Any]]:
     return without_time(read_history(Path(out)))
 
 
-# --- local parts ------------------------------------------------------------------------------------------
+# --- local layers ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "entries"), [("bn-stats", 0), ("bn", AFFINE)])
@@ -74,7 +74,7 @@ def test_resuming_keeps_parts_and_policy(kind: str) -> None:
     assert read_json(Path("out/config.json"))["task"]["local_layers"] == kind
 
 
-def test_runs_with_other_parts_are_told_apart() -> None:
+def test_runs_with_other_parts_are_distinguished() -> None:
     trained("fedavg", *NORMED, out="all")
     trained("fedavg", *NORMED, "--local-layers", "bn")
     labels = [entry["method"] for entry in flatfed("show", "all", "out", "--json").json["methods"]]

@@ -36,9 +36,9 @@ def test_rows_and_results_have_both(averaged: Path) -> None:
 
 def test_evaluate_measures_both(averaged: Path) -> None:
     row = read_history(averaged)[-1]
-    found = flatfed("evaluate", averaged, "--json").json["tests"]
-    assert found == {name: value for name, value in row.items() if name.startswith(("test_", "global_"))}
-    assert len(found) == 6
+    actual = flatfed("evaluate", averaged, "--json").json["tests"]
+    assert actual == {name: value for name, value in row.items() if name.startswith(("test_", "global_"))}
+    assert len(actual) == 6
     assert f"{100 * row['global_accuracy']:.2f}" in flatfed("evaluate", averaged).out
 
 

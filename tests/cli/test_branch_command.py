@@ -47,7 +47,7 @@ def test_longer_and_from_another_round(source: Path) -> None:
     assert read_json(out / "config.json")["settings"]["rounds"] == 10
 
 
-def test_mistakes_are_told_in_a_sentence(source: Path) -> None:
+def test_mistakes_are_reported_in_a_sentence(source: Path) -> None:
     refused(flatfed("branch", source, "--average", "swaa"), "unknown average 'swaa'", "'swa'")
     refused(flatfed("branch", source, "--average", "wima"), "wima begins in the first round", "train fedavg+wima")
     refused(flatfed("branch", source, "--set", "cycle=2"), "--set cycle: only the average can be set", "average.cycle")

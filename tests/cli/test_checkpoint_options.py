@@ -47,7 +47,7 @@ def test_a_comparison_keeps_them_in_every_run() -> None:
     assert flatfed("resume", "out").code == 0
 
 
-def test_bad_values_are_told_in_a_sentence() -> None:
+def test_bad_values_are_reported_in_a_sentence() -> None:
     for values, parts in {
         ("--keep-checkpoints", "4"): ("--keep-checkpoints", "4 is beyond the 3 rounds of the run"),
         ("--keep-checkpoints", "a"): ("--keep-checkpoints", "'a' is not a list of whole numbers"),

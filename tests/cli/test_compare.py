@@ -106,7 +106,7 @@ def test_a_diverging_method_is_a_row(tmp_path: Path) -> None:
     assert "not finite" in reason
 
 
-def test_divergence_is_told_when_it_happens() -> None:
+def test_divergence_is_reported_when_it_happens() -> None:
     given = ["--set", "fedavg:server_lr=1e38"]
     outcome = flatfed("compare", "digits", "fedavg", "feddyn", *given, *SMALL, "--out", "out")
     assert "fedavg/seed-0" in outcome.err and "diverged" in outcome.err

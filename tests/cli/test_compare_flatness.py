@@ -49,8 +49,8 @@ def never(*_: Any, **__: Any) -> Any:
 def results(comparison: Path, method: str, seed: int) -> dict[str, float]:
     """Return what a laboratory finds in a run over the same examples."""
     with ff.laboratory(comparison / method / f"seed-{seed}", samples=100, workers=0) as lab:
-        found = lab.measure("lambda_ratio", "lpf")
-    return {name: value for result in found.values() for name, value in result.numbers.items() if name in COLUMNS}
+        actual = lab.measure("lambda_ratio", "lpf")
+    return {name: value for result in actual.values() for name, value in result.numbers.items() if name in COLUMNS}
 
 
 def markdown(comparison: Path) -> dict[str, dict[str, str]]:
@@ -70,9 +70,9 @@ def test_every_form_of_the_table_has_the_columns(flat: Path, _flat: tuple[Path, 
     methods = {record["method"]: record for record in read_json(flat / "results.json")["methods"]}
     runs = read_json(flat / "results.json")["runs"]
     for method in METHODS[:2]:
-        found = [results(flat, method, seed) for seed in (0, 1)]
+        actual = [results(flat, method, seed) for seed in (0, 1)]
         for name, heading in COLUMNS.items():
-            values = [one[name] for one in found]
+            values = [one[name] for one in actual]
             mean, deviation = np.mean(values), np.std(values, ddof=1)
             assert table[method][heading] == f"{mean:.4g} ± {deviation:.2g}"
             assert table[method][heading] in _flat[1]
@@ -103,9 +103,9 @@ def test_a_comparison_without_it_has_the_columns_of_old(comparison: Path) -> Non
     assert head.split() == " ".join(PLAIN).split()
     head_of_csv = (comparison / "results.csv").read_text().partition("\n")[0]
     assert head_of_csv.split(",") == RECORD
-    found = read_json(comparison / "results.json")
-    assert all(list(record) == RECORD for record in found["runs"])
-    assert not any(name.startswith(("lambda", "lpf")) for record in found["methods"] for name in record)
+    actual = read_json(comparison / "results.json")
+    assert all(list(record) == RECORD for record in actual["runs"])
+    assert not any(name.startswith(("lambda", "lpf")) for record in actual["methods"] for name in record)
     assert "LPF" not in (comparison / "report.md").read_text("utf-8")
 
 
@@ -115,8 +115,8 @@ def test_show_has_the_columns(flat: Path) -> None:
     for method in METHODS[:2]:
         assert all(cells[method][heading] in outcome.out for heading in COLUMNS.values())
     assert all(heading in outcome.out for heading in COLUMNS.values())
-    found, written = flatfed("show", flat, "--json").json, read_json(flat / "results.json")
-    assert found["methods"] == written["methods"]
+    actual, written = flatfed("show", flat, "--json").json, read_json(flat / "results.json")
+    assert actual["methods"] == written["methods"]
     [one] = flatfed("show", flat / "fedsam" / "seed-1", "--json").json["methods"]
     assert one["lambda_max"] == results(flat, "fedsam", 1)["lambda_max"]
 
@@ -152,12 +152,12 @@ def test_resuming_measures_what_was_not(flat: Path) -> None:
         shutil.rmtree(flat / method / "seed-0" / "flatness")
     outcome = flatfed("resume", flat, "--workers", 0)
     assert outcome.code == 0, outcome.err
-    found = read_json(flat / "results.json")["methods"][:2]
-    for one, other in zip(found, expected, strict=True):
+    actual = read_json(flat / "results.json")["methods"][:2]
+    for one, other in zip(actual, expected, strict=True):
         assert {name: one[name] for name in COLUMNS} == {name: other[name] for name in COLUMNS}
 
 
-def test_a_run_that_cannot_be_measured_is_told_of_and_the_others_are(flat: Path) -> None:
+def test_a_run_that_cannot_be_measured_is_reported_of_and_the_others_are(flat: Path) -> None:
     shutil.rmtree(flat / "fedavg" / "seed-0" / "checkpoints")
     shutil.rmtree(flat / "fedsam" / "seed-1" / "flatness")
     outcome = flatfed("resume", flat)
@@ -200,7 +200,7 @@ def test_flatness_may_be_asked_for_later(comparison: Path) -> None:
     assert "λmax" in markdown(comparison)["fedavg"]
 
 
-def test_all_examples_and_the_number_that_is_told() -> None:
+def test_all_examples_and_the_number_that_is_reported() -> None:
     command = ("compare", "digits", "fedavg", *SMALL, "--flatness", "--watch-samples", "all", "--out", "out")
     outcome = flatfed(*command)
     assert outcome.code == 0, outcome.err

@@ -106,7 +106,7 @@ def test_get_of_what_cannot_be_downloaded(tmp_path: Path) -> None:
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize("name", ["image-folder", "client-csv", "texts", "hugging-face"])
+@pytest.mark.parametrize("name", ["image-folder", "client-csv", "texts", "table", "hugging-face"])
 def test_get_of_data_of_ones_own(name: str, tmp_path: Path) -> None:
     outcome = flatfed("data", "get", name, "--data-dir", tmp_path)
     refused(
@@ -178,8 +178,8 @@ def test_check_with_options(prefix: str, tmp_path: Path) -> None:
         records[:, 0] = np.arange(100) // 5
         (folder / f"{part}.bin").write_bytes(records.tobytes())
     outcome = flatfed("data", "check", "cifar100", "--data-dir", tmp_path, "--set", f"{prefix}labels=coarse", "--json")
-    found = {row["what"]: row for row in outcome.json["checks"]}
-    assert (found["classes"]["found"], found["classes"]["state"]) == ("20", "ok")
+    actual = {row["what"]: row for row in outcome.json["checks"]}
+    assert (actual["classes"]["found"], actual["classes"]["state"]) == ("20", "ok")
     refused(
         flatfed("data", "check", "cifar100", "--data-dir", tmp_path, "--set", f"{prefix}labels=rough"),
         "labels",

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from cli.command import SMALL, fingerprint, flatfed, read_history, refused, without_pictures, without_time
+from cli.command import SMALL, flatfed, read_history, refused, without_time
 from engines.table import ENGINES, Row, on_engines
 from flatfed.core.round.federation import TIMES
 
 RUN = ("run", "digits", "fedavg", *SMALL, "--workers", "1", "--out", "new")
-ON_RAY = ("--engine", "ray", "--workers", "2", "--resources", "CPU=0.1")
+ON_RAY = ("--engine", "ray", "--workers", "1", "--resources", "CPU=0.1")
 SITE = Path(pytest.__file__).parents[1]
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -47,11 +47,6 @@ def numbers(value: Any) -> list[Any]:
 
 
 @pytest.mark.usefixtures("on_ray")
-def test_evaluate(run: Path) -> None:
-    assert result("evaluate", run, "--json", *ON_RAY) == result("evaluate", run, "--json", "--workers", "0")
-
-
-@pytest.mark.usefixtures("on_ray")
 def test_flatness(run: Path, tmp_path: Path) -> None:
     few = ("--measure", "lambda_max,client_divergence", "--samples", "200", "--json")
     copy = shutil.copytree(run, tmp_path / "copy" / run.name)  # what was measured before is not measured again
@@ -61,34 +56,30 @@ def test_flatness(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("on_ray")
-def test_landscape(run: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "copy" / run.name)
-    grids = []
-    for source, where in ((run, ("--workers", "0")), (copy, ON_RAY)):
-        few = ("--kind", "surface", "--points", "3", "--samples", "100", "--out", source / "drawn")
-        with without_pictures():
-            outcome = flatfed("landscape", source, *few, *where)
-        assert outcome.code == 0, outcome.err
-        grids.append(sorted(fingerprint(source / "drawn").items()))
-    assert grids[0] == grids[1] != []
-
-
-@pytest.mark.usefixtures("on_ray")
 def test_compare_and_resume(tmp_path: Path) -> None:
-    shown = ("--seeds", "0", "--json")
-    here = flatfed("compare", "digits", "fedavg", "scaffold", *SMALL, *shown, "--workers", "0", "--out", tmp_path / "a")
-    there = flatfed("compare", "digits", "fedavg", "scaffold", *SMALL, *shown, *ON_RAY, "--out", tmp_path / "b")
-    assert (here.code, there.code) == (0, 0), there.err
-    for method in ("fedavg", "scaffold"):
-        rows = [read_history(tmp_path / name / method / "seed-0") for name in "ab"]
-        assert without_time(rows[0]) == without_time(rows[1])
-    more = ("--rounds", "4")
-    assert flatfed("resume", tmp_path / "a" / "scaffold" / "seed-0", *more, *ON_RAY).code == 0
-    # What was begun on Ray goes on on processes.
-    assert flatfed("resume", tmp_path / "b" / "scaffold" / "seed-0", *more, "--engine", "processes").code == 0
-    rows = [read_history(tmp_path / name / "scaffold" / "seed-0") for name in "ab"]
+    rows = []
+    for name, where in {"a": ("--workers", "0"), "b": ON_RAY}.items():
+        shown = ("--seeds", "0", "--json", "--out", tmp_path / name)
+        outcome = flatfed("compare", "digits", "scaffold", *SMALL, *shown, *where)
+        assert outcome.code == 0, outcome.err
+        # What was begun on Ray goes on on processes.
+        run = tmp_path / name / "scaffold" / "seed-0"
+        assert flatfed("resume", run, "--rounds", "4", "--engine", "processes", "--workers", "1").code == 0
+        rows.append(read_history(run))
     assert len(rows[0]) == 4
     assert without_time(rows[0]) == without_time(rows[1])
+
+
+NOWHERE = ("--engine", "ray", "--address", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize("command", ["resume", "branch", "flatness", "landscape"])
+def test_other_commands_take_an_engine_too(command: str, run: Path, tmp_path: Path) -> None:
+    more = {"resume": ("--rounds", "4"), "branch": ("--out", tmp_path / "new")}.get(command, ())
+    outcome = flatfed(command, run, *more, *NOWHERE)
+    assert outcome.code == 2, outcome
+    assert outcome.err.splitlines()[-1].startswith("Error: --address: nobody answers at 127.0.0.1:1")
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_engines_are_listed() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command import SMALL, flatfed, on_terminal, read_json, terminal
-from flatfed.cli.output.printing import console
-from flatfed.core.configuration.plain import escaped
+from flatfed.cli.output.streams import console
+from flatfed.core.configuration.checking import escaped
 from records import rewrite
 
 CLI = Path(__file__).parents[2] / "src" / "flatfed" / "cli"

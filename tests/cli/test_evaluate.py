@@ -13,6 +13,7 @@ import flatfed as ff
 from cli.command import Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
 from flatfed.experiments.running import model_metrics as measuring
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.named_code import USER
 from records import rewrite
 
 FIGURES = ("test_loss", "test_accuracy", "test_class_accuracy")
@@ -22,8 +23,8 @@ NORMED = ("--rounds", "2", "--clients", "20", "--per-round", "3", "--workers", "
 def measured(run: Path, *options: str) -> dict[str, Any]:
     outcome = flatfed("evaluate", run, "--json", *options)
     assert (outcome.code, outcome.err) == (0, "")
-    found: dict[str, Any] = outcome.json
-    return found
+    actual: dict[str, Any] = outcome.json
+    return actual
 
 
 def lines(outcome: Outcome) -> dict[str, str]:
@@ -45,7 +46,7 @@ def test_every_client_is_there_with_its_own_examples(run: Path) -> None:
     clients = measured(run)["clients"]
     assert clients == ff.load_run(run).client_metrics()
     assert [entry["client"] for entry in clients] == [0, 1, 2, 3, 4]
-    parts = TaskRecipe.from_dict(read_json(run / "config.json")["task"]).build()
+    parts = TaskRecipe.from_dict(read_json(run / "config.json")["task"], USER).build()
     assert [entry["samples"] for entry in clients] == [len(parts.examples(k)) for k in range(5)]
     for entry in clients:
         assert len(entry["class_accuracy"]) == 10
@@ -85,31 +86,31 @@ def test_the_round_of_an_older_checkpoint_is_named() -> None:
 
 
 def test_the_text_says_the_same(run: Path) -> None:
-    told, found = lines(flatfed("evaluate", run)), measured(run)
-    assert told["test_loss"] == f"{found['tests']['test_loss']:.4f}"
-    assert told["test_accuracy (%)"] == f"{100 * found['tests']['test_accuracy']:.2f}"
-    shares = [f"{100 * x:.1f}" for x in found["tests"]["test_class_accuracy"]]
-    assert told["test_class_accuracy (%)"].split() == shares
+    reported, actual = lines(flatfed("evaluate", run)), measured(run)
+    assert reported["test_loss"] == f"{actual['tests']['test_loss']:.4f}"
+    assert reported["test_accuracy (%)"] == f"{100 * actual['tests']['test_accuracy']:.2f}"
+    shares = [f"{100 * x:.1f}" for x in actual["tests"]["test_class_accuracy"]]
+    assert reported["test_class_accuracy (%)"].split() == shares
     for name, label, factor, form in (("accuracy", " (%)", 100, ".2f"), ("loss", "", 1, ".4f")):
-        values = [factor * entry[name] for entry in found["clients"]]
+        values = [factor * entry[name] for entry in actual["clients"]]
         ends = {"mean": statistics.mean(values), "lowest": min(values)}
         ends |= {"median": statistics.median(values), "highest": max(values)}
         expected = ", ".join(f"{which} {value:{form}}" for which, value in ends.items())
-        assert told[f"{name} of 5 clients{label}"] == expected
+        assert reported[f"{name} of 5 clients{label}"] == expected
 
 
 def test_the_accuracy_is_written_as_the_table_writes_it(run: Path) -> None:
-    told = lines(flatfed("evaluate", run))["test_accuracy (%)"]
-    assert re.search(rf"fedsam +{told} ", flatfed("show", run).out)
+    reported = lines(flatfed("evaluate", run))["test_accuracy (%)"]
+    assert re.search(rf"fedsam +{reported} ", flatfed("show", run).out)
 
 
 def test_a_list_with_gaps_and_a_figure_that_is_no_share(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"test_loss": 1.0, "test_error": 0.25, "unseen_class_iou": [0.5, None], "test_miou": 0.5}
-    monkeypatch.setattr(ff.Run, "metrics", lambda self, workers: found)
-    told = lines(flatfed("evaluate", run))
-    assert told["test_error"] == "0.2500"
-    assert told["unseen_class_iou (%)"] == "50.0 –"
-    assert told["test_miou (%)"] == "50.00"
+    actual = {"test_loss": 1.0, "test_error": 0.25, "unseen_class_iou": [0.5, None], "test_miou": 0.5}
+    monkeypatch.setattr(ff.Run, "metrics", lambda self, workers: actual)
+    reported = lines(flatfed("evaluate", run))
+    assert reported["test_error"] == "0.2500"
+    assert reported["unseen_class_iou (%)"] == "50.0 –"
+    assert reported["test_miou (%)"] == "50.00"
 
 
 def test_a_terminal_shows_the_same(run: Path) -> None:
@@ -144,12 +145,12 @@ def test_the_workers_are_those_of_the_run_unless_others_are_asked_for(
     refused(flatfed("evaluate", run, "--workers", "-1"), "--workers", "-1")
 
 
-def test_progress_is_told_group_by_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_group_by_group(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "GROUP", 300)
-    told: list[tuple[int, int]] = []
-    found = ff.load_run(run).client_metrics(on_clients=lambda done, total: told.append((done, total)))
-    assert found == ff.load_run(run).client_metrics()
-    assert told[0] == (0, 5) and told[-1] == (5, 5) and len(told) > 2
+    reported: list[tuple[int, int]] = []
+    actual = ff.load_run(run).client_metrics(on_clients=lambda done, total: reported.append((done, total)))
+    assert actual == ff.load_run(run).client_metrics()
+    assert reported[0] == (0, 5) and reported[-1] == (5, 5) and len(reported) > 2
 
 
 def test_away_from_a_terminal_a_line_comes_now_and_then(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +182,8 @@ def test_what_is_not_a_run(make: Any) -> None:
 
 
 def test_a_comparison_is_not_a_run(comparison: Path) -> None:
-    told = flatfed("evaluate", comparison)
-    refused(told, "is not a run directory", "fedavg/seed-0", "feddyn+sam/seed-2", "fedsam/")
+    reported = flatfed("evaluate", comparison)
+    refused(reported, "is not a run directory", "fedavg/seed-0", "feddyn+sam/seed-2", "fedsam/")
     with pytest.raises(ff.ConfigError, match="name one of the runs in it: fedavg/seed-0"):
         ff.load_run(comparison)
     assert flatfed("evaluate", comparison / "fedavg" / "seed-1").code == 0

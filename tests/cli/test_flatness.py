@@ -33,8 +33,8 @@ DEFAULT = ("loss", "lambda_ratio", "trace", "lpf", "sharpness", "adaptive_sharpn
 def measured(*arguments: object) -> list[dict[str, Any]]:
     outcome = flatfed("flatness", *arguments, "--json")
     assert outcome.code == 0, outcome.err
-    found: list[dict[str, Any]] = outcome.json
-    return found
+    actual: list[dict[str, Any]] = outcome.json
+    return actual
 
 
 def rows(outcome: Outcome) -> dict[str, list[str]]:
@@ -72,32 +72,32 @@ def test_a_row_for_every_number(run: Path) -> None:
 
 
 def test_the_same_as_json(run: Path) -> None:
-    [found] = measured(run)
-    assert (found["path"], found["round"]) == (str(run), 3)
-    assert found["accuracy"] == read_history(run)[-1]["test_accuracy"]
-    assert found["over"] == "training data of all clients, all 1,435 examples"
-    assert list(found["results"]) == list(DEFAULT)
+    [actual] = measured(run)
+    assert (actual["path"], actual["round"]) == (str(run), 3)
+    assert actual["accuracy"] == read_history(run)[-1]["test_accuracy"]
+    assert actual["over"] == "training data of all clients, all 1,435 examples"
+    assert list(actual["results"]) == list(DEFAULT)
     with ff.laboratory(run, workers=0) as lab:
         loss = lab.surface.loss()
-    assert found["results"]["loss"]["numbers"]["loss"] == loss
+    assert actual["results"]["loss"]["numbers"]["loss"] == loss
 
 
 def test_clients_are_in_the_json(run: Path) -> None:
-    [found] = measured(run, "--measure", "client_accuracy,local_global")
-    assert sorted(found["results"]["client_accuracy"]["clients"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
+    [actual] = measured(run, "--measure", "client_accuracy,local_global")
+    assert sorted(actual["results"]["client_accuracy"]["clients"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
     last = read_history(run)[-1]["clients"]
-    assert sorted(found["results"]["local_global"]["clients"]["lambda_local"]) == sorted(map(str, last))
+    assert sorted(actual["results"]["local_global"]["clients"]["lambda_local"]) == sorted(map(str, last))
 
 
 def test_several_runs_and_a_comparison_side_by_side(run: Path, comparison: Path) -> None:
     outcome = flatfed("flatness", comparison, run, *QUICK)
     assert len(rows(outcome)["loss"]) == 10
-    found = measured(comparison, run, *QUICK)
+    actual = measured(comparison, run, *QUICK)
     names = [f"{method} seed {seed}" for method in COMPARED for seed in (0, 1, 2)]
-    assert [one["method"] for one in found][:6] == names[:6]
-    assert len({one["method"] for one in found}) == 10
+    assert [one["method"] for one in actual][:6] == names[:6]
+    assert len({one["method"] for one in actual}) == 10
     alone = measured(comparison / "feddyn+sam" / "seed-1", *QUICK)
-    assert alone[0]["results"] == found[4]["results"]
+    assert alone[0]["results"] == actual[4]["results"]
     assert alone[0]["method"] == "feddyn+sam"
 
 
@@ -127,18 +127,18 @@ def test_the_accuracy_beside_a_checkpoint_is_not_another_rounds(run: Path) -> No
     flatfed("resume", run, "--rounds", 5)
     history = read_history(run)
     assert history[3]["test_accuracy"] != history[4]["test_accuracy"], "or this test says nothing"
-    [found] = measured(run / "checkpoints" / "round-000004", "--measure", "loss")
-    assert found["accuracy"] in (None, history[3]["test_accuracy"])
+    [actual] = measured(run / "checkpoints" / "round-000004", "--measure", "loss")
+    assert actual["accuracy"] in (None, history[3]["test_accuracy"])
 
 
 def test_one_measurement_in_several_ways(run: Path) -> None:
     """`lambda_max(mode=power)` is there to be compared with `lambda_max`."""
     asked = "lambda_max,lambda_max(mode=power)"
-    [found] = measured(run, "--measure", asked)
+    [actual] = measured(run, "--measure", asked)
     with ff.laboratory(run) as lab:
         results = lab.measure(asked)
     assert len(results) == 2
-    assert set(found["results"]) == set(results)
+    assert set(actual["results"]) == set(results)
     table = flatfed("flatness", run, "--measure", asked).out
     for result in results.values():
         assert f"{result.numbers['lambda_max']:.5g} ± {result.numbers['lambda_max_residual']:.2g}" in table
@@ -146,10 +146,10 @@ def test_one_measurement_in_several_ways(run: Path) -> None:
 
 @pytest.mark.parametrize(("data", "of"), [("test", "test"), ("client 2", "client 2"), ("train", "train")])
 def test_the_examples_are_chosen(data: str, of: str, run: Path) -> None:
-    [found] = measured(run, "--measure", "loss", "--data", data)
+    [actual] = measured(run, "--measure", "loss", "--data", data)
     with ff.laboratory(run, data=of) as lab:
-        assert found["results"]["loss"]["numbers"]["loss"] == lab.surface.loss()
-        assert found["over"] == lab.surface.note
+        assert actual["results"]["loss"]["numbers"]["loss"] == lab.surface.loss()
+        assert actual["over"] == lab.surface.note
 
 
 def test_a_part_of_them(run: Path) -> None:
@@ -170,8 +170,8 @@ def test_the_averaged_or_the_last_global_model() -> None:
         measured("run", "--measure", "parameter_norm", "--weights", w)[0] for w in ("evaluated", "global")
     )
     run = ff.load_run("run")
-    for found, vector in ((averaged, run.eval_vector), (last, run.vector)):
-        norm = found["results"]["parameter_norm"]["numbers"]["parameter_norm"]
+    for actual, vector in ((averaged, run.eval_vector), (last, run.vector)):
+        norm = actual["results"]["parameter_norm"]["numbers"]["parameter_norm"]
         assert norm == pytest.approx(float(vector.norm()), rel=1e-6)
     assert averaged["results"] != last["results"]
 
@@ -210,12 +210,12 @@ def test_only_what_is_missing_is_measured(run: Path, monkeypatch: pytest.MonkeyP
 
 def test_two_commands_at_once_lose_nothing(run: Path) -> None:
     """One that takes long must not write over what a shorter one found in the meantime."""
-    found = {"numbers": {}, "clients": {}, "series": {}, "remark": ""}
+    actual = {"numbers": {}, "clients": {}, "series": {}, "remark": ""}
     first, second = KeptResults(run), KeptResults(run)
-    first.keep({"round": 1}, found)
-    second.keep({"round": 2}, found)
-    assert KeptResults(run).find({"round": 1}) == found
-    assert KeptResults(run).find({"round": 2}) == found
+    first.keep({"round": 1}, actual)
+    second.keep({"round": 2}, actual)
+    assert KeptResults(run).find({"round": 1}) == actual
+    assert KeptResults(run).find({"round": 2}) == actual
 
 
 def test_readings_on_the_disk_are_json(run: Path) -> None:
@@ -240,8 +240,8 @@ def test_a_loss_that_is_not_a_number_is_no_json_number(tmp_path: Path) -> None:
     task = ff.Task(nn.Linear(2, 2), [(x, y)], tests={"bad": bad})
     ff.train(task, ff.make("fedavg"), rounds=1, sampling=1, lr=0.1, workers=0, out=tmp_path / "run")
     for _ in range(2):
-        [found] = measured("run", "--data", "bad", "--measure", "loss,lpf(samples=2)")
-        assert found["results"]["loss"]["numbers"]["loss"] is None
+        [actual] = measured("run", "--data", "bad", "--measure", "loss,lpf(samples=2)")
+        assert actual["results"]["loss"]["numbers"]["loss"] is None
         assert flatfed("flatness", "run", "--data", "bad", "--measure", "loss").code == 0
 
 
@@ -387,7 +387,7 @@ def test_a_model_that_is_not_finite(run: Path) -> None:
     refused(flatfed("flatness", run, *QUICK), "not finite numbers", "diverged")
 
 
-def test_one_of_several_that_cannot_be_measured_is_told_of_and_the_others_are(comparison: Path) -> None:
+def test_one_of_several_that_cannot_be_measured_is_reported_of_and_the_others_are(comparison: Path) -> None:
     bad, empty, good = (comparison / "fedavg" / f"seed-{seed}" for seed in (0, 1, 2))
     spoil(bad)
     shutil.rmtree(empty / "checkpoints")
@@ -465,8 +465,8 @@ def test_monitors_stand_in_the_history_and_change_nothing_else(watched: Path, ru
     assert [row["round"] for row in history if "lpf" in row["watch"]] == [0, 1, 2]
     assert [row["round"] for row in history if "clients_watch" in row] == [2]
     assert sorted(history[2]["clients_watch"]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
-    [found] = measured(watched, "--measure", "lpf(samples=2)", "--samples", 60)
-    assert found["results"]["lpf"]["numbers"]["lpf"] == history[2]["watch"]["lpf"]
+    [actual] = measured(watched, "--measure", "lpf(samples=2)", "--samples", 60)
+    assert actual["results"]["lpf"]["numbers"]["lpf"] == history[2]["watch"]["lpf"]
     for row, bare in zip(history, plain, strict=True):
         assert {k: v for k, v in row.items() if k not in (*TIMES, "watch", "clients_watch")} == {
             k: v for k, v in bare.items() if k not in (*TIMES, "watch")

@@ -52,15 +52,15 @@ def test_local_and_global_lambda_by_client_and_class(pair: list[Path]) -> None:
 
 def test_the_same_as_markdown_csv_and_json(pair: list[Path]) -> None:
     markdown, values = (flatfed("flatness", *pair, *BY_CLIENT, "--format", form) for form in ("markdown", "csv"))
-    found = flatfed("flatness", *pair, "--measure", "local_global", "--json").json
+    actual = flatfed("flatness", *pair, "--measure", "local_global", "--json").json
     rows = list(csv.DictReader(io.StringIO(values.out)))
     assert markdown.out.splitlines()[0].startswith("| client | holds | fedavg lambda_local | fedavg lambda_global |")
     assert len(markdown.out.splitlines()) == 2 + len(rows)
     for row in rows[:-1]:
-        held = found[0]["client_classes"][row["client"]]
+        held = actual[0]["client_classes"][row["client"]]
         assert (held["name"], held["share"]) == (row["holds"], 1.0)
         assert held["name"] == f"digit {held['number']}"
-        local = found[1]["results"]["local_global"]["clients"]["lambda_local"][row["client"]]
+        local = actual[1]["results"]["local_global"]["clients"]["lambda_local"][row["client"]]
         assert float(row["fedsam lambda_local"]) == local
 
 
@@ -83,8 +83,8 @@ def test_clients_on_a_narrow_terminal(pair: list[Path]) -> None:
 
 
 def test_json_has_classes_only_of_clients_that_were_measured(pair: list[Path]) -> None:
-    [found] = flatfed("flatness", pair[0], "--measure", "loss", "--json").json
-    assert "client_classes" not in found
+    [actual] = flatfed("flatness", pair[0], "--measure", "loss", "--json").json
+    assert "client_classes" not in actual
 
 
 def test_a_map_of_the_global_and_clients_models(

@@ -42,15 +42,15 @@ def test_power_iteration_on_the_test_set_with_the_others_constants(dataset: str,
     path = runs / dataset / "fedavg+wima"
     outcome = flatfed("flatness", path, "--protocol", "fedgloss", "--json")
     assert (outcome.code, outcome.err) == (0, "")
-    [found] = outcome.json
+    [actual] = outcome.json
     run = ff.load_run(path)
     assert not torch.equal(run.vector, run.eval_vector), "the mean of the last models is measured"
     task = replace(run._federation.task, prepare=other)
     with ff.laboratory(path, data="test", task=task) as lab:
         assert torch.equal(lab.surface.w, run.eval_vector)
         expected = lab.measure(MEASURE)
-    numbers = found["results"]["lambda_ratio"]["numbers"]
-    assert found["over"].startswith("test set, all 12 examples")
+    numbers = actual["results"]["lambda_ratio"]["numbers"]
+    assert actual["over"].startswith("test set, all 12 examples")
     assert set(numbers) >= {"lambda_max", "lambda_5", "lambda_ratio"}
     assert numbers["lambda_products"] <= 5 * 20
     assert numbers == expected["lambda_ratio"].numbers

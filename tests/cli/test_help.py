@@ -21,6 +21,7 @@ OPTIONS = {
     "evaluate": ["--data-dir", "--workers", "--json"],
     "list": ["--json"],
     "data": [],
+    "deploy": [],
 }
 ARGUMENTS = {
     "run": "DATASET ALGORITHM",
@@ -31,6 +32,7 @@ ARGUMENTS = {
     "evaluate": "RUN",
     "list": "KIND",
     "data": "COMMAND [ARGS]...",
+    "deploy": "COMMAND [ARGS]...",
 }
 
 

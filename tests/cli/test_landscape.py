@@ -59,14 +59,14 @@ def runs(_trained: Path, tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of points that are evaluated."""
-    found, plain = list[int](), Surface.metrics_at
+    actual, plain = list[int](), Surface.metrics_at
 
     def counted(surface: Surface, points: Sequence[Any], *rest: Any, **more: Any) -> Any:
-        found.append(len(points))
+        actual.append(len(points))
         return plain(surface, points, *rest, **more)
 
     monkeypatch.setattr(Surface, "metrics_at", counted)
-    return found
+    return actual
 
 
 def check_pictures(folder: Path, names: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ def test_every_kind_writes_its_pictures_and_numbers(kind: str, runs: list[Path],
 
 
 @unseen
-def test_the_folder_is_the_first_runs_unless_told(runs: list[Path]) -> None:
+def test_the_folder_is_the_first_runs_unless_reported(runs: list[Path]) -> None:
     outcome = flatfed("landscape", *runs[:2], "--points", 3)
     assert outcome.code == 0, outcome.err
     assert (runs[0] / "flatness" / "surface.json").is_file()
@@ -196,8 +196,8 @@ def test_planes_tell_the_losses_of_the_models(runs: list[Path]) -> None:
     assert outcome.code == 0, outcome.err
     grids = read_json(Path("o/clients.json"))["grids"]
     for grid, line in zip(grids, outcome.out.splitlines(), strict=True):
-        told = ", ".join(f"{loss:.4f} at {name}" for name, loss in grid["at_marks"].items())
-        assert line.startswith(f"{grid['label']}: loss {told} (")
+        reported = ", ".join(f"{loss:.4f} at {name}" for name, loss in grid["at_marks"].items())
+        assert line.startswith(f"{grid['label']}: loss {reported} (")
     assert list(grids[0]["at_marks"]) == [f"client {k}" for k in (third, first, second)] + ["global model"]
     outcome = flatfed("landscape", runs[0], "--kind", "client-plane", "--client", second, "--points", 3, "--out", "o")
     assert f"at client {second}, " in outcome.out and " at model before the round (" in outcome.out

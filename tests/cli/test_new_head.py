@@ -14,6 +14,7 @@ import flatfed as ff
 from cli.command import flatfed, read_history, read_json, without_time
 from flatfed import models
 from flatfed.experiments.tasks.recipe import TaskRecipe, task_of
+from flatfed.named_code import USER
 from flatfed.runs.directory import RunDirectory
 from models.torchvision_networks import random_tensors, resnet18_shapes
 from records import rewrite
@@ -144,7 +145,7 @@ def test_old_records_know_nothing_of_it() -> None:
     rewrite(Path("out/config.json"), data)
     shutil.copytree("out", "elsewhere")
     assert flatfed("resume", "elsewhere", "--rounds", "2").code == 0
-    assert TaskRecipe.from_dict(data["task"]).new_head is False
+    assert TaskRecipe.from_dict(data["task"], USER).new_head is False
 
 
 def test_an_old_comparison_goes_on() -> None:
@@ -171,7 +172,7 @@ def test_a_comparison_resumes_with_its_new_heads() -> None:
     assert rows("elsewhere/fedavg/seed-1") == rows("two/fedavg/seed-1")
 
 
-def test_runs_with_and_without_it_are_told_apart() -> None:
+def test_runs_with_and_without_it_are_distinguished() -> None:
     start(10)
     trained(out="plain")
     trained(*HEADED[:2], out="whole")

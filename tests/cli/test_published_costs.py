@@ -126,9 +126,9 @@ def test_the_table_of_the_documentation(table: list[list[str]]) -> None:
     headings, rule, *rows = table
     assert headings == HEADINGS
     assert set(rule) == {"---"}
-    found = {row[0].partition("`")[2].partition("`")[0]: row for row in rows}
+    actual = {row[0].partition("`")[2].partition("`")[0]: row for row in rows}
     for id, cost in COSTS.items():
-        row = found[id]
+        row = actual[id]
         assert len(row) == len(headings)
         assert row[0] == f"[`{id}`]({id}.md)"
         exchanges = f" in {cost.exchanges} exchanges" if cost.exchanges > 1 else ""

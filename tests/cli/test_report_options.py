@@ -25,13 +25,13 @@ def test_show_adds_columns_and_tables(comparison: Path) -> None:
     ):
         assert words in outcome.out
     assert fingerprint(comparison) == before
-    told = flatfed("show", comparison, *ASKED, "--json").json
+    reported = flatfed("show", comparison, *ASKED, "--json").json
     rows = read_history(comparison / "fedsam" / "seed-1")
-    [run] = [run for run in told["runs"] if (run["method"], run["seed"]) == ("fedsam", 1)]
+    [run] = [run for run in reported["runs"] if (run["method"], run["seed"]) == ("fedsam", 1)]
     assert (run["at_1"], run["at_3"]) == (rows[0]["test_accuracy"], rows[2]["test_accuracy"])
-    assert len(told["targets"]) == 6
+    assert len(reported["targets"]) == 6
     plain = flatfed("show", comparison, "--json").json
-    assert all(record.items() <= asked.items() for record, asked in zip(plain["runs"], told["runs"], strict=True))
+    assert all(record.items() <= asked.items() for record, asked in zip(plain["runs"], reported["runs"], strict=True))
 
 
 @pytest.mark.parametrize("columns", [80, 160])
@@ -42,8 +42,8 @@ def test_on_a_terminal_nothing_is_cut(columns: int, comparison: Path) -> None:
 
 
 def test_transmissions_of_a_method_are_its_vectors_per_round(comparison: Path) -> None:
-    told = flatfed("show", comparison, "--target", "0.0", "--json").json
-    per_round = {entry["method"]: entry["transmissions"] / entry["round"] for entry in told["targets"]}
+    reported = flatfed("show", comparison, "--target", "0.0", "--json").json
+    per_round = {entry["method"]: entry["transmissions"] / entry["round"] for entry in reported["targets"]}
     model = 4 * 65 * 10  # logreg on digits in float32; numbers of 8 bytes come on top
     assert per_round["fedavg"] == pytest.approx(2 + 7 * 8 / model)
     assert per_round["feddyn+sam"] == pytest.approx(2, abs=0.05)
@@ -58,8 +58,8 @@ def test_compare_writes_them_and_resume_remembers(tmp_path: Path) -> None:
     assert "## Cost to reach test accuracy 5.00 %" in report and "| at 1 | at 3 |" in report
     lines = list(csv.DictReader((tmp_path / "c/results.csv").read_text().splitlines()))
     assert all(line["at_1"] and line["to_0.05_round"] == "1" and line["improvement"] for line in lines)
-    told = read_json(tmp_path / "c/results.json")["targets"]
-    vectors = {entry["method"]: round(entry["transmissions"]) for entry in told if entry["target"] == "0.05"}
+    reported = read_json(tmp_path / "c/results.json")["targets"]
+    vectors = {entry["method"]: round(entry["transmissions"]) for entry in reported if entry["target"] == "0.05"}
     assert vectors == {"fedavg": 2, "scaffold": 4}
     (tmp_path / "c/report.md").unlink()
     assert "cost to reach" in flatfed("resume", "c").out

@@ -18,7 +18,7 @@ from cli.command import SMALL, fingerprint, flatfed, on_terminal, read_history, 
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.measuring import robustness as measuring
 from flatfed.experiments.measuring.robustness import robustness
-from flatfed.experiments.running.loading import load_run
+from flatfed.experiments.running.run import load_run
 from flatfed.experiments.tasks.recipe import _pool
 from flatfed.reports.robustness.one_run import CorruptionCell, Robustness, draw, headline
 from records import rewrite
@@ -138,9 +138,9 @@ def test_a_second_call_reads_what_the_first_one_measured(run: Path, monkeypatch:
 def test_only_what_is_missing_is_measured(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flatfed("robustness", run, *FEW)
     measured = []
-    found = robustness(run, severities=[3, 5], on_corruption=lambda name, done, total: measured.append((name, total)))
+    actual = robustness(run, severities=[3, 5], on_corruption=lambda name, done, total: measured.append((name, total)))
     assert len(measured) == 19
-    assert {c.severity for c in found.cells if c.corruption == "contrast"} == {3, 5}
+    assert {c.severity for c in actual.cells if c.corruption == "contrast"} == {3, 5}
     measured.clear()
     monkeypatch.setattr(measuring, "restored", never)
     robustness(run, severities=[3], on_corruption=lambda name, done, total: measured.append((name, total)))
@@ -157,9 +157,9 @@ def test_an_interrupted_measurement_keeps_what_it_has(run: Path) -> None:
     kept = cells(read_json(run / "robustness.json"))
     assert set(kept) == {("gaussian_noise", 5), ("shot_noise", 5)}
     asked = []
-    found = robustness(run, on_corruption=lambda name, done, total: asked.append(name))
+    actual = robustness(run, on_corruption=lambda name, done, total: asked.append(name))
     assert "gaussian_noise" not in asked
-    assert {(c.corruption, c.severity) for c in found.cells} == {(name, 5) for name in SUITABLE}
+    assert {(c.corruption, c.severity) for c in actual.cells} == {(name, 5) for name in SUITABLE}
     assert all(cells(read_json(run / "robustness.json"))[place] == value for place, value in kept.items())
 
 
@@ -333,8 +333,8 @@ def test_data_that_have_moved(cifar: tuple[Path, Path], tmp_path: Path) -> None:
     outcome = flatfed("robustness", out, "--corruptions", "contrast")
     assert outcome.code == 2
     assert "is missing" in outcome.err
-    found = flatfed("robustness", out, "--corruptions", "contrast", "--data-dir", elsewhere, "--json").json
-    assert found["cells"][0]["source"] == "published"
+    actual = flatfed("robustness", out, "--corruptions", "contrast", "--data-dir", elsewhere, "--json").json
+    assert actual["cells"][0]["source"] == "published"
 
 
 def test_a_damaged_published_file_is_named(cifar: tuple[Path, Path]) -> None:
@@ -385,8 +385,8 @@ def test_a_task_that_lived_in_memory_must_be_given_again(tmp_path: Path) -> None
     task = ff.Task(nn.Sequential(nn.Flatten(), Own(768, 2)), [(x, y)], (x, y))
     run = ff.train(task, ff.make("fedavg"), rounds=1, sampling=1, lr=0.1, workers=0, out=tmp_path / "run")
     assert torch.equal(load_run(tmp_path / "run", task=task).vector, run.vector)
-    found = robustness(tmp_path / "run", names=["contrast"], task=task)
-    assert [c.corruption for c in found.cells] == ["contrast"]
+    actual = robustness(tmp_path / "run", names=["contrast"], task=task)
+    assert [c.corruption for c in actual.cells] == ["contrast"]
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with pytest.raises(ConfigError, match="only lived in memory"):
         load_run(tmp_path / "copy")

@@ -39,8 +39,8 @@ def measured(_measured: tuple[Path, Outcome], tmp_path: Path) -> Path:
 def accuracy(run: Path, name: str) -> float:
     """What a run's own file says."""
     data = read_json(run / "robustness.json")
-    found = {cell["corruption"]: float(cell["accuracy"]) for cell in data["cells"]}
-    return found[name] if name != "mean" else statistics.fmean(found.values())
+    actual = {cell["corruption"]: float(cell["accuracy"]) for cell in data["cells"]}
+    return actual[name] if name != "mean" else statistics.fmean(actual.values())
 
 
 def row(out: str, name: str) -> list[str]:
@@ -166,9 +166,9 @@ def test_one_that_fails_does_not_end_the_others(measured: Path) -> None:
     (measured / "fedavg" / "seed-1" / "config.json").write_text("{")
     outcome = flatfed("robustness", "numbers", measured, *FEW)
     assert outcome.code == 0, outcome.err
-    told = outcome.err.splitlines()
+    reported = outcome.err.splitlines()
     for name in ("numbers", "fedavg/seed-0", "fedavg/seed-1"):
-        assert any(f"{name}: " in line and line.startswith(("numbers", str(measured))) for line in told), name
+        assert any(f"{name}: " in line and line.startswith(("numbers", str(measured))) for line in reported), name
     assert row(outcome.out, "contrast")[1] == f"{100 * accuracy(measured / 'fedavg' / 'seed-2', 'contrast'):.2f}"
 
 
@@ -193,7 +193,7 @@ def test_a_name_that_is_no_run_is_refused_before_anything_is_measured(measured: 
     assert fingerprint(measured) == before
 
 
-def test_runs_that_did_not_finish_are_told_of(measured: Path) -> None:
+def test_runs_that_did_not_finish_are_reported_of(measured: Path) -> None:
     run = measured / "fedavg" / "seed-0"
     status = read_json(run / "status.json")
     rewrite(run / "status.json", status | {"status": "diverged", "reason": "round 4: not finite"})

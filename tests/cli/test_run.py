@@ -102,8 +102,8 @@ def test_divergence_is_a_result_with_a_reason(tmp_path: Path) -> None:
 
 def test_the_table_and_the_reason_count_rounds_alike() -> None:
     outcome = flatfed("run", "digits", "fedavg", *SMALL, "--set", "server_lr=1e38", "--out", "out")
-    told = outcome.err.partition("diverged: round ")[2].partition(":")[0]
-    assert f"diverged (round {told})" in outcome.out
+    reported = outcome.err.partition("diverged: round ")[2].partition(":")[0]
+    assert f"diverged (round {reported})" in outcome.out
 
 
 def test_evaluation_every_so_many_rounds(tmp_path: Path) -> None:

@@ -201,13 +201,13 @@ def test_a_number_of_workers_that_is_a_slip_is_refused(folder: Path, outcomes: d
 def test_a_run_whose_output_is_lost_ends_well(
     name: str, place: str, code: int, folder: Path, outcomes: dict[str, Outcome]
 ) -> None:
-    """Progress may be lost without a word; a result that cannot be written is a failure, but only of the command."""
+    """Progress may be lost silently; a result that cannot be written is a failure, but only of the command."""
     assert outcomes[name]["code"] == code, outcomes[name]
     assert read_json(folder / place / "run/status.json")["status"] == "finished"
     assert (folder / place / "run/report.md").exists()
 
 
-def test_a_result_that_cannot_be_written_is_told(outcomes: dict[str, Outcome]) -> None:
+def test_a_result_that_cannot_be_written_is_reported(outcomes: dict[str, Outcome]) -> None:
     last = outcomes["full"]["err"].strip().splitlines()[-1]
     assert last == "Error: standard output could not be written: No space left on device"
 

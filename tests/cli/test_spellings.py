@@ -99,8 +99,8 @@ def test_everything_that_is_said_to_be_settable_is(spelling: str) -> None:
     ],
 )
 def test_values(text: str, value: object) -> None:
-    found = parse_value(text)
-    assert (type(found), found) == (type(value), value)
+    actual = parse_value(text)
+    assert (type(actual), actual) == (type(value), value)
 
 
 @given(number=st.floats(allow_nan=False, allow_infinity=False))
@@ -110,8 +110,8 @@ def test_every_number_comes_back(number: float) -> None:
 
 @given(number=st.integers(1 - 2**63, 2**63 - 1))
 def test_every_whole_number_comes_back_whole(number: int) -> None:
-    found = parse_value(str(number))
-    assert isinstance(found, int) and found == number
+    actual = parse_value(str(number))
+    assert isinstance(actual, int) and actual == number
 
 
 @given(text=st.text(max_size=20))

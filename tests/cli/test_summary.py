@@ -24,7 +24,7 @@ def summary(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_what_is_trained_is_told_before_it_starts(columns: int) -> None:
+def test_what_is_trained_is_reported_before_it_starts(columns: int) -> None:
     given = ("--alpha", "0.1", "--set", "client_opt.rho=0.25", "--lr", "0.05")
     outcome = on_terminal("run", "digits", "feddyn+sam+swa", *SMALL, *given, "--out", "out", columns=columns)
     assert outcome.code == 0, outcome.err
@@ -77,7 +77,7 @@ def test_resuming_tells_it_too(run: Path, comparison: Path) -> None:
     assert "methods    fedavg: server_lr=1, client_opt=sgd; 1 down, 1 up" in flatfed("resume", comparison).err
 
 
-def test_a_run_from_before_it_was_recorded_is_told_as_well(run: Path) -> None:
+def test_a_run_from_before_it_was_recorded_is_reported_as_well(run: Path) -> None:
     config = read_json(run / "config.json")
     del config["setting"]
     config["task"] |= {"model_options": {}}
@@ -89,7 +89,7 @@ def test_a_run_from_before_it_was_recorded_is_told_as_well(run: Path) -> None:
     assert "## Setting" in (run / "report.md").read_text()
 
 
-def test_nothing_is_told_of_what_is_refused(run: Path) -> None:
+def test_nothing_is_reported_of_what_is_refused(run: Path) -> None:
     assert summary(flatfed("run", "digits", "fedavg", *SMALL, "--per-round", "9")) == []
     assert summary(flatfed("run", "digits", "fedavg", *SMALL, "--out", run)) == []
     assert summary(flatfed("resume", run, "--rounds", "1")) == []
@@ -98,7 +98,7 @@ def test_nothing_is_told_of_what_is_refused(run: Path) -> None:
 
 def test_the_report_holds_the_setting_and_versions(run: Path, comparison: Path) -> None:
     section = (run / "report.md").read_text().partition("## Setting")[2]
-    told = (
+    reported = (
         "**data** digits",
         "**network** logreg",
         "**method** fedsam: rho=0.05",
@@ -106,7 +106,7 @@ def test_the_report_holds_the_setting_and_versions(run: Path, comparison: Path) 
         "torch ",
         "Python ",
     )
-    assert all(part in section for part in told)
+    assert all(part in section for part in reported)
     section = (comparison / "report.md").read_text().partition("## Setting")[2]
     assert section.count("**data**") == 1
     assert all(f"{method}: " in section for method in ("fedavg", "feddyn+sam", "fedsam"))
@@ -164,8 +164,8 @@ def test_every_value_of_a_sweep_is_named() -> None:
     assert [m["method"] for m in flatfed("show", "0.05", "--json").json["methods"]] == ["fedsam"]
 
 
-def test_a_pooled_method_and_an_average_of_nothing_are_told() -> None:
+def test_a_pooled_method_and_an_average_of_nothing_are_reported() -> None:
     outcome = flatfed("compare", "digits", "centralised", "fedavg+swa", *SMALL, "--out", "out")
-    told = " ".join(outcome.err.split())
-    assert "centralised: client_opt=sgd; all clients' examples in one place; 1 down" in told
-    assert "which takes no model in this number of rounds; 1 down" in told
+    reported = " ".join(outcome.err.split())
+    assert "centralised: client_opt=sgd; all clients' examples in one place; 1 down" in reported
+    assert "which takes no model in this number of rounds; 1 down" in reported

@@ -78,13 +78,13 @@ AUGMENTED: list[tuple[list[str], bool | str]] = [
 
 
 def test_each_augmentation_is_recorded_and_trains_in_its_own_way() -> None:
-    found: dict[bool | str, set[float]] = {}
+    actual: dict[bool | str, set[float]] = {}
     for number, (options, recorded) in enumerate(AUGMENTED):
         task = trained(*options, out=f"out{number}")
         assert task["augment"] == recorded, options
-        found.setdefault(recorded, set()).add(rows(f"out{number}")[0]["train_loss"])
-    assert all(len(losses) == 1 for losses in found.values())
-    assert len(set.union(*found.values())) == len(found) == 5
+        actual.setdefault(recorded, set()).add(rows(f"out{number}")[0]["train_loss"])
+    assert all(len(losses) == 1 for losses in actual.values())
+    assert len(set.union(*actual.values())) == len(actual) == 5
 
 
 def test_none_shows_the_examples_as_they_are() -> None:
@@ -165,7 +165,7 @@ def test_training_starts_from_the_weights(tmp_path: Path, monkeypatch: pytest.Mo
     assert flatfed("resume", "out", "--rounds", "2").code == 0
 
 
-@pytest.mark.parametrize("parts", [(), ("--local-layers", "bn")], ids=["shared", "local parts"])
+@pytest.mark.parametrize("parts", [(), ("--local-layers", "bn")], ids=["shared", "local layers"])
 def test_the_file_of_the_weights_is_not_needed_again(parts: tuple[str, ...]) -> None:
     how = (*TWICE[:-1], "cnn-small-bn", *parts)
     torch.manual_seed(5)
@@ -257,8 +257,8 @@ COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("forks.py")))
 def in_folders(*commands: tuple[Path, tuple[str, ...]]) -> list[Outcome]:
     """Run commands one after the other, each in its folder and in a process of its own, forked after the imports."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    told = json.dumps([(str(folder), arguments) for folder, arguments in commands])
-    done = subprocess.run([*COMMAND, told], capture_output=True, text=True, check=False, env=environment, timeout=300)
+    words = json.dumps([(str(folder), arguments) for folder, arguments in commands])
+    done = subprocess.run([*COMMAND, words], capture_output=True, text=True, check=False, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     return [Outcome(*outcome) for outcome in json.loads(done.stdout)]
 
@@ -409,8 +409,8 @@ def test_the_record_holds_a_fingerprint_of_the_partition() -> None:
     shown = flatfed("data", "show", "digits", "--clients", "5", "--json").json
     assert task["partition_sha256"] in shown.values()
     others = [("--seed", "1"), ("--alpha", "0.1"), ("--clients", "6"), ("--partition", "iid")]
-    found = {trained(*options, out=options[0])["partition_sha256"] for options in others}
-    assert len(found | {task["partition_sha256"]}) == 5
+    actual = {trained(*options, out=options[0])["partition_sha256"] for options in others}
+    assert len(actual | {task["partition_sha256"]}) == 5
     assert trained("--lr", "0.2", "--augment", "none", out="same")["partition_sha256"] == task["partition_sha256"]
 
 
@@ -444,15 +444,15 @@ def test_the_same_partition_is_resumed(changes: dict[str, Any], run: Path) -> No
 
 
 def test_a_comparison_has_a_fingerprint_in_each_run(comparison: Path) -> None:
-    found = {
+    actual = {
         seed: {
             read_json(comparison / method / f"seed-{seed}" / "config.json")["task"]["partition_sha256"]
             for method in ("fedavg", "feddyn+sam", "fedsam")
         }
         for seed in (0, 1, 2)
     }
-    assert all(len(hashes) == 1 for hashes in found.values())
-    assert len(set.union(*found.values())) == 3
+    assert all(len(hashes) == 1 for hashes in actual.values())
+    assert len(set.union(*actual.values())) == 3
 
 
 # --- the seed of the partition ----------------------------------------------------------------------------

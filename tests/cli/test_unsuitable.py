@@ -94,7 +94,7 @@ def test_a_model_of_ones_own(nets: None, tmp_path: Path) -> None:
     given = ("run", "digits", "fedavg", "--clients", "3", *QUICK)
     before = fingerprint(tmp_path)
     refused(flatfed(*given, "--model", "unfit_nets:Short"), "gives scores of 5 classes, and there are 10")
-    # What went wrong in one's own file is told.
+    # What went wrong in one's own file is reported.
     refused(flatfed(*given, "--model", "unfit_nets:Wrong"), "does not take digits", "2x64 and 7x10")
     assert {n: h for n, h in fingerprint(tmp_path).items() if "pycache" not in n} == before
 

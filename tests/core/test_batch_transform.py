@@ -200,9 +200,9 @@ def draws(method: str = "fedavg", **changes: Any) -> list[float]:
 
 
 def test_steps_clients_and_rounds_each_have_their_own_draw() -> None:
-    found = draws()
-    assert len(found) == 2 * 2 * sum(STEPS)
-    assert len(set(found)) == len(found)
+    actual = draws()
+    assert len(actual) == 2 * 2 * sum(STEPS)
+    assert len(set(actual)) == len(actual)
 
 
 def test_the_same_key_gives_the_same_draw() -> None:
@@ -245,16 +245,16 @@ def test_its_draws_are_not_those_of_the_augmentation() -> None:
 
 
 def test_the_augmentation_does_not_feel_it() -> None:
-    found: list[list[float]] = []
+    actual: list[list[float]] = []
     for batch_transform in (None, Jitter()):
-        found.append([])
+        actual.append([])
 
         def augment(inputs: Tensor, generator: torch.Generator) -> Tensor:
-            found[-1].append(float(torch.rand((), generator=generator)))
+            actual[-1].append(float(torch.rand((), generator=generator)))
             return inputs
 
         train(task(batch_transform=batch_transform, augment=augment, test=None), batch_size=3)
-    assert found[0] == found[1]
+    assert actual[0] == actual[1]
 
 
 @pytest.mark.parametrize("method", ["fedsam", "scaffold"])

@@ -36,8 +36,8 @@ def problem(**changes: Any) -> ff.Task:
 
 def of_global(row: dict[str, Any]) -> dict[str, Any]:
     """The global model's figures under the names that they have where it is the one that is evaluated."""
-    found = {name.removeprefix("global_"): value for name, value in row.items() if name.startswith("global_")}
-    return {name if name.startswith("unseen_") else f"test_{name}": value for name, value in found.items()}
+    actual = {name.removeprefix("global_"): value for name, value in row.items() if name.startswith("global_")}
+    return {name if name.startswith("unseen_") else f"test_{name}": value for name, value in actual.items()}
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +151,10 @@ def test_the_summary_has_the_global_models_accuracies() -> None:
     figures = [{"test_accuracy": 0.9}, {}, {"test_accuracy": 0.5, "global_accuracy": 0.4}, {"test_accuracy": 0.6}]
     figures[3]["global_accuracy"] = 0.2
     rows = [{"round": t, **cost, **figure} for t, figure in enumerate(figures)]
-    told = summarise(rows, 4, 2)
+    reported = summarise(rows, 4, 2)
     names = [f"global_accuracy_{kind}" for kind in ("final", "last_mean", "best")]
-    assert [told[name] for name in names] == [0.2, pytest.approx(0.3), 0.9]
-    assert [told[name.removeprefix("global_")] for name in names] == [0.6, pytest.approx(0.55), 0.9]
+    assert [reported[name] for name in names] == [0.2, pytest.approx(0.3), 0.9]
+    assert [reported[name.removeprefix("global_")] for name in names] == [0.6, pytest.approx(0.55), 0.9]
     assert [summarise(rows, 4, 4)[name] for name in names] == [0.2, pytest.approx(0.5), 0.9]
     assert not {*names} & summarise(rows[:2], 4, 2).keys()
 

@@ -134,9 +134,9 @@ def expected(run: ff.Run, kind: str | None, clients: Any = None) -> list[dict[st
 @pytest.mark.parametrize("policy", ["running", "recalibrate"])
 def test_a_shared_model_is_measured_on_each_client(policy: str, average: Any) -> None:
     run = trained(eval_stats=policy, average=average)
-    found = run.client_metrics()
-    assert found == expected(run, None)
-    assert len({entry["loss"] for entry in found}) == len(SIZES)
+    actual = run.client_metrics()
+    assert actual == expected(run, None)
+    assert len({entry["loss"] for entry in actual}) == len(SIZES)
 
 
 def test_statistics_are_calibrated_for_clients_too() -> None:
@@ -152,12 +152,12 @@ def test_statistics_are_calibrated_for_clients_too() -> None:
 @pytest.mark.parametrize("kind", ["bn", "bn-stats"])
 def test_each_client_has_its_own_parameters_and_statistics(kind: str, policy: Any) -> None:
     run = trained(local=kind, eval_stats=policy)
-    found = run.client_metrics()
-    assert found == expected(run, kind)
+    actual = run.client_metrics()
+    assert actual == expected(run, kind)
     # What another client keeps gives other figures, and so does the model without anybody's parts.
     x, y = pairs()[0]
     for model in (with_own_parts(run, 1, kind), with_own_parts(run, 3, kind), run.model()):
-        assert found[0]["loss"] != by_hand(model, x, y)["loss"]
+        assert actual[0]["loss"] != by_hand(model, x, y)["loss"]
 
 
 def test_a_client_that_never_took_part_has_the_first_parts() -> None:
@@ -170,7 +170,7 @@ def test_a_client_that_never_took_part_has_the_first_parts() -> None:
     assert run.client_metrics()[3] == {"client": 3, "samples": SIZES[3], **by_hand(model, *pairs()[3])}
 
 
-def test_other_local_parts_go_with_the_policy_of_the_run() -> None:
+def test_other_local_layers_go_with_the_policy_of_the_run() -> None:
     """A head of one's own keeps no statistics: these are the shared ones, or the batch's where that is asked for."""
     running, batch = (
         trained(local=ff.Local(names=("7.*",)), eval_stats=policy) for policy in ("running", "batch-stats")

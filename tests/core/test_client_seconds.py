@@ -1,4 +1,4 @@
-"""How long clients work: measured where they run, told in the history, sent by nobody."""
+"""How long clients work: measured where they run, reported in the history, sent by nobody."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ def test_a_row_has_the_mean_over_clients_of_all_their_exchanges(method: str, exc
 
 
 def test_only_clients_that_took_part_count() -> None:
-    found = rows(plan("fedavg"), spoils=True)
-    assert [row["client_seconds"] for row in found] == [2.0, 2.0]
-    assert found[1]["clients"] == [1]
+    actual = rows(plan("fedavg"), spoils=True)
+    assert [row["client_seconds"] for row in actual] == [2.0, 2.0]
+    assert actual[1]["clients"] == [1]
 
 
 def test_without_a_good_reply_there_is_none() -> None:
-    found = rows(plan("fedavg", min_replies=2, retries=0), spoils=True)
-    assert [row["client_seconds"] for row in found] == [2.0, None]
+    actual = rows(plan("fedavg", min_replies=2, retries=0), spoils=True)
+    assert [row["client_seconds"] for row in actual] == [2.0, None]
 
 
 def test_the_summary_has_the_mean_over_rounds() -> None:
-    found = rows(plan("fedavg"))
-    assert summarise(found, 2, None)["client_seconds"] == 2.5
-    assert summarise([*found, found[0] | {"round": 2, "client_seconds": None}], 3, None)["client_seconds"] == 2.5
-    old = [{name: value for name, value in row.items() if name != "client_seconds"} for row in found]
+    actual = rows(plan("fedavg"))
+    assert summarise(actual, 2, None)["client_seconds"] == 2.5
+    assert summarise([*actual, actual[0] | {"round": 2, "client_seconds": None}], 3, None)["client_seconds"] == 2.5
+    old = [{name: value for name, value in row.items() if name != "client_seconds"} for row in actual]
     assert "client_seconds" not in summarise(old, 2, None)
     assert "client_seconds" not in summarise([], 2, None)
 

@@ -109,8 +109,8 @@ class Poll(ff.Algorithm):
     """An exchange of numbers only, before the round."""
 
     def round(self, server: Server, ask: Ask) -> None:
-        told = [reply.message.scalars["n"] for reply in ask(Message(w=server.w), expect=())]
-        self.update(server, ask(Message(w=server.w, total=sum(told))))
+        reported = [reply.message.scalars["n"] for reply in ask(Message(w=server.w), expect=())]
+        self.update(server, ask(Message(w=server.w, total=sum(reported))))
 
     def local(self, client: Client) -> Message:
         return Message(n=client.samples) if client.exchange == 0 else super().local(client)

@@ -40,13 +40,18 @@ def rows(*accuracies: float | None) -> list[dict]:
 
 
 def test_final_last_mean_and_best_are_each_their_own_number():
-    told = summarise(rows(0.2, None, 0.9, None, 0.5, 0.6, 0.4), rounds=7, last=3)
-    assert told["accuracy_final"] == 0.4
-    assert told["accuracy_last_mean"] == pytest.approx((0.5 + 0.6 + 0.4) / 3)
-    assert told["last_count"] == 3
-    assert told["accuracy_best"] == 0.9
-    assert told["test_loss_final"] == pytest.approx(0.6)
-    assert (told["bytes_down"], told["bytes_up"], told["backprops"], told["seconds"]) == (70, 35, 14, 3.5)
+    summary = summarise(rows(0.2, None, 0.9, None, 0.5, 0.6, 0.4), rounds=7, last=3)
+    assert summary["accuracy_final"] == 0.4
+    assert summary["accuracy_last_mean"] == pytest.approx((0.5 + 0.6 + 0.4) / 3)
+    assert summary["last_count"] == 3
+    assert summary["accuracy_best"] == 0.9
+    assert summary["test_loss_final"] == pytest.approx(0.6)
+    assert (summary["bytes_down"], summary["bytes_up"], summary["backprops"], summary["seconds"]) == (
+        70,
+        35,
+        14,
+        3.5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,22 +59,22 @@ def test_final_last_mean_and_best_are_each_their_own_number():
 )
 def test_the_mean_is_over_the_last_rounds_asked_for_or_a_tenth(rounds, last, count):
     accuracies = [t / rounds for t in range(rounds)]
-    told = summarise(rows(*accuracies), rounds, last)
-    assert told["last_count"] == count
-    assert told["accuracy_last_mean"] == pytest.approx(sum(accuracies[-count:]) / count)
+    summary = summarise(rows(*accuracies), rounds, last)
+    assert summary["last_count"] == count
+    assert summary["accuracy_last_mean"] == pytest.approx(sum(accuracies[-count:]) / count)
 
 
 def test_a_run_that_ended_early_says_so_by_its_count():
-    told = summarise(rows(0.2, None, 0.9), rounds=7, last=3)
-    assert (told["accuracy_final"], told["accuracy_last_mean"], told["last_count"]) == (0.9, None, 0)
+    summary = summarise(rows(0.2, None, 0.9), rounds=7, last=3)
+    assert (summary["accuracy_final"], summary["accuracy_last_mean"], summary["last_count"]) == (0.9, None, 0)
 
 
 def test_the_summary_of_a_run_is_that_of_its_history():
     run = train(task(), cohorts=[[0, 1], [2], [3], [0], [1, 2, 3]], evaluate_every=2, evaluate_last=2, lr=1.0)
     accuracy = {row["round"]: row["test_accuracy"] for row in run.history if "test_accuracy" in row}
     assert sorted(accuracy) == [1, 3, 4]
-    told = run.summary
-    assert told["accuracy_final"] == accuracy[4]
-    assert told["accuracy_last_mean"] == pytest.approx((accuracy[3] + accuracy[4]) / 2)
-    assert told["accuracy_best"] == max(accuracy.values())
-    assert (told["status"], told["reason"], told["rounds"]) == ("finished", "", 5)
+    summary = run.summary
+    assert summary["accuracy_final"] == accuracy[4]
+    assert summary["accuracy_last_mean"] == pytest.approx((accuracy[3] + accuracy[4]) / 2)
+    assert summary["accuracy_best"] == max(accuracy.values())
+    assert (summary["status"], summary["reason"], summary["rounds"]) == ("finished", "", 5)

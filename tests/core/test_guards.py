@@ -1,4 +1,4 @@
-"""What the contract guards a method against: aliasing, rounding noise, zero-filled local parts, shared streams."""
+"""What the contract guards a method against: aliasing, rounding noise, zero-filled local layers, shared streams."""
 
 from typing import Any
 
@@ -171,17 +171,17 @@ def test_random_transforms_are_keyed_wherever_they_run(option):
         assert run.history[-1]["test_loss"] == runs[0].history[-1]["test_loss"]
 
 
-def test_a_direction_made_in_place_leaves_local_parts_to_the_gradient():
+def test_a_direction_made_in_place_leaves_local_layers_to_the_gradient():
     class InPlaceProx(ff.FedProx):
         def direction(self, client: Client, gradient: Tensor) -> Tensor:
             return gradient.add_(client.w - client.start, alpha=self.mu)
 
     local = ff.Local(names=("2.*",))
-    found = train(ff.Task(net(), pairs(), local=local), InPlaceProx(mu=0.7), [ALL] * 2)
+    actual = train(ff.Task(net(), pairs(), local=local), InPlaceProx(mu=0.7), [ALL] * 2)
     expected = train(ff.Task(net(), pairs(), local=local), ff.make("fedprox", mu=0.7), [ALL] * 2)
-    torch.testing.assert_close(found.vector, expected.vector)
+    torch.testing.assert_close(actual.vector, expected.vector)
     for client in ALL:
-        mine, theirs = (run.client_state(client)["local_parameters"] for run in (found, expected))
+        mine, theirs = (run.client_state(client)["local_parameters"] for run in (actual, expected))
         torch.testing.assert_close(mine, theirs)
 
 

@@ -142,7 +142,7 @@ def assert_statistics_are_local(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("local", [Local(types=(nn.BatchNorm1d,)), Local(names=("1.*",))], ids=["type", "name"])
-def test_local_parts_lie_last(local):
+def test_local_layers_lie_last(local):
     layout, model = Layout(normed(), local), normed()
     assert (layout.size, layout.shared) == (len(flat(model)), len(flat(model)) - 10)
     assert [piece.name for piece in layout.parameters if piece.local] == ["1.weight", "1.bias"]

@@ -1,4 +1,4 @@
-"""Local parts by name: `Task(local="bn")` is FedBN, `Task(local="bn-stats")` SiLoBN, under any method."""
+"""Local layers by name: `Task(local="bn")` is FedBN, `Task(local="bn-stats")` SiLoBN, under any method."""
 
 from __future__ import annotations
 
@@ -176,16 +176,16 @@ class Tap:
 
 @pytest.fixture
 def tap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tap]:
-    found, run = Tap(), Trainer.run
+    outcome, run = Tap(), Trainer.run
 
     def listen(trainer: Trainer, message: Any, job: Any, *more: Any) -> Any:
         reply = run(trainer, message, job, *more)
         for part in (message, job.personal, reply.message):
-            found.crossed.extend(part.vectors.items())
+            outcome.crossed.extend(part.vectors.items())
         return reply
 
     monkeypatch.setattr(Trainer, "run", listen)
-    yield found
+    yield outcome
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -277,7 +277,7 @@ def test_every_step_moves_the_shared_statistics_once(method: str) -> None:
     assert not torch.equal(statistics, one)
 
 
-def test_the_ascent_covers_the_local_parts_too() -> None:
+def test_the_ascent_covers_the_local_layers_too() -> None:
     """One SAM step of FedBN is a SAM step of the whole model, with one norm over all of it."""
     (x, y), model = pairs()[0], normed()
     start = [p.detach().clone() for p in model.parameters()]

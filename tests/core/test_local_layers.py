@@ -130,7 +130,7 @@ def test_corrections_act_on_shared_parts_only():
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedgloss", "fedgmt", "fedsmoo"])
-def test_methods_with_state_train_with_local_parts(method):
+def test_methods_with_state_train_with_local_layers(method):
     run = train(task(normed(), local=FEDBN), ff.make(method), COHORTS)
     assert run.status == "finished"
     assert len(run.vector) == len(flat(net()))

@@ -53,7 +53,7 @@ def test_the_wire_form_brings_every_bit_back(contents):
     for name, tensor in message.vectors.items():
         assert (back.vectors[name].dtype, back.vectors[name].shape) == (tensor.dtype, tensor.shape)
         assert bits(back.vectors[name]) == bits(tensor)
-    # a scalar that is not a number stays one; which of the many it was is not told
+    # a scalar that is not a number stays one; which of the many it was is not said
     packed = {name: struct.pack("d", value) for name, value in message.scalars.items() if value == value}
     assert {name: struct.pack("d", value) for name, value in back.scalars.items() if value == value} == packed
     assert back.scalars.keys() == message.scalars.keys()

@@ -54,10 +54,10 @@ TABLE = [[1.0, 2.0], [3.0, 4.0]]
     ],
 )
 def test_numbers_become_plain(value: Any, plain: Any) -> None:
-    found = metric_values(Fixed(value), TOTALS)
-    assert found == {"loss": 0.5, "fixed": plain}
-    assert type(found["fixed"]) is type(plain)
-    assert json.loads(json.dumps(found)) == found
+    actual = metric_values(Fixed(value), TOTALS)
+    assert actual == {"loss": 0.5, "fixed": plain}
+    assert type(actual["fixed"]) is type(plain)
+    assert json.loads(json.dumps(actual)) == actual
 
 
 @pytest.mark.parametrize("value", ["0.5", {"a": 1.0}, torch.tensor(1j), [0.5, "x"], object()])

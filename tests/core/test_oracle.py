@@ -114,7 +114,7 @@ def test_the_full_gradient_is_the_mean_over_all_examples_whatever_the_batch_size
 
 
 def statistics(x: Tensor, steps: int, momentum: float = 0.1) -> tuple[Tensor, Tensor, int]:
-    """Return BatchNorm's statistics of a fixed input after so many passes."""
+    """Return BatchNorm's statistics of a fixed input after n passes."""
     mean, var = torch.zeros(x.shape[1]).double(), torch.ones(x.shape[1]).double()
     for _ in range(steps):
         mean = (1 - momentum) * mean + momentum * x.mean(0)

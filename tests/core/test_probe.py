@@ -70,8 +70,8 @@ class Recorder:
         self._engine.close()
 
 
-def lockstep_task() -> ff.Task:
-    """A network that clients can be trained on in lockstep."""
+def vectorised_task() -> ff.Task:
+    """A network that clients can be trained on vectorised."""
     generator = torch.Generator().manual_seed(3)
     data = [(torch.randn(n, 6, generator=generator), (torch.arange(n) + k) % 3) for k, n in enumerate((3, 5, 6, 8, 5))]
     with torch.random.fork_rng():
@@ -82,7 +82,7 @@ def lockstep_task() -> ff.Task:
 
 def plan(method: Algorithm, task: str = "BatchNorm local", averaged: str | None = "swa", **changes: Any) -> Plan:
     settings = Settings(rounds=ROUNDS, **{"vectorised": False, **SETTINGS, **changes})
-    problem = lockstep_task() if settings.vectorised else make_task(task)
+    problem = vectorised_task() if settings.vectorised else make_task(task)
     return Plan(problem, method, settings, ff.Replay(COHORTS), average(averaged), workers=0)
 
 
@@ -131,8 +131,8 @@ def probed_run(plan: Plan, make_engine: Callable[[Plan], Engine], probes: bool =
                 assert whole_state(federation) == before
             rows.append(next(played))
         rows += played
-        found = everything(ff.Run(federation, rows, None)) | {"models": recorder.models, "uploads": recorder.uploads}
-        return found, seen
+        actual = everything(ff.Run(federation, rows, None)) | {"models": recorder.models, "uploads": recorder.uploads}
+        return actual, seen
 
 
 def drawn(asked: Plan, round: int) -> list[int]:
@@ -141,9 +141,9 @@ def drawn(asked: Plan, round: int) -> list[int]:
 
 def check(asked: Plan, make_engine: Callable[[Plan], Engine] = in_process) -> None:
     """A run with probes comes to what it comes to without, and each probe saw the models of the next round."""
-    found, seen = probed_run(asked, make_engine)
+    actual, seen = probed_run(asked, make_engine)
     plain, _ = probed_run(asked, make_engine, probes=False)
-    assert {n: found[n] for n in found if n not in ("models", "uploads")} == {
+    assert {n: actual[n] for n in actual if n not in ("models", "uploads")} == {
         n: plain[n] for n in plain if n not in ("models", "uploads")
     }
     assert len(seen) >= ROUNDS - 1
@@ -176,12 +176,12 @@ def test_with_workers(method: str) -> None:
 
 
 @marked("method", METHODS, [*FEW, *(id for id in METHODS[::3] if id not in FEW)])
-def test_in_lockstep(method: str) -> None:
+def test_vectorised(method: str) -> None:
     check(plan(ff.make(method), vectorised=True))
 
 
 @pytest.mark.parametrize("method", FEW)
-def test_in_lockstep_with_workers(method: str) -> None:
+def test_vectorised_with_workers(method: str) -> None:
     check(plan(ff.make(method), vectorised=True), with_workers)
 
 
@@ -290,7 +290,9 @@ def test_clients_without_examples_are_left_out() -> None:
 
 def test_a_state_on_disk_is_not_touched(tmp_path: Any) -> None:
     """Probes of a run that came from its directory write nothing there."""
-    run = ff.train(lockstep_task(), ff.make("scaffold"), rounds=2, sampling=3, lr=0.1, workers=0, out=tmp_path / "run")
+    run = ff.train(
+        vectorised_task(), ff.make("scaffold"), rounds=2, sampling=3, lr=0.1, workers=0, out=tmp_path / "run"
+    )
     files = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
     again = ff.load_run(tmp_path / "run")
     seen = probe(again._federation)

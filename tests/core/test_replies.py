@@ -211,8 +211,8 @@ SENT = Message(w=torch.zeros(3))
 
 
 def expectation(**changes: Any) -> Expectation:
-    told = {"round": 5, "exchange": 1, "samples": {1: 5, 2: 4}, "shapes": {"w": 3}, "like": torch.zeros(1)}
-    return Expectation(**{**told, **changes})
+    reported = {"round": 5, "exchange": 1, "samples": {1: 5, 2: 4}, "shapes": {"w": 3}, "like": torch.zeros(1)}
+    return Expectation(**{**reported, **changes})
 
 
 @pytest.mark.parametrize(

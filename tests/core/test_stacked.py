@@ -37,21 +37,21 @@ def classes(count: int, seed: int = 0) -> Tensor:
     return torch.randint(CLASSES, (count,), generator=torch.Generator().manual_seed(seed))
 
 
-def close(found: Tensor, expected: Tensor) -> None:
+def close(actual: Tensor, expected: Tensor) -> None:
     """Compare to 1e-12 of the largest entry."""
-    assert found.shape == expected.shape
-    assert found.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
     largest = float(expected.abs().max()) if expected.numel() else 0.0
-    torch.testing.assert_close(found, expected, rtol=TIGHT, atol=TIGHT * largest)
+    torch.testing.assert_close(actual, expected, rtol=TIGHT, atol=TIGHT * largest)
 
 
-def close_outputs(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
+def close_outputs(actual: Any, expected: Any) -> None:
+    assert type(actual) is type(expected)
     if isinstance(expected, Tensor):
-        close(found, expected)
+        close(actual, expected)
     else:
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
             close_outputs(one, other)
 
 
@@ -72,9 +72,9 @@ class Bench:
         return torch.cat([x for x, _ in self.batches]), torch.cat([y for _, y in self.batches])
 
     def gradients(self, plus: Sequence[Plus | None]) -> tuple[Tensor, list[float]]:
-        found, losses = self.stack.gradients(self.points, *self.whole(), plus)
+        actual, losses = self.stack.gradients(self.points, *self.whole(), plus)
         matrix = torch.full_like(self.points, torch.nan)
-        write_gradients(self.stack.layout, matrix, found)
+        write_gradients(self.stack.layout, matrix, actual)
         return matrix, losses
 
     def check(self, plus: Sequence[Plus | None] | None = None) -> None:
@@ -477,9 +477,9 @@ def test_a_stacked_view_is_every_rows_own_view_of_the_same_memory() -> None:
 
 def test_gradients_fill_rows_that_are_longer_than_the_model() -> None:
     made = bench(deep, (2, 6, 6))
-    found, _ = made.stack.gradients(made.points, *made.whole(), [None] * 3)
+    actual, _ = made.stack.gradients(made.points, *made.whole(), [None] * 3)
     wide = torch.full((3, made.points.shape[1] + 5), 7.0, dtype=torch.float64)
-    write_gradients(made.stack.layout, wide[:, :-5], found)
+    write_gradients(made.stack.layout, wide[:, :-5], actual)
     assert torch.equal(wide[:, :-5], made.gradients([None] * 3)[0])
     assert bool((wide[:, -5:] == 7).all())
 

@@ -62,7 +62,7 @@ def figures(model: nn.Module, x: Tensor, y: Tensor, own_statistics: bool) -> tup
     return float(cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())
 
 
-def told(run: ff.Run, round: int = -1) -> tuple[float, float]:
+def reported(run: ff.Run, round: int = -1) -> tuple[float, float]:
     return run.history[round]["test_loss"], run.history[round]["test_accuracy"]
 
 
@@ -115,8 +115,8 @@ def test_the_figures_are_those_of_the_model_evaluated_by_hand(policy: str, sizes
     run = train(problem(sizes), **evaluated(), eval_stats=policy)
     expected = figures(run.model(), *pairs((sizes[1],), 5)[0], own_statistics=policy == "batch-stats")
     other = figures(run.model(), *pairs((sizes[1],), 5)[0], own_statistics=policy == "running")
-    assert close(told(run), expected)
-    assert not close(told(run), other)
+    assert close(reported(run), expected)
+    assert not close(reported(run), other)
 
 
 @pytest.mark.parametrize("count", [512, 513, 1025, 2])
@@ -131,7 +131,7 @@ def test_test_batches_are_few_and_of_nearly_equal_size(count: int) -> None:
 @pytest.mark.parametrize("local", LOCAL)
 def test_without_global_statistics_each_batch_has_its_own(local: str) -> None:
     run = train(problem(LARGE, local=local), **evaluated())
-    assert close(told(run), figures(run.model(), *pairs((513,), 5)[0], own_statistics=True))
+    assert close(reported(run), figures(run.model(), *pairs((513,), 5)[0], own_statistics=True))
     for layer in run.model():
         if isinstance(layer, nn.BatchNorm1d):
             assert torch.equal(layer.running_mean, torch.zeros_like(layer.running_mean))
@@ -157,7 +157,7 @@ def test_recalibration_is_the_mean_over_batches_of_all_examples(local: str | Non
     model = run.model()
     for name, expected in estimated(model, batches).items():
         torch.testing.assert_close(model.state_dict()[name], expected, rtol=1e-12, atol=1e-14)
-    assert close(told(run), figures(model, *pairs((sizes[1],), 5)[0], own_statistics=False))
+    assert close(reported(run), figures(model, *pairs((sizes[1],), 5)[0], own_statistics=False))
 
 
 def test_batches_are_mixed_over_the_clients() -> None:
@@ -211,13 +211,13 @@ def test_an_average_has_statistics_of_its_own(name: str) -> None:
     flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     assert torch.equal(flat, run.eval_vector)
     assert torch.equal(run.eval_vector, run.vector) == (average is None)
-    assert close(told(run), figures(model, *pairs((29,), 5)[0], own_statistics=False))
+    assert close(reported(run), figures(model, *pairs((29,), 5)[0], own_statistics=False))
 
 
 def test_statistics_that_are_not_tracked_are_the_batch_s_under_every_policy() -> None:
     model = seeded(lambda: nn.Sequential(nn.Linear(INPUTS, 5), nn.BatchNorm1d(5, track_running_stats=False))).double()
     results = [
-        told(train(problem(model=model), **evaluated(), eval_stats=policy, workers=workers))
+        reported(train(problem(model=model), **evaluated(), eval_stats=policy, workers=workers))
         for policy in POLICIES
         for workers in (0, 2)
         if workers == 0 or policy == "recalibrate"
@@ -240,7 +240,7 @@ def test_no_policy_changes_training(method: str, average: Any) -> None:
         assert [row["train_loss"] for row in other.history] == [row["train_loss"] for row in runs[0].history]
         assert [row["bytes_up"] for row in other.history] == [row["bytes_up"] for row in runs[0].history]
         assert [row["backprops"] for row in other.history] == [row["backprops"] for row in runs[0].history]
-    assert len({told(r) for r in runs}) == 3
+    assert len({reported(r) for r in runs}) == 3
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -249,14 +249,14 @@ def test_workers_do_not_matter(policy: str) -> None:
         train(problem(LARGE), **evaluated(), eval_stats=policy, batch_size=100, workers=workers) for workers in (0, 2)
     )
     assert torch.equal(alone.vector, pool.vector)
-    assert [told(alone, t) for t in (0, 1)] == [told(pool, t) for t in (0, 1)]
+    assert [reported(alone, t) for t in (0, 1)] == [reported(pool, t) for t in (0, 1)]
     assert all(torch.equal(alone.model().state_dict()[n], t) for n, t in pool.model().state_dict().items())
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_without_batchnorm_every_policy_gives_the_same_figures(policy: str) -> None:
     plain, chosen = (train(task(net()), evaluate_every=1, eval_stats=p) for p in (None, policy))
-    assert told(chosen) == told(plain)
+    assert reported(chosen) == reported(plain)
     assert all(torch.equal(chosen.model().state_dict()[n], t) for n, t in plain.model().state_dict().items())
 
 
@@ -272,7 +272,7 @@ def test_the_default_is_written_down(local: str | None, policy: str, tmp_path: P
     more = {} if local is None else {"local": local}
     run = train(problem(**more), **evaluated(), out=tmp_path / "run")
     assert recorded(tmp_path / "run") == policy
-    assert told(run) == told(train(problem(**more), **evaluated(), eval_stats=policy))
+    assert reported(run) == reported(train(problem(**more), **evaluated(), eval_stats=policy))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -281,7 +281,7 @@ def test_a_resumed_run_keeps_its_policy(policy: str, tmp_path: Path) -> None:
     train(problem(), **evaluated(4), eval_stats=policy, rounds=2, out=tmp_path / "run")
     resumed = ff.resume(tmp_path / "run", rounds=4)
     assert recorded(tmp_path / "run") == policy
-    assert [told(resumed, t) for t in range(4)] == [told(whole, t) for t in range(4)]
+    assert [reported(resumed, t) for t in range(4)] == [reported(whole, t) for t in range(4)]
     assert all(torch.equal(resumed.model().state_dict()[n], t) for n, t in whole.model().state_dict().items())
 
 

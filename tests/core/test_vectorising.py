@@ -1,4 +1,4 @@
-"""Whether clients go in lockstep: a rule on the task alone, which refuses what a stacked model cannot stand for."""
+"""Whether clients are vectorised: a rule on the task alone, which refuses what a stacked model cannot stand for."""
 
 from __future__ import annotations
 
@@ -470,7 +470,7 @@ def test_the_choice_leaves_generators_threads_and_model_alone() -> None:
     assert all(p.grad is None for p in problem.model.parameters())
 
 
-def test_a_few_clients_a_round_do_not_go_in_lockstep() -> None:
+def test_a_few_clients_a_round_do_not_go_vectorised() -> None:
     problem = task()
     assert [wins_vectorised(problem, PLAIN, cohort) for cohort in (1, 7.9, 8, 100)] == [False, False, True, True]
 

@@ -33,7 +33,7 @@ def encoded(seed: int, label: int = 0) -> bytes:
 
 
 def write_classes(folder: Path, classes: dict[str, int], seed: int = 0, ending: str = ".png") -> Path:
-    """Write a folder for each class with so many pictures."""
+    """Write a folder for each class with this many pictures."""
     for label, (name, count) in enumerate(classes.items()):
         for number in range(count):
             write_picture(folder / name / f"{number:03d}{ending}", seed + 1000 * label + number, label=label)

@@ -100,10 +100,10 @@ def windows(image: Tensor, padding: int) -> list[Tensor]:
 
 def test_a_crop_is_a_window_of_the_zero_padded_image_chosen_for_each_image() -> None:
     inputs = images(300, height=5, width=7)
-    found = Crop(2)(inputs, seeded())
+    actual = Crop(2)(inputs, seeded())
     places = [
         next(i for i, window in enumerate(windows(a, 2)) if torch.equal(window, b))
-        for a, b in zip(inputs, found, strict=True)
+        for a, b in zip(inputs, actual, strict=True)
     ]
     assert set(places) == set(range(25))  # 300 draws miss none of 25 but once in 10,000 seeds
 
@@ -133,8 +133,8 @@ def test_no_padding_changes_nothing() -> None:
 def test_a_batch_is_cropped_alike() -> None:
     inputs, seen = images(6, height=5, width=7), set()
     for seed in range(200):
-        found = BatchCrop(1)(inputs, seeded(seed))
-        pairs = list(zip(inputs, found, strict=True))
+        actual = BatchCrop(1)(inputs, seeded(seed))
+        pairs = list(zip(inputs, actual, strict=True))
         (place,) = [i for i in range(9) if all(torch.equal(windows(a, 1)[i], b) for a, b in pairs)]
         seen.add(place)
     assert seen == set(range(9))
@@ -142,9 +142,9 @@ def test_a_batch_is_cropped_alike() -> None:
 
 def test_a_flip_is_tossed_for_each_image() -> None:
     inputs = images(400)
-    found = Flip()(inputs, seeded())
-    turned = torch.tensor([torch.equal(a.flip(-1), b) for a, b in zip(inputs, found, strict=True)])
-    same = torch.tensor([torch.equal(a, b) for a, b in zip(inputs, found, strict=True)])
+    actual = Flip()(inputs, seeded())
+    turned = torch.tensor([torch.equal(a.flip(-1), b) for a, b in zip(inputs, actual, strict=True)])
+    same = torch.tensor([torch.equal(a, b) for a, b in zip(inputs, actual, strict=True)])
     assert (turned ^ same).all()
     assert 150 < int(turned.sum()) < 250
     assert torch.equal(Flip(p=1.0)(inputs, seeded()), inputs.flip(-1))
@@ -153,9 +153,9 @@ def test_a_flip_is_tossed_for_each_image() -> None:
 
 def test_a_batch_is_flipped_as_a_whole() -> None:
     inputs = images()
-    found = [BatchFlip()(inputs, seeded(seed)) for seed in range(60)]
-    turned = sum(torch.equal(batch, inputs.flip(-1)) for batch in found)
-    assert turned + sum(torch.equal(batch, inputs) for batch in found) == 60
+    actual = [BatchFlip()(inputs, seeded(seed)) for seed in range(60)]
+    turned = sum(torch.equal(batch, inputs.flip(-1)) for batch in actual)
+    assert turned + sum(torch.equal(batch, inputs) for batch in actual) == 60
     assert 15 < turned < 45
 
 
@@ -166,23 +166,23 @@ def test_the_lineage_crop_refuses_masks() -> None:
 
 def test_the_lineage_crop_leaves_half_of_the_images_where_they_are_and_pads_with_zero() -> None:
     inputs, targets = floats(2000), classes(2000)
-    found, same = LineageCrop(padding=2, flip=0.0)(inputs, targets, seeded())
+    actual, same = LineageCrop(padding=2, flip=0.0)(inputs, targets, seeded())
     assert same is targets
-    still = (found == inputs).flatten(1).all(dim=1).float().mean()
+    still = (actual == inputs).flatten(1).all(dim=1).float().mean()
     assert abs(float(still) - (0.5 + 0.5 / 25)) < 0.04
-    assert bool((found == 0.0).any())  # normalised images here are far from 0
+    assert bool((actual == 0.0).any())  # normalised images here are far from 0
     flipped, _ = LineageCrop(crop=0.0, flip=1.0)(inputs, targets, seeded())
     assert torch.equal(flipped, inputs.flip(-1))
-    for image, crop in zip(inputs[:50], found[:50], strict=True):
+    for image, crop in zip(inputs[:50], actual[:50], strict=True):
         assert any(torch.equal(window, crop) for window in windows(image, 2))
 
 
 def test_a_resized_crop_is_its_box_resized() -> None:
     inputs, step = images(60, height=20, width=30), RandomResizedCrop(9)
-    found, boxes = step(inputs, seeded(3)), step.boxes(inputs, seeded(3))
-    assert found.shape == (60, 3, 9, 9)
-    assert found.dtype == torch.uint8
-    for image, (top, left, height, width), made in zip(inputs, boxes, found, strict=True):
+    actual, boxes = step(inputs, seeded(3)), step.boxes(inputs, seeded(3))
+    assert actual.shape == (60, 3, 9, 9)
+    assert actual.dtype == torch.uint8
+    for image, (top, left, height, width), made in zip(inputs, boxes, actual, strict=True):
         assert 0 <= top <= 20 - height
         assert 0 <= left <= 30 - width
         assert 0.05 * 600 <= height * width <= 600
@@ -231,18 +231,18 @@ def test_the_mix_follows_a_beta_distribution(alpha: float, variance: float) -> N
 
 def test_mixup_takes_shares_and_keeps_double_precision() -> None:
     shares = torch.softmax(torch.randn(40, 10, generator=seeded(1), dtype=torch.float64), dim=1)
-    mixed, found = Mixup(10)(floats().double(), shares, seeded())
-    assert mixed.dtype == found.dtype == torch.float64
-    torch.testing.assert_close(found.sum(dim=1), torch.ones(40, dtype=torch.float64))
+    mixed, actual = Mixup(10)(floats().double(), shares, seeded())
+    assert mixed.dtype == actual.dtype == torch.float64
+    torch.testing.assert_close(actual.sum(dim=1), torch.ones(40, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("size", [1, 4, 5, 20])
 def test_cutout_zeroes_one_square_that_the_borders_cut_off(size: int) -> None:
     inputs, targets = floats(200, height=9, width=12), classes(200)
-    found, same = Cutout(size)(inputs, targets, seeded())
+    actual, same = Cutout(size)(inputs, targets, seeded())
     assert same is targets
-    gone = found == 0.0
-    assert torch.equal(found[~gone], inputs[~gone])
+    gone = actual == 0.0
+    assert torch.equal(actual[~gone], inputs[~gone])
     assert torch.equal(gone[:, 0], gone[:, 2])
     for image in gone[:, 0]:
         rows, columns = image.any(dim=1).nonzero().flatten(), image.any(dim=0).nonzero().flatten()
@@ -259,25 +259,25 @@ def test_scaling_keeps_image_and_mask_together() -> None:
     labels = torch.randint(0, 11, (30, 3, 4), generator=seeded(1))
     mask = labels.repeat_interleave(16, dim=1).repeat_interleave(16, dim=2)
     inputs = (mask.unsqueeze(1) + 1.0).repeat(1, 3, 1, 1)
-    found, target = ScaleCrop((32, 40))(inputs, mask, seeded(2))
-    assert found.shape == (30, 3, 32, 40)
+    actual, target = ScaleCrop((32, 40))(inputs, mask, seeded(2))
+    assert actual.shape == (30, 3, 32, 40)
     assert target.shape == (30, 32, 40)
     outside = target == 255
     assert bool(outside.any())
-    assert bool((found[:, 0][outside] == 0.0).all())
-    assert bool((found[:, 0][~outside] > 0.0).all())
-    agree = (found[:, 0] - 1.0 - target).abs() < 1e-4
+    assert bool((actual[:, 0][outside] == 0.0).all())
+    assert bool((actual[:, 0][~outside] > 0.0).all())
+    agree = (actual[:, 0] - 1.0 - target).abs() < 1e-4
     assert float(agree[~outside].float().mean()) > 0.7  # the rest lies on borders of blocks
     assert set(target.unique().tolist()) <= {*range(11), 255}
 
 
 def test_a_scale_of_one_is_a_crop() -> None:
     inputs, mask = floats(20, height=9, width=9), masks(20, height=9, width=9)
-    found, target = ScaleCrop((9, 9), scale=(1.0, 1.0))(inputs, mask, seeded())
-    assert torch.equal(found, inputs)
+    actual, target = ScaleCrop((9, 9), scale=(1.0, 1.0))(inputs, mask, seeded())
+    assert torch.equal(actual, inputs)
     assert torch.equal(target, mask)
-    found, target = ScaleCrop((4, 15), scale=(1.0, 1.0), ignore=99)(inputs, mask, seeded())
-    for image, small, labels, crop in zip(inputs, found, mask, target, strict=True):
+    actual, target = ScaleCrop((4, 15), scale=(1.0, 1.0), ignore=99)(inputs, mask, seeded())
+    for image, small, labels, crop in zip(inputs, actual, mask, target, strict=True):
         (columns,) = {tuple(row.nonzero().flatten().tolist()) for row in crop != 99}
         left = columns[0]
         assert columns == tuple(range(left, left + 9))
@@ -294,8 +294,8 @@ def test_a_mask_is_scaled_by_its_nearest_pixel(shape: list[int]) -> None:
 
 def test_image_and_mask_are_flipped_together() -> None:
     inputs, mask = floats(), masks()
-    found, target = HorizontalFlipPair()(inputs, mask, seeded())
-    turned = [torch.equal(a.flip(-1), b) for a, b in zip(inputs, found, strict=True)]
+    actual, target = HorizontalFlipPair()(inputs, mask, seeded())
+    turned = [torch.equal(a.flip(-1), b) for a, b in zip(inputs, actual, strict=True)]
     assert turned == [torch.equal(a.flip(-1), b) for a, b in zip(mask, target, strict=True)]
     assert 5 < sum(turned) < 35
 
@@ -306,9 +306,9 @@ def test_chains_go_from_the_first_to_the_last() -> None:
     assert torch.equal(Chain((Crop(2), Flip()))(images(), seeded(6)), expected)
     generator = seeded(6)
     inputs, targets = Mixup(10)(*Cutout(3)(floats(), classes(), generator), generator)
-    found = BatchTransformChain((Cutout(3), Mixup(10)))(floats(), classes(), seeded(6))
-    assert torch.equal(found[0], inputs)
-    assert torch.equal(found[1], targets)
+    actual = BatchTransformChain((Cutout(3), Mixup(10)))(floats(), classes(), seeded(6))
+    assert torch.equal(actual[0], inputs)
+    assert torch.equal(actual[1], targets)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_name_that_cannot_be_used_is_explained(text: str, message: str) -> Non
         named(text, FACTS)
 
 
-def test_data_without_a_fact_are_told_so() -> None:
+def test_data_without_a_fact_are_reported_so() -> None:
     with pytest.raises(ConfigError, match="augmentation cutout: the data has no image_size"):
         named("cutout", {"classes": 10, "vocabulary": 100})
 
@@ -399,8 +399,8 @@ class Recorder(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         SEEN.append((inputs.clone(), self.layer.weight.detach().clone()))
-        found: Tensor = self.layer(inputs.flatten(1))
-        return found
+        actual: Tensor = self.layer(inputs.flatten(1))
+        return actual
 
 
 def as_floats(inputs: Tensor) -> Tensor:

@@ -270,7 +270,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return changes
 
 
-def test_natural_clients_and_further_tests_are_told(toy: dict[str, Any], tmp_path: Path) -> None:
+def test_natural_clients_and_further_tests_are_reported(toy: dict[str, Any], tmp_path: Path) -> None:
     digits = load("digits")
     toy |= {"groups": {"writer": torch.arange(1437) // 500}, "tests": {"unseen": digits.test}}
     (tmp_path / "toy.txt").touch()

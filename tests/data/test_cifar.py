@@ -307,13 +307,13 @@ def test_any_damage_to_a_pickle_is_an_error_for_people_or_none(writer: str, tmp_
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_real_files_in_both_layouts(name: str, tmp_path: Path) -> None:
     root = DataDirectory().path
-    found = sorted(root.glob(f"{FOLDERS[name]}[bp]*"))
-    if len(found) < 2:
+    actual = sorted(root.glob(f"{FOLDERS[name]}[bp]*"))
+    if len(actual) < 2:
         pytest.skip(f"{name} is not in {root} in both layouts")
     pool = load(name)
     assert (len(pool.train), len(pool.test)) == (50_000, 10_000)
     assert set(torch.bincount(pool.labels).tolist()) == {50_000 // pool.classes}
-    (tmp_path / found[1].name).symlink_to(found[1])
+    (tmp_path / actual[1].name).symlink_to(actual[1])
     pairs = zip(tensors(pool), tensors(load(name, tmp_path)), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
     assert all(

@@ -38,7 +38,7 @@ def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_cells_are_white_and_fuller_ones_darker(tmp_path: Path) -> None:
-    """One sample is told from none, and lightness falls with the number: no colour vision is needed."""
+    """One sample differs from none, and lightness falls with the number: no colour vision is needed."""
     shades = _shades()
     lightness = [float(np.dot(shades(x)[:3], [0.299, 0.587, 0.114])) for x in np.linspace(0, 1, 20)]
     assert lightness == sorted(lightness, reverse=True)

@@ -11,13 +11,13 @@ from torch import nn
 
 import flatfed as ff
 from data.test_cifar import write_binary
-from flatfed.core.configuration.named_code import USER
 from flatfed.core.errors import ConfigError
 from flatfed.data import load
 from flatfed.data.sources.published.cifar import CIFAR10_NAMES, COARSE_NAMES, FINE_NAMES
 from flatfed.data.sources.published.dbpedia14 import CLASS_NAMES as TOPICS
 from flatfed.data.sources.published.mnist import CLOTHES, DIGITS
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.named_code import USER
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 
 
@@ -63,10 +63,10 @@ def test_a_task_from_the_catalogue_knows_them() -> None:
 
 def test_a_task_without_names_numbers_its_classes(tmp_path: Path) -> None:
     data = (torch.randn(4, 2), torch.arange(4) % 2)
-    for names, told in (((), "class 1"), (("no", "yes"), "yes")):
+    for names, reported in (((), "class 1"), (("no", "yes"), "yes")):
         task = ff.Task(nn.Linear(2, 2), [data], class_names=names)
         recipe, tensors = describe_task(task)
         (tmp_path / "task").write_bytes(tensor_bytes(tensors))
-        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == told
+        assert task.class_name(1) == rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == reported
         del recipe["class_names"]  # as it was written before there were names
         assert rebuild_task(recipe, tmp_path / "task", USER).class_name(1) == "class 1"

@@ -94,7 +94,7 @@ def test_frost_cannot_be_made() -> None:
 
 
 @pytest.mark.parametrize(("name", "match"), [("gaussian_nois", "did you mean 'gaussian_noise'"), ("rain", "unknown")])
-def test_an_unknown_corruption_is_told_the_nearest(name: str, match: str) -> None:
+def test_an_unknown_corruption_is_reported_the_nearest(name: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         find(name)
 
@@ -150,9 +150,9 @@ def test_other_images_than_cifar_are_corrupted_too(name: str, channels: int, sid
     images = pictures(3, channels, side)
     if find(name).unfit(channels, side, side):
         pytest.skip("does not suit")
-    found = made(name, 4, images)
-    assert found.shape == images.shape
-    assert found.dtype == np.uint8
+    actual = made(name, 4, images)
+    assert actual.shape == images.shape
+    assert actual.dtype == np.uint8
 
 
 @pytest.mark.parametrize("name", sorted(set(GENERATED) - {"saturate", "elastic_transform", "spatter", "glass_blur"}))
@@ -165,9 +165,9 @@ def test_a_higher_severity_changes_more(name: str) -> None:
 @pytest.mark.parametrize("name", ["gaussian_noise", "snow", "fog", "motion_blur", "elastic_transform", "glass_blur"])
 def test_severities_and_seeds_are_drawn_apart(name: str) -> None:
     images = np.repeat(pictures(1), 2, axis=0)
-    found = made(name, 5, images)
-    assert not np.array_equal(found[0], found[1])
-    assert not np.array_equal(found, made(name, 5, images, seed=1))
+    actual = made(name, 5, images)
+    assert not np.array_equal(actual[0], actual[1])
+    assert not np.array_equal(actual, made(name, 5, images, seed=1))
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -229,16 +229,16 @@ def test_zoom_blur_is_a_mean_of_zoomed_images() -> None:
     for factor in factors:
         matrix = sampling.zoom_matrix(32, factor)
         total += np.einsum("ij,njkc,lk->nilc", matrix, x, matrix)
-    found = blur.zoom_blur(x, 1.06, Given())
-    np.testing.assert_allclose(found, total / (len(factors) + 1), atol=1e-12)
+    actual = blur.zoom_blur(x, 1.06, Given())
+    np.testing.assert_allclose(actual, total / (len(factors) + 1), atol=1e-12)
 
 
 @pytest.mark.parametrize(("about_centres", "mode"), [(True, "mirror"), (False, "reflect")])
 def test_reading_between_pixels_is_that_of_scipy(about_centres: bool, mode: str) -> None:
     rng = np.random.default_rng(0)
     x, rows, columns = rng.uniform(size=(2, 9, 7, 3)), rng.uniform(-5, 13, (2, 9, 7)), rng.uniform(-4, 10, (2, 9, 7))
-    found = sampling.bilinear(x, rows, columns, about_centres)
-    for image, row, column, made_ in zip(x, rows, columns, found, strict=True):
+    actual = sampling.bilinear(x, rows, columns, about_centres)
+    for image, row, column, made_ in zip(x, rows, columns, actual, strict=True):
         for channel in range(3):
             expected = scipy.map_coordinates(image[..., channel], [row, column], order=1, mode=mode)
             np.testing.assert_allclose(made_[..., channel], expected, atol=1e-9)
@@ -248,10 +248,10 @@ def test_an_affine_map_takes_its_three_corners_where_they_shall_go() -> None:
     rows, columns = np.mgrid[:32, :32].astype(np.float64)
     x = np.stack([columns, rows], axis=-1)[None]
     shifts = np.array([[[2.0, -1.0], [0.5, 1.5], [-1.0, 0.25]]])
-    found = digital.affine(x, shifts)
+    actual = digital.affine(x, shifts)
     corners = np.array([[26, 26], [26, 6], [6, 6]]) + shifts[0]
     for place, source in zip(corners, [[26, 26], [26, 6], [6, 6]], strict=True):
-        read = [scipy.map_coordinates(found[0, ..., c], place[::-1, None], order=1)[0] for c in (0, 1)]
+        read = [scipy.map_coordinates(actual[0, ..., c], place[::-1, None], order=1)[0] for c in (0, 1)]
         np.testing.assert_allclose(read, source, atol=1e-9)
     np.testing.assert_allclose(digital.affine(x, np.zeros((1, 3, 2))), x, atol=1e-9)
 
@@ -282,30 +282,30 @@ def test_pixels_are_jumbled_as_by_exchanges_in_place_that_overwrite() -> None:
 def test_a_streak_is_half_a_gaussian_from_the_pixel_on() -> None:
     x = np.zeros((3, 9, 9, 1))
     x[:, 4, 4] = 1.0
-    found = blur.streaked(x, 2, 1.5, np.array([0.0, 90.0, 45.0]))[..., 0]
+    actual = blur.streaked(x, 2, 1.5, np.array([0.0, 90.0, 45.0]))[..., 0]
     weights = np.exp(-(np.arange(5) ** 2) / 4.5)
     weights /= weights.sum()
-    np.testing.assert_allclose(found[0, 4, :5], weights[::-1], atol=1e-12)  # reads from the right
-    np.testing.assert_allclose(found[1, :5, 4], weights[::-1], atol=1e-12)  # reads from below
-    np.testing.assert_allclose(found[2, 3, 3], weights[1] + weights[2], atol=1e-12)  # both round to one pixel
+    np.testing.assert_allclose(actual[0, 4, :5], weights[::-1], atol=1e-12)  # reads from the right
+    np.testing.assert_allclose(actual[1, :5, 4], weights[::-1], atol=1e-12)  # reads from below
+    np.testing.assert_allclose(actual[2, 3, 3], weights[1] + weights[2], atol=1e-12)  # both round to one pixel
     np.testing.assert_allclose(blur.streaked(np.ones((2, 9, 9, 1)), 4, 2.0, np.array([10.0, -77.0])), 1.0)
 
 
 def test_clouds_fill_the_range_and_fit_any_image() -> None:
     for shape in ((32, 32), (28, 20), (8, 8), (33, 5)):
-        found = weather.cloud(*shape, decay=2.0, draws=Draws.keyed(0, "fog", 1, range(4)))
-        assert found.shape == (4, *shape)
-        assert found.min() >= 0.0
-        assert found.max() <= 1.0
+        actual = weather.cloud(*shape, decay=2.0, draws=Draws.keyed(0, "fog", 1, range(4)))
+        assert actual.shape == (4, *shape)
+        assert actual.min() >= 0.0
+        assert actual.max() <= 1.0
     smooth, rough = (weather.cloud(32, 32, d, Draws.keyed(0, "fog", 1, range(9))) for d in (3.0, 1.75))
     assert np.abs(np.diff(smooth, axis=1)).mean() < np.abs(np.diff(rough, axis=1)).mean()
 
 
 def test_fog_keeps_the_brightest_value() -> None:
     x = np.full((1, 32, 32, 3), 0.8)
-    found = weather.fog(x, (1.0, 2.0), Draws.keyed(0, "fog", 4, [0]))
-    assert abs(found.max() - 0.8 * 1.8 / 1.8) < 1e-12
-    assert abs(found.min() - 0.8 * 0.8 / 1.8) < 1e-12
+    actual = weather.fog(x, (1.0, 2.0), Draws.keyed(0, "fog", 4, [0]))
+    assert abs(actual.max() - 0.8 * 1.8 / 1.8) < 1e-12
+    assert abs(actual.min() - 0.8 * 0.8 / 1.8) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["brightness", "saturate"])
@@ -314,8 +314,8 @@ def test_colours_change_in_hue_saturation_and_value(name: str, severity: int) ->
     x = np.random.default_rng(0).uniform(size=(1, 6, 6, 3))
     x[0, 0, :3] = [[0.0, 0.0, 0.0], [0.4, 0.4, 0.4], [1.0, 0.5, 0.5]]
     module = weather if name == "brightness" else digital
-    found = getattr(module, name)(x, level(name, severity), Given())
-    for before, after in zip(x.reshape(-1, 3), found.reshape(-1, 3), strict=True):
+    actual = getattr(module, name)(x, level(name, severity), Given())
+    for before, after in zip(x.reshape(-1, 3), actual.reshape(-1, 3), strict=True):
         hue, saturation, value = colorsys.rgb_to_hsv(*before)
         if name == "brightness":
             value = min(value + level(name, severity), 1.0)
@@ -327,9 +327,9 @@ def test_colours_change_in_hue_saturation_and_value(name: str, severity: int) ->
 
 def test_contrast_draws_towards_the_mean_of_each_channel() -> None:
     x = pictures(2) / 255
-    found = digital.contrast(x, 0.3, Given())
-    np.testing.assert_allclose(found.mean(axis=(1, 2)), x.mean(axis=(1, 2)))
-    np.testing.assert_allclose(found.std(axis=(1, 2)), 0.3 * x.std(axis=(1, 2)))
+    actual = digital.contrast(x, 0.3, Given())
+    np.testing.assert_allclose(actual.mean(axis=(1, 2)), x.mean(axis=(1, 2)))
+    np.testing.assert_allclose(actual.std(axis=(1, 2)), 0.3 * x.std(axis=(1, 2)))
 
 
 def test_pixelation_and_jpeg_are_those_of_pillow() -> None:
@@ -348,29 +348,29 @@ def test_pixelation_and_jpeg_are_those_of_pillow() -> None:
 def test_edges_go_around_a_bright_square() -> None:
     image = np.zeros((2, 16, 16), np.uint8)
     image[0, 4:11, 5:12] = 200
-    found = droplets.edges(image)
-    assert not found[1].any()
-    assert found[0].any()
-    assert not found[0, 6:9, 7:10].any()
-    assert not found[0, :3].any()
-    assert scipy.label(found[0], structure=np.ones((3, 3)))[1] == 1
-    assert scipy.binary_fill_holes(found[0])[7, 8]
+    actual = droplets.edges(image)
+    assert not actual[1].any()
+    assert actual[0].any()
+    assert not actual[0, 6:9, 7:10].any()
+    assert not actual[0, :3].any()
+    assert scipy.label(actual[0], structure=np.ones((3, 3)))[1] == 1
+    assert scipy.binary_fill_holes(actual[0])[7, 8]
 
 
 def test_weak_edges_count_only_where_they_touch_strong_ones() -> None:
     image = np.zeros((2, 16, 24), np.uint8)
     image[:, :, 12:] = 25  # a step of 25: a gradient of 100, between the thresholds
     image[1, 8:, 12:] = 90
-    found = droplets.edges(image)
-    assert not found[0].any()
-    assert found[1, :6, 10:14].any()
+    actual = droplets.edges(image)
+    assert not actual[0].any()
+    assert actual[1, :6, 10:14].any()
 
 
 def test_distances_are_the_shortest_ways_of_three_moves() -> None:
     marked = np.random.default_rng(0).uniform(size=(3, 15, 18)) < 0.02
     marked[2] = False
-    found = droplets.distances(marked)
-    for n, row, column in np.ndindex(*found.shape):
+    actual = droplets.distances(marked)
+    for n, row, column in np.ndindex(*actual.shape):
         ways = [20.0]
         for r, c in np.argwhere(marked[n]):
             short, long = sorted((abs(r - row), abs(c - column)))
@@ -378,16 +378,16 @@ def test_distances_are_the_shortest_ways_of_three_moves() -> None:
                 (short, long - 2 * short, 0) if 2 * short <= long else (long - short, 0, 2 * short - long)
             )
             ways.append(2.1969 * knights + straight + 1.4 * diagonal)
-        assert abs(found[n, row, column] - min(ways)) < 1e-9
+        assert abs(actual[n, row, column] - min(ways)) < 1e-9
 
 
 def test_levels_are_spread_evenly() -> None:
     images = np.zeros((2, 4, 4), np.uint8)
     images[0].flat[:] = np.repeat([3, 5, 9, 10], 4)
     images[1] = 7
-    found = droplets.equalised(images)
-    assert found[0].ravel().tolist() == np.repeat([0, 85, 170, 255], 4).tolist()
-    assert (found[1] == 7).all()
+    actual = droplets.equalised(images)
+    assert actual[0].ravel().tolist() == np.repeat([0, 85, 170, 255], 4).tolist()
+    assert (actual[1] == 7).all()
 
 
 def test_no_water_leaves_the_image_alone() -> None:
@@ -410,9 +410,9 @@ def test_white_need_not_be_255() -> None:
     torch.testing.assert_close(inputs, (sixteenths - mean) * 0.75 + mean, atol=0.15, rtol=0.0)
     shares = CorruptedExamples(TensorExamples(images.double() / 255, torch.zeros(8)), "contrast", 1, white=1.0)
     plain = CorruptedExamples(TensorExamples(images, torch.zeros(8)), "contrast", 1)
-    found = shares.batch(torch.arange(8))[0]
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found * 255, plain.batch(torch.arange(8))[0].double())
+    actual = shares.batch(torch.arange(8))[0]
+    assert actual.dtype == torch.float64
+    torch.testing.assert_close(actual * 255, plain.batch(torch.arange(8))[0].double())
 
 
 def test_white_is_found_out() -> None:

@@ -25,7 +25,7 @@ def row(label: int, number: int) -> str:
 
 
 def write_dbpedia(root: Path, counts: dict[str, int]) -> None:
-    """Write so many texts of each class."""
+    """Write this many texts of each class."""
     base = root / "dbpedia_csv"
     base.mkdir()
     for part, count in counts.items():

@@ -197,7 +197,7 @@ def test_another_file_than_the_official_one_is_not_kept(site: Site, tmp_path: Pa
     assert names(tmp_path) == []
 
 
-def test_a_file_that_is_gone_is_told_with_what_to_do(site: Site, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_reported_with_what_to_do(site: Site, tmp_path: Path) -> None:
     official = plain(site)
     site.files.clear()
     with pytest.raises(DownloadError) as raised:

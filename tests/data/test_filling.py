@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
-from flatfed.data.partition.mixtures import Mixtures, apportion, fill_by_draws, random_turns
+from flatfed.data.partition.base import apportion, deal_by_size, deal_classes, share
+from flatfed.data.partition.dirichlet import Mixtures, fill_by_draws, random_turns
 
 
 def one_by_one(sizes: np.ndarray, mixes: np.ndarray, wanted: np.ndarray, generator: np.random.Generator) -> np.ndarray:

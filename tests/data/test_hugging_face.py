@@ -191,7 +191,7 @@ def test_a_damaged_table_is_named(saved: Path) -> None:
         load(NAME, path=str(saved))
 
 
-def test_what_the_library_says_is_told_with_what_is_behind_it(
+def test_what_the_library_says_is_reported_with_what_is_behind_it(
     library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "files").mkdir()

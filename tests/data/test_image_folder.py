@@ -246,9 +246,9 @@ def test_a_damaged_image_is_a_check_that_failed(folder: Path) -> None:
     (folder / "bee" / "004.png").write_bytes(b"nothing")
     done = flatfed(*check)
     assert done.code == 1
-    (found,) = done.json["checks"]
-    assert (found["what"], found["state"]) == ("reading it", "wrong")
-    assert "bee/004.png cannot be read as an image" in found["found"]
+    (actual,) = done.json["checks"]
+    assert (actual["what"], actual["state"]) == ("reading it", "wrong")
+    assert "bee/004.png cannot be read as an image" in actual["found"]
     refused(flatfed("data", "check", "image-folder", "--set", "data.path=/none/such"), "/none/such is missing")
 
 

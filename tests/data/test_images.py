@@ -51,9 +51,9 @@ def test_the_middle_is_cut_or_the_whole_is_stretched(tmp_path: Path, width: int,
     )
     whole = picture(1, width, height).resize((8, 8), Image.Resampling.BILINEAR)
     for fit, expected in (("crop", middle), ("stretch", whole)):
-        found = decode(path, SMALL.replace(fit=fit))
-        assert found.shape == (3, 8, 8) and found.dtype == torch.uint8
-        assert torch.equal(found, torch.from_numpy(np.array(expected)).permute(2, 0, 1))
+        actual = decode(path, SMALL.replace(fit=fit))
+        assert actual.shape == (3, 8, 8) and actual.dtype == torch.uint8
+        assert torch.equal(actual, torch.from_numpy(np.array(expected)).permute(2, 0, 1))
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "CMYK", "I;16"])
@@ -63,10 +63,10 @@ def test_every_kind_of_pixels_becomes_bytes(tmp_path: Path, mode: str, channels:
     image = Image.fromarray(grey.astype(np.uint16) * 256) if mode == "I;16" else Image.fromarray(grey).convert(mode)
     path = tmp_path / f"a.{'tiff' if mode == 'CMYK' else 'png'}"
     image.save(path)
-    found = decode(path, SMALL.replace(channels=channels))
-    assert found.shape == (channels, 8, 8)
+    actual = decode(path, SMALL.replace(channels=channels))
+    assert actual.shape == (channels, 8, 8)
     if mode not in ("1", "CMYK"):
-        assert torch.equal(found, torch.from_numpy(grey).expand(channels, 8, 8))
+        assert torch.equal(actual, torch.from_numpy(grey).expand(channels, 8, 8))
 
 
 def test_a_transparent_palette_gives_its_colours(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_a_large_jpeg_is_decoded_at_a_fraction_and_looks_the_same(tmp_path: Path
     Image.fromarray(ramp.astype(np.uint8)).save(tmp_path / "a.jpg", quality=95)
     with Image.open(tmp_path / "a.jpg") as image:
         expected = np.array(image.resize((16, 16), Image.Resampling.BILINEAR, box=(80, 0, 560, 480)))
-    found = decode(tmp_path / "a.jpg", Decoding(size=16, crop=0)).permute(1, 2, 0).numpy()
-    assert np.abs(found.astype(int) - expected).max() <= 2
+    actual = decode(tmp_path / "a.jpg", Decoding(size=16, crop=0)).permute(1, 2, 0).numpy()
+    assert np.abs(actual.astype(int) - expected).max() <= 2
 
 
 DAMAGE: dict[str, Any] = {

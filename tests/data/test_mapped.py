@@ -59,6 +59,6 @@ def test_workers_train_on_them(large: Path) -> None:
     assert torch.equal(*runs)
 
 
-def test_no_room_is_told(large: Path) -> None:
+def test_no_room_is_reported(large: Path) -> None:
     with pytest.raises(ff.ConfigError, match=r"no room for .* GB of decoded images in .*TMPDIR"):
         room_for((2**45,), torch.uint8)

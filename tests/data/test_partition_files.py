@@ -69,7 +69,7 @@ def test_numpy(tmp_path: Path) -> None:
 
 @given(
     owners=st.lists(st.integers(-1, 4), min_size=3, max_size=80).filter(
-        lambda found: set(found) - {-1} == set(range(max(found) + 1)) and max(found) >= 0
+        lambda actual: set(actual) - {-1} == set(range(max(actual) + 1)) and max(actual) >= 0
     )
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -166,9 +166,9 @@ def test_an_option_without_a_default_must_be_given(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", datasets())
 def test_every_option_has_an_annotation_that_fits_its_default(name: str) -> None:
-    found = catalogue.find(name)
-    hints: dict[str, Any] = get_type_hints(found.load, include_extras=True)
-    for option, default in found.options.items():
+    actual = catalogue.find(name)
+    hints: dict[str, Any] = get_type_hints(actual.load, include_extras=True)
+    for option, default in actual.options.items():
         assert checked(hints[option], default, option) == default
 
 

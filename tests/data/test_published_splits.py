@@ -50,12 +50,12 @@ def published(dataset: str, alpha: str) -> list[Ints]:
 
 @pytest.mark.parametrize(("dataset", "alpha"), PUBLISHED)
 def test_the_published_splits_are_read(dataset: str, alpha: str) -> None:
-    found = describe(published(dataset, alpha), labels_of(dataset))
+    actual = describe(published(dataset, alpha), labels_of(dataset))
     mean, least, most = PUBLISHED[dataset, alpha]
-    assert found["classes_per_client"] == {"mean": pytest.approx(mean, abs=0.005), "min": least, "max": most}
-    assert found["clients"] == 100
-    assert found["unused"] == (dataset == "cifar10")
-    assert found["samples_per_client"]["max"] == 500
+    assert actual["classes_per_client"] == {"mean": pytest.approx(mean, abs=0.005), "min": least, "max": most}
+    assert actual["clients"] == 100
+    assert actual["unused"] == (dataset == "cifar10")
+    assert actual["samples_per_client"]["max"] == 500
 
 
 def features(parts: list[Ints], labels: Ints) -> list[float]:
@@ -77,9 +77,9 @@ def test_a_published_split_could_be_one_of_ours(dataset: str, alpha: str) -> Non
 def test_pathological_splits_of_the_papers() -> None:
     for dataset, gamma in (("cifar10", 6), ("cifar10", 3), ("cifar100", 20), ("cifar100", 10)):
         labels = labels_of(dataset)
-        found = describe(Pathological(classes_per_client=gamma).split(labels, 100, seed=0), labels)
-        assert found["classes_per_client"] == {"mean": gamma, "min": gamma, "max": gamma}
-        assert found["unused"] == 0
+        actual = describe(Pathological(classes_per_client=gamma).split(labels, 100, seed=0), labels)
+        assert actual["classes_per_client"] == {"mean": gamma, "min": gamma, "max": gamma}
+        assert actual["unused"] == 0
 
 
 def test_cifar100_pam() -> None:

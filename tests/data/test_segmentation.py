@@ -401,8 +401,8 @@ def test_threads_share_a_cache(scenes: tuple[list[Path], list[Path]]) -> None:
 
     def use(seed: int) -> None:
         order = torch.randint(0, 5, (200,), generator=torch.Generator().manual_seed(seed))
-        found = lazy.batch(order)
-        wrong.extend(i for i in range(2) if not torch.equal(found[i], expected[i][order]))
+        actual = lazy.batch(order)
+        wrong.extend(i for i in range(2) if not torch.equal(actual[i], expected[i][order]))
 
     threads = [threading.Thread(target=use, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -289,8 +289,8 @@ def test_a_file_here_comes_before_one_of_the_data_directory(tmp_path: Path, monk
     table(tmp_path / "here" / "m.csv", ROWS[:20])
     pool = load("texts", tmp_path / "there", path="m.csv")
     assert len(pool.labels) == 18
-    (found,) = (f.found for f in check("texts", tmp_path / "there", {"path": "m.csv"}) if f.what == "train examples")
-    assert found == "18"
+    (actual,) = (f.found for f in check("texts", tmp_path / "there", {"path": "m.csv"}) if f.what == "train examples")
+    assert actual == "18"
     ran = TaskRecipe("texts", 2, {"id": "iid"}, data_dir=str(tmp_path / "there"), data_options={"path": "m.csv"})
     assert torch.equal(ran.pool().labels, pool.labels)
     everywhere = load("texts", tmp_path / "there", path="m.csv", test="m.csv")

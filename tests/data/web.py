@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves as told, and files in the formats of the data sets."""
+"""A web server on this machine that misbehaves as asked, and files in the formats of the data sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Site:
         self.files: dict[str, bytes] = {}
         self.ranges = True
         self.lengths = True
-        self.breaks: list[int] = []  # so many bytes each of the next answers sends before the connection ends
+        self.breaks: list[int] = []  # how many bytes each of the next answers sends before the connection ends
         self.stalls = False  # instead of ending the connection, let it hang
         self.codes: list[int] = []  # the next answers are these errors
         self.asked: list[tuple[str, str | None]] = []  # path and range of every request

@@ -188,10 +188,10 @@ def test_the_client_optimiser_follows_its_formula_under_fedavg(add: Add) -> None
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "feddyn"])
 def test_the_client_optimiser_has_both_ends(add: Add, method: str, mix: float, same_as: Any) -> None:
     made = add("client optimiser").GradientNormPenalty(rho=0.4, mix=mix)
-    found = bench.train(bench.task(), ff.make(method, client_opt=made), **bench.WHERE)
+    actual = bench.train(bench.task(), ff.make(method, client_opt=made), **bench.WHERE)
     expected = bench.train(bench.task(), ff.make(method, client_opt=same_as), **bench.WHERE)
-    bench.close(found.vector, expected.vector)
-    assert found.history[0]["backprops"] == 2 * len(bench.COHORTS[0]) * bench.STEPS
+    bench.close(actual.vector, expected.vector)
+    assert actual.history[0]["backprops"] == 2 * len(bench.COHORTS[0]) * bench.STEPS
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.6])

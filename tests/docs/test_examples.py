@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -14,11 +15,11 @@ from torch import nn
 
 import flatfed as ff
 from data.pictures import write_picture
-from flatfed.data.catalogue import find
+from flatfed.data.catalogue import find, load
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
-OWN = ("image-folder", "client-csv", "hugging-face")
+OWN = ("image-folder", "client-csv", "table", "hugging-face")
 PUBLISHED = ("landmarks-user-160k", "officehome", "pacs")
 
 
@@ -35,6 +36,35 @@ def test_fifteen_lines_are_enough() -> None:
     assert len(code) <= 15
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     assert float(done.stdout.split()[1]) > 0.85
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> Path:
+    """The folder with the tables of the made-up hospitals."""
+    script = ROOT / "examples" / "hospitals" / "make_data.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
+    return tmp_path
+
+
+def test_the_hospitals_have_different_patients(hospitals: Path) -> None:
+    agreed = {"scaling": str(hospitals / "scaling.csv"), "label": "risk", "class_names": "low,medium,high"}
+    pools = {name: load("table", path=str(hospitals / f"hospital-{name}.csv"), **agreed) for name in "abc"}
+    assert [len(pool.train) + len(pool.test) for pool in pools.values()] == [400, 250, 150]
+    counts = {name: pool.labels.bincount(minlength=3).tolist() for name, pool in pools.items()}
+    assert counts["c"][2] == 0 and counts["b"][0] < counts["b"][2] and counts["a"][0] > counts["a"][2]
+    everybody = load("table", path=str(hospitals / "all.csv"), client="hospital", **agreed)
+    assert everybody.groups["client"].bincount().tolist() == [len(pool.train) for pool in pools.values()]
+
+
+def test_hospitals_are_better_off_together(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("hospitals_compare", ROOT / "examples" / "hospitals" / "compare.py")
+    assert spec is not None and spec.loader is not None
+    compare = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compare)
+    monkeypatch.setattr(compare, "ROUNDS", 12)
+    monkeypatch.setattr(compare, "SEEDS", (0,))
+    alone = [compare.accuracy(hospitals, "fedavg", ff.Replay([[client]] * 12)) for client in (1, 2)]
+    assert compare.accuracy(hospitals, "fedavg", 3) > max(alone) + 0.03
 
 
 def test_the_sketch_of_files_decoded_when_needed_trains(tmp_path: Path) -> None:

@@ -26,10 +26,9 @@ REPEATED = {
     "commands": "of `flatfed data`, and those that worker processes are given",
     "compare": "the command, and what it does",
     "config": "the base of configurations, and that of Ray",
-    "directions": "of landscapes, and measurements of the directions of methods",
     "directory": "of data, and of runs",
     "draws": "keyed draws of augmentations, and of corruptions",
-    "engine": "the protocol, that of pools, that of Ray, and the options that choose one",
+    "engine": "the protocol, that of pools, and that of Ray",
     "evaluate": "the command, and the points of a landscape",
     "examples": "of a task, and corrupted ones",
     "files": "safe writing of a run's, reading of data, and what commands write",
@@ -50,6 +49,7 @@ REPEATED = {
     "settings": "their declaration, and the options made of it",
     "show": "the command of runs, and that of data",
     "spelling": "of methods, and of augmentations",
+    "table": "of results, and data of one's own",
     "task": "what is learnt, and what options make of it",
     "texts": "the file format, the examples, and data of one's own",
     "training": "options of it, and what they make",
@@ -121,15 +121,15 @@ def test_module_names_repeat_only_with_a_reason() -> None:
 def rooms_on_the_page() -> dict[str, str]:
     """Return the packages of the tree in docs/architecture.md with their lines; depth is indentation by two."""
     tree = PAGE.partition("## The tree")[2].partition("```text\n")[2].partition("```")[0]
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
     path: list[str] = []
     for line in tree.splitlines():
         entry = re.fullmatch(r"( *)([a-z_]+)/ +(\S.*)", line)
         assert entry is not None, f"not a line of the tree: {line!r}"
         depth = len(entry.group(1)) // 2
         path = [*path[:depth], entry.group(2)]
-        found["/".join(path)] = entry.group(3)
-    return found
+        actual["/".join(path)] = entry.group(3)
+    return actual
 
 
 def test_every_room_has_its_line_on_the_page() -> None:

@@ -24,7 +24,19 @@ PAGES = sorted(
         *(ROOT / "docs/algorithms").glob("*.md"),
     ]
 )
-FOREIGN = {"--only", "--repeats", "--check"}
+OF_BENCH = {"--only", "--repeats", "--check", "--parameters", "--steps", "--step-ms", "--gigabits", "--cohort"}
+OF_RAY = {"--head", "--port", "--num-cpus", "--include-dashboard", "--block"}
+OF_SLURM = {
+    "--array",
+    "--cpus-per-task",
+    "--nodes",
+    "--ntasks",
+    "--ntasks-per-node",
+    "--overlap",
+    "--signal",
+    "--time",
+}
+FOREIGN = OF_BENCH | OF_RAY | OF_SLURM
 """Options of other programs than flatfed."""
 
 OLD_WORDS = {
@@ -40,6 +52,20 @@ OLD_WORDS = {
     r"\bis told of\b": "is named",
 }
 """Words that gave way to the field's own, each with the one that stands in its place."""
+
+OLD_WORDS_OF_CODE = {
+    r"\blockstep": "vectorised clients",
+    r"\bso many\b": "n, this many",
+    r"\btold\b": "named, given, reported, distinguished",
+    r"\bbur(?:y|ies|ied)\b": "remove",
+    r"\bdesk\b": "pool, engine",
+    r"\bwithout a word\b": "silently",
+    r"\bcourses?\b": "schedule",
+    r"\bholdings\b": "class distribution, client data",
+    r"\breadings\b(?!\.json|\")": "measurements, results",
+    r"\blocal[ _]parts\b(?!\")": "local layers, local statistics",
+}
+"""The same for the source; in quotes, names that earlier versions wrote into files are still read."""
 
 
 def name_of(path: Path) -> str:
@@ -167,3 +193,11 @@ def test_pages_use_the_words_of_the_field(page: Path) -> None:
     for old, new in OLD_WORDS.items():
         found = re.search(old, text)
         assert found is None, f"{found.group(0) if found else ''!r}: say {new}"
+
+
+@pytest.mark.parametrize("module", sorted((ROOT / "src").rglob("*.py")), ids=name_of)
+def test_the_source_uses_the_words_of_the_field(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    for old, new in OLD_WORDS_OF_CODE.items():
+        match = re.search(old, text, re.IGNORECASE)
+        assert match is None, f"{match.group(0) if match else ''!r}: say {new}"

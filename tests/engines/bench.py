@@ -178,7 +178,6 @@ CASES = {
 
 DESIGN = (
     "scaffold+asam+swa, BatchNorm",
-    "naivefedgloss+sam, two exchanges",
     "mime, two exchanges",
     "fedwmsam+swa, personal parts, local BatchNorm",
 )

@@ -51,10 +51,14 @@ class Network:
         self._holder.communicate()
 
 
+def alone(*command: str) -> tuple[str, ...]:
+    """Return a command that sees no process but its own, in a network without anybody."""
+    return PYTHON, str(HERE / "own_network.py"), "alone", *command
+
+
 def can_have_networks() -> bool:
-    """Say whether this process may make networks."""
-    command = [PYTHON, str(HERE / "own_network.py"), "new", "/bin/true"]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    """Say whether this process may make networks, and rooms without other processes."""
+    return subprocess.run(alone("/bin/true"), capture_output=True).returncode == 0
 
 
 class Nodes:
@@ -73,17 +77,25 @@ class Nodes:
         plain = {name: value for name, value in os.environ.items() if name not in unset}
         self.environment = plain | own | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         self._running: list[subprocess.Popen[bytes]] = []
+        self.others: list[subprocess.Popen[bytes]] = []
         self.head = self._start(
             "--head", f"--port={PORT}", f"--temp-dir={self._temporary}", "--include-dashboard=false"
         )
         eventually(self._answers, "an answer of the head node")
 
-    def join(self, cpus: int = 1) -> subprocess.Popen[bytes]:
-        """Let another node join."""
-        return self._start(f"--address={ADDRESS}", cpus=cpus)
+    def join(self) -> subprocess.Popen[bytes]:
+        """Let another node join, with room for one worker, as the head has."""
+        node = self._start(f"--address={ADDRESS}")
+        self.others.append(node)
+        return node
 
-    def _start(self, *options: str, cpus: int = 1) -> subprocess.Popen[bytes]:
-        command = (RAY, "start", "--block", "--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", *options)
+    def second(self) -> subprocess.Popen[bytes]:
+        """Return the one node besides the head; it joins now where there is none."""
+        assert len(self.others) <= 1
+        return self.others[0] if self.others else self.join()
+
+    def _start(self, *options: str) -> subprocess.Popen[bytes]:
+        command = (RAY, "start", "--block", "--node-ip-address=127.0.0.1", "--num-cpus=1", *options)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         node = self.network.start(*command, env=self.environment, **quiet)
         self._running.append(node)
@@ -103,6 +115,7 @@ class Nodes:
         os.killpg(node.pid, signal.SIGKILL)
         node.wait()
         self._running.remove(node)
+        self.others.remove(node)
 
     def close(self) -> None:
         """End all nodes."""
@@ -111,21 +124,6 @@ class Nodes:
                 os.killpg(node.pid, signal.SIGKILL)
             node.wait()
         shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def raylet_of(node: subprocess.Popen[bytes]) -> int:
-    """Return the process id of a node's raylet."""
-
-    def found() -> int | None:
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError, ValueError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == node.pid and (entry / "comm").read_text().strip() == "raylet":
-                    return int(entry.name)
-        return None
-
-    pid: int = eventually(found, "a raylet")
-    return pid
 
 
 def text_of(driver: subprocess.Popen[bytes]) -> str:

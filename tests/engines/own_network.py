@@ -1,6 +1,7 @@
-"""Run a command in a network of its own that has a loopback and nothing else: `own_network.py new|PID COMMAND ...`.
+"""Run a command in a network of its own that has a loopback and nothing else: `own_network.py PLACE COMMAND ...`.
 
-With `new` the network is made; otherwise it is the one of the process PID.
+With `new` the network is made; with `alone` too, and the command sees no other process. Otherwise PLACE is the id of a
+process whose network is taken.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import socket
 import struct
 import sys
 
-CLONE_NEWNET = 0x40000000
+CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWNS = 0x40000000, 0x20000000, 0x00020000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 
@@ -22,6 +24,15 @@ def main() -> None:
     if place == "new":
         _done(libc.unshare(CLONE_NEWNET))
         _raise_loopback()
+    elif place == "alone":
+        _done(libc.unshare(CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS))
+        _raise_loopback()
+        # The next process that this one starts is the first that there is.
+        child = os.fork()
+        if child:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) % 256)
+        _done(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+        _done(libc.mount(b"proc", b"/proc", b"proc", 0, None))
     else:
         with open(f"/proc/{place}/ns/net") as network:  # noqa: PTH123
             _done(libc.setns(network.fileno(), CLONE_NEWNET))

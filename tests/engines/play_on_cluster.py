@@ -1,6 +1,7 @@
 """A run on a cluster, for tests that disturb it: `play_on_cluster.py DIRECTORY ADDRESS MINIMUM PATIENCE`.
 
-After the first round, clients on the cluster leave a mark with the process that they are in, and wait for a file `go`.
+It begins, or goes on where it is. After the first round that it plays, clients on the cluster leave a mark with the
+process that they are in, and wait for a file `go`.
 """
 
 from __future__ import annotations
@@ -62,8 +63,12 @@ def main() -> None:
 
     task = replace(digits(), loss=WaitingLoss(directory))
     engine = ImpatientRay(address=address, minimum=int(minimum), patience=float(patience))
+    where = {"engine": engine, "on_round": hold}
     with listening(lambda text: print(text, flush=True)):
-        run = ff.train(task, METHOD, engine=engine, out=directory / "run", on_round=hold, **SETTINGS)
+        if (directory / "run").exists():
+            run = ff.resume(directory / "run", task=task, **where)
+        else:
+            run = ff.train(task, METHOD, out=directory / "run", **where, **SETTINGS)
     print(run.status)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import itertools
 import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +40,7 @@ class Row:
     has_gaps: bool = True
     """Computations go on while clients are trained."""
     starts_slowly: bool = False
-    """It takes seconds: some tests take a part of their cases."""
+    """It takes seconds: some tests take a part of their cases, those of what all pools do alike none."""
     ample: float = 2.0
     """Seconds that are more than enough for clients that need milliseconds."""
     package: str = ""
@@ -84,36 +86,51 @@ def _ray(workers: int) -> EngineConfig:
 @functools.cache
 def ray_of_this_process() -> Cluster:
     """Start Ray once: engines join it, and leave it running."""
-    # What starts on it imports the tests' modules too.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return Cluster("local")
+    with pytest.MonkeyPatch.context() as patch:
+        # What starts on it imports the tests' modules too.
+        patch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
+        return Cluster("local")
+
+
+def leave_ray() -> None:
+    """Leave it, where a test has started it; the next one that needs it starts another."""
+    if not ray_of_this_process.cache_info().currsize:
+        return
+    ray_of_this_process().leave()
+    ray_of_this_process.cache_clear()
+    with warnings.catch_warnings():
+        # Ray leaves files of its own to the garbage collector, which would speak of them in the middle of another test.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 ENGINES = {
     "in-process": Row(lambda workers: ff.InProcess(), replaces_workers=False, has_gaps=False),
     "processes": Row(lambda workers: ff.Processes(workers=workers)),
     "futures": Row(_futures, replaces_workers=False, bounds_time=False, has_gaps=False),
-    "ray": Row(_ray, starts_slowly=True, ample=10.0, package="ray"),
+    "ray": Row(_ray, starts_slowly=True, ample=5.0, package="ray"),
 }
 
 
 Choice = Callable[[Row], Iterable[Any]]
 
 
-def on_engines(*names: str, needs: str = "", **choices: Choice) -> Any:
-    """Return a parameter `row` over the engines of these names, or all, that can do what is needed.
+def on_engines(*names: str, needs: str = "", without: str = "", **choices: Choice) -> Any:
+    """Return a parameter `row` over the engines of these names, or all, of which a fact holds (`needs`), or does not.
 
     A choice gives another parameter its values, for each engine its own.
     """
-    return pytest.mark.parametrize(("row", *choices), rows_of(*names, needs=needs, **choices))
+    return pytest.mark.parametrize(("row", *choices), rows_of(*names, needs=needs, without=without, **choices))
 
 
-def rows_of(*names: str, needs: str = "", **choices: Choice) -> list[Any]:
+def rows_of(*names: str, needs: str = "", without: str = "", **choices: Choice) -> list[Any]:
     """Return the same as entries of a parametrisation."""
     entries: list[Any] = []
     for id in names or ENGINES:
         row = ENGINES[id]
         if needs and not getattr(row, needs):
+            continue
+        if without and getattr(row, without):
             continue
         for values in itertools.product(*(choice(row) for choice in choices.values())):
             label = "-".join([id, *map(str, values)])

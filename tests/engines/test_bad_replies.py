@@ -149,7 +149,7 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_goes_on(kind: Kind) -> No
     assert states(here) == states(expected)
 
 
-@on_engines("processes", "futures", "ray")
+@on_engines("processes", "futures")
 def test_bad_replies_of_every_kind_are_rejected_alike_on_every_engine(row: Row) -> None:
     """A round for each kind, and a sound one after the last."""
     plan = planned([ALL] * (len(KINDS) + 1), max_update_norm=50.0)
@@ -178,7 +178,7 @@ class Late:
         return self.engine.compute(*work)
 
 
-@on_engines()
+@on_engines(without="starts_slowly")
 def test_late_replies_to_an_earlier_attempt_are_not_taken_for_those_to_the_next(row: Row) -> None:
     plan = planned([ALL] * 3, retries=1)
     engine = row.start(plan)

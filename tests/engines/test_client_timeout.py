@@ -22,7 +22,7 @@ import flatfed as ff
 from engines.bench import assert_same, bits, eventually, is_worker, tensors_task
 from engines.table import Row, on_engines
 from flatfed.engines.time_limit import OutOfTime, within
-from flatfed.reports.results.identity import identity
+from flatfed.reports.results.result import identity
 from flatfed.runs.directory import RunDirectory
 
 CLIENTS, SLEEPER, LOOPER = 4, 2, 1
@@ -100,7 +100,7 @@ def test_clients_that_hang_are_rejected_and_leave_no_trace(row: Row) -> None:
         ]
 
 
-@on_engines(needs="bounds_time")
+@on_engines(needs="bounds_time", without="starts_slowly")
 def test_after_the_time_of_an_exchange_all_that_have_not_answered_are_given_up(row: Row) -> None:
     """One worker hangs, another does the rest; in this process all that come after the one that hangs are lost."""
     where = {"exchange_timeout": row.ample, "engine": row.config(2)}

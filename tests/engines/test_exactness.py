@@ -113,7 +113,7 @@ def test_any_order_of_arrival_gives_the_same_bits(name: str, order: Order) -> No
     assert_same(CASES[name].play(lambda plan: Reordered(in_process(plan), order)), reference(name))
 
 
-@on_engines("processes", "futures", "ray")
+@on_engines("processes", "futures")
 def test_shuffled_arrival_from_workers_gives_the_same_bits(row: Row) -> None:
     name = "scaffold+asam+swa, BatchNorm"
     found = CASES[name].play(lambda plan: Reordered(row.start(plan, workers=3), shuffled(7)))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import flatfed as ff
-from flatfed.runs.federation_state import stores_of
+from flatfed.runs.checkpoints import stores_of
 
 POPULATION = 20_000
 

@@ -5,10 +5,9 @@ The nodes are processes of this machine in a network of their own, in which ther
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
-import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,18 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same, bits, digits, eventually
-from engines.nodes import ADDRESS, FLATFED, HERE, PYTHON, Network, Nodes, can_have_networks, ended, raylet_of, text_of
+from engines.nodes import (
+    ADDRESS,
+    FLATFED,
+    HERE,
+    PYTHON,
+    Network,
+    Nodes,
+    alone,
+    can_have_networks,
+    ended,
+    text_of,
+)
 from engines.play_on_cluster import CLIENTS, METHOD, SETTINGS
 from flatfed.runs.directory import RunDirectory
 
@@ -33,7 +43,7 @@ LONG = "600"
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """A head with room for one worker; tests let other nodes join."""
+    """A head with room for one worker; tests let another node join, and leave at most one."""
     network = Network()
     cluster = Nodes(network, tmp_path_factory.mktemp("cluster"))
     yield cluster
@@ -41,23 +51,10 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     network.close()
 
 
-@pytest.fixture
-def second(nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
-    """A second node."""
-    node = nodes.join()
-    yield node
-    if node.poll() is None:
-        nodes.kill(node)
-
-
 @pytest.fixture(scope="module")
 def expected() -> dict[str, Any]:
     """What a run comes to that nobody disturbs."""
     return bits(ff.train(digits(), METHOD, workers=0, **SETTINGS), CLIENTS)
-
-
-def played(directory: Path) -> dict[str, Any]:
-    return bits(ff.load_run(directory / "run", task=digits()), CLIENTS)
 
 
 def play(nodes: Nodes, directory: Path, minimum: int, patience: str = LONG) -> Any:
@@ -74,79 +71,32 @@ def wait_for_clients(directory: Path, count: int) -> None:
     eventually(lambda: len(waiting(directory)) >= count, f"clients in {count} processes")
 
 
-def go_on(directory: Path) -> None:
-    (directory / "go").touch()
+def forget_marks(directory: Path) -> None:
+    for mark in (directory / "hold", *directory.glob("waits-*")):
+        mark.unlink()
 
 
-def test_two_nodes_give_the_bits_of_one_process(
-    nodes: Nodes, second: subprocess.Popen[bytes], expected: dict[str, Any], tmp_path: Path
-) -> None:
-    go_on(tmp_path)
-    with play(nodes, tmp_path, minimum=2) as driver:
-        text = text_of(driver)
-    assert "2 actors on 2 nodes" in text, text
-    assert_same(played(tmp_path), expected)
-
-
-def test_a_node_that_is_killed_in_the_middle_of_a_round_costs_no_bit(
-    nodes: Nodes, second: subprocess.Popen[bytes], expected: dict[str, Any], tmp_path: Path
-) -> None:
-    with play(nodes, tmp_path, minimum=1) as driver:
-        wait_for_clients(tmp_path, 2)
-        os.kill(raylet_of(second), signal.SIGKILL)
-        second.wait()
-        go_on(tmp_path)
-        text = text_of(driver)
-    assert driver.returncode == 0, text
-    assert "1 actor on 1 node" in text
-    assert_same(played(tmp_path), expected)
-
-
-def test_a_node_that_joins_in_the_middle_of_a_round_is_used(
+def test_a_node_dies_and_another_comes_in_the_middle_of_a_round_and_no_bit_is_lost(
     nodes: Nodes, expected: dict[str, Any], tmp_path: Path
 ) -> None:
-    with play(nodes, tmp_path, minimum=1) as driver:
-        wait_for_clients(tmp_path, 1)
-        node = nodes.join()
-        wait_for_clients(tmp_path, 2)
-        go_on(tmp_path)
-        text = text_of(driver)
-    nodes.kill(node)
-    assert driver.returncode == 0, text
-    assert "2 actors on 2 nodes" in text
-    assert_same(played(tmp_path), expected)
-
-
-def test_a_run_whose_driver_was_killed_goes_on_on_the_cluster_and_on_the_pool(
-    nodes: Nodes, second: subprocess.Popen[bytes], expected: dict[str, Any], tmp_path: Path
-) -> None:
+    second = nodes.second()
     with play(nodes, tmp_path, minimum=2) as driver:
         wait_for_clients(tmp_path, 2)
-        driver.kill()
-        driver.wait()
-    go_on(tmp_path)
-    shutil.copytree(tmp_path / "run", tmp_path / "copy" / "run")
-    with ended(nodes.driver(PYTHON, "-c", RESUME, DIRECTORY=str(tmp_path / "run"))) as driver:
+        nodes.kill(second)
+        nodes.join()
+        # The client of the dead node is run again on the one that has come: the head has no room for a second worker.
+        wait_for_clients(tmp_path, 3)
+        (tmp_path / "go").touch()
         text = text_of(driver)
-    assert "finished on Ray" in text, text
-    assert_same(played(tmp_path), expected)
-    run = ff.resume(tmp_path / "copy" / "run", task=digits(), workers=2)
-    assert_same(bits(run, CLIENTS), expected)
+    assert driver.returncode == 0, text
+    assert "2 actors on 2 nodes" in text, text
+    assert_same(bits(ff.load_run(tmp_path / "run", task=digits()), CLIENTS), expected)
 
 
-RESUME = f"""
-import os
-import flatfed as ff
-from engines.bench import digits
-
-run = ff.resume(os.environ["DIRECTORY"], task=digits(), engine=ff.Ray(address="{ADDRESS}", minimum=2))
-print(run.status, "on Ray")
-"""
-
-
-def test_with_too_few_workers_for_too_long_a_run_stops_with_a_checkpoint(
-    nodes: Nodes, second: subprocess.Popen[bytes], expected: dict[str, Any], tmp_path: Path
+def test_without_enough_workers_or_its_driver_a_run_stops_and_goes_on_from_a_checkpoint(
+    nodes: Nodes, expected: dict[str, Any], tmp_path: Path
 ) -> None:
+    second = nodes.second()
     with play(nodes, tmp_path, minimum=2, patience="3") as driver:
         wait_for_clients(tmp_path, 2)
         nodes.kill(second)
@@ -156,43 +106,71 @@ def test_with_too_few_workers_for_too_long_a_run_stops_with_a_checkpoint(
     directory = RunDirectory.open(tmp_path / "run")
     assert directory.status()["status"] == "failed"
     assert directory.checkpoints.rounds()[0] == len(directory.rows) == 1
-    go_on(tmp_path)
-    assert_same(bits(ff.resume(tmp_path / "run", task=digits(), workers=0), CLIENTS), expected)
+
+    # It goes on on the cluster, for a round.
+    forget_marks(tmp_path)
+    with play(nodes, tmp_path, minimum=1) as driver:
+        wait_for_clients(tmp_path, 1)
+        driver.kill()
+        driver.wait()
+    assert RunDirectory.open(tmp_path / "run").checkpoints.rounds()[0] == 2
+
+    # And on processes of this machine, to the end.
+    assert_same(bits(ff.resume(tmp_path / "run", task=digits(), workers=2), CLIENTS), expected)
 
 
 def run_command(directory: Path, *options: str) -> tuple[str, ...]:
-    small = ("--rounds", "1", "--clients", "10", "--per-round", "2", "--lr", "0.1", "--out", str(directory / "run"))
-    return (*FLATFED, "run", "digits", "fedavg", *small, "--engine", "ray", "--address", ADDRESS, *options)
+    small = ("--rounds", "1", "--clients", "10", "--per-round", "2", "--lr", "0.1", "--out", str(directory))
+    return (*FLATFED, "run", "digits", "fedavg", *small, "--engine", "ray", *options)
 
 
-@pytest.mark.parametrize("token", ["another", ""], ids=["wrong", "none"])
-def test_a_wrong_token_is_refused_with_a_sentence(nodes: Nodes, token: str, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    if token:
-        file.write_text(token * 8)
-    with ended(nodes.driver(*run_command(tmp_path), RAY_AUTH_TOKEN_PATH=str(file))) as driver:
-        text = text_of(driver)
-    assert driver.returncode == 2, text
-    last = text.strip().splitlines()[-1]
-    assert last.startswith("Error: --address: no Ray cluster could be joined at 127.0.0.1:6379")
-    assert "is the token right?" in last
-    assert "Traceback" not in text
-    assert not (tmp_path / "run").exists()
+def test_tokens_and_too_few_workers_on_the_command_line(nodes: Nodes, tmp_path: Path) -> None:
+    """One after another they would take as long as all of them together."""
+    wrong = tmp_path / "token"
+    wrong.write_text("another" * 8)
+    there = ("--address", ADDRESS)
+    few = (*there, "--resources", "CPU=64", "--patience", "2")
+    with contextlib.ExitStack() as stack:
+
+        def begun(name: str, *options: str, **changes: str) -> subprocess.Popen[bytes]:
+            return stack.enter_context(ended(nodes.driver(*run_command(tmp_path / name, *options), **changes)))
+
+        drivers = {
+            "right": begun("right", *there),
+            "wrong": begun("wrong", *there, RAY_AUTH_TOKEN_PATH=str(wrong)),
+            "none": begun("none", *there, RAY_AUTH_TOKEN_PATH=str(tmp_path / "missing")),
+            "few": begun("few", *few),
+        }
+        texts = {name: text_of(driver) for name, driver in drivers.items()}
+
+    assert {name: driver.returncode for name, driver in drivers.items()} == {
+        "right": 0,
+        "wrong": 2,
+        "none": 2,
+        "few": 1,
+    }
+    assert f"Ray ({ADDRESS}): 1 actor on 1 node" in texts["right"]
+    assert RunDirectory.open(tmp_path / "right").status()["status"] == "finished"
+    for name in ("wrong", "none"):
+        last = texts[name].strip().splitlines()[-1]
+        assert last.startswith(f"Error: --address: no Ray cluster could be joined at {ADDRESS}")
+        assert "is the token right?" in last
+    assert "no node of the cluster has room for a worker with CPU=64" in texts["few"]
+    assert "has had 0 workers with CPU=64, fewer than 1, for 2 s" in texts["few"].strip().splitlines()[-1]
+    for name in ("wrong", "none", "few"):
+        assert "Traceback" not in texts[name]
+        assert not (tmp_path / name).exists()
 
 
-def test_the_right_token_is_enough_on_the_command_line(nodes: Nodes, tmp_path: Path) -> None:
-    with ended(nodes.driver(*run_command(tmp_path))) as driver:
-        text = text_of(driver)
-    assert driver.returncode == 0, text
-    assert f"Ray ({ADDRESS}): 1 actor on 1 node" in text
-    assert RunDirectory.open(tmp_path / "run").status()["status"] == "finished"
-
-
-def test_with_too_few_workers_from_the_beginning_nothing_is_left(nodes: Nodes, tmp_path: Path) -> None:
-    few = run_command(tmp_path, "--resources", "CPU=64", "--patience", "2")
-    with ended(nodes.driver(*few)) as driver:
-        text = text_of(driver)
-    assert driver.returncode == 1, text
-    assert "no node of the cluster has room for a worker with CPU=64" in text
-    assert "has had 0 workers with CPU=64, fewer than 1, for 2 s" in text.strip().splitlines()[-1]
+def test_the_cluster_of_a_machine_that_belongs_to_none_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    unset = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    plain = {name: value for name, value in os.environ.items() if name not in unset}
+    command = alone(*run_command(tmp_path / "run", "--address", "auto"))
+    outcome = subprocess.run(command, capture_output=True, text=True, env=plain | {"RAY_TMPDIR": str(tmp_path)})
+    assert outcome.returncode == 2, outcome.stderr
+    assert outcome.stderr.strip().splitlines()[-1] == (
+        "Error: this machine belongs to no Ray cluster that runs; start one with `ray start --head`, or give the "
+        "HOST:PORT of a head node for --address"
+    )
+    assert "Traceback" not in outcome.stderr
     assert not (tmp_path / "run").exists()

@@ -15,33 +15,45 @@ from engines.table import ENGINES, Row, marks_of, on_engines
 from flatfed.core.configuration.settings import Settings
 from flatfed.runs.directory import RunDirectory
 
-CLIENTS, ROUNDS = 12, 4
+CLIENTS, ROUNDS = 12, 8
 SETTINGS: dict[str, Any] = {"rounds": ROUNDS, "sampling": 4, "lr": 0.05, "evaluate_every": 1, "vectorised": False}
-WAYS = [("in-process", "futures"), ("futures", "processes"), ("processes", "ray"), ("ray", "in-process")]
+WAYS = [("in-process", "futures", "processes"), ("processes", "ray", "in-process")]
 
 
-def way(first: str, second: str) -> Any:
-    marks = marks_of(ENGINES[first]) + marks_of(ENGINES[second])
-    return pytest.param(ENGINES[first], ENGINES[second], id=f"{first} to {second}", marks=marks)
+def way(*names: str) -> Any:
+    rows = [ENGINES[name] for name in names]
+    marks = [mark for row in rows for mark in marks_of(row)]
+    return pytest.param(rows, id=" to ".join(names), marks=marks)
 
 
 @pytest.mark.usefixtures("signals_heard")
-@pytest.mark.parametrize(("first", "second"), [way(*names) for names in WAYS])
-def test_a_run_begun_on_one_engine_goes_on_on_another(first: Row, second: Row, tmp_path: Path) -> None:
-    """The interrupt key is pressed when the second row is told."""
+@pytest.mark.parametrize("engines", [way(*names) for names in WAYS])
+def test_a_run_goes_on_on_another_engine_and_on_a_third(engines: list[Row], tmp_path: Path) -> None:
+    """The interrupt key is pressed twice, each time when the second row on an engine is told."""
     expected = ff.train(digits(), "scaffold+sam+swa", workers=0, **SETTINGS)
+    told: list[list[int]] = [[]]
 
     def press(row: dict[str, Any]) -> None:
-        if row["round"] == 1:
+        told[-1].append(row["round"])
+        if len(told) < 3 and len(told[-1]) == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
+    def kept() -> int:
+        told.append([])
+        return len(RunDirectory.open(tmp_path / "run").rows)
+
+    first, second, third = engines
+    where = {"out": tmp_path / "run", "on_round": press}
     with pytest.raises(ff.RunInterrupted):
-        ff.train(digits(), "scaffold+sam+swa", engine=first.config(2), out=tmp_path / "run", on_round=press, **SETTINGS)
-    kept = len(RunDirectory.open(tmp_path / "run").rows)
-    assert 2 <= kept < ROUNDS
-    played: list[int] = []
-    run = ff.resume(tmp_path / "run", engine=second.config(2), on_round=lambda row: played.append(row["round"]))
-    assert played == list(range(kept, ROUNDS))
+        ff.train(digits(), "scaffold+sam+swa", engine=first.config(2), **where, **SETTINGS)
+    begun = kept()
+    assert 2 <= begun < ROUNDS - 2
+    with pytest.raises(ff.RunInterrupted):
+        ff.resume(tmp_path / "run", engine=second.config(2), on_round=press)
+    gone_on = kept()
+    assert begun + 2 <= gone_on < ROUNDS
+    run = ff.resume(tmp_path / "run", engine=third.config(2), on_round=press)
+    assert told[1:] == [list(range(begun, gone_on)), list(range(gone_on, ROUNDS))]
     assert_same(bits(run, CLIENTS), bits(expected, CLIENTS))
 
 
@@ -52,7 +64,7 @@ def test_an_engine_that_is_not_known_any_more_can_be_replaced(tmp_path: Path) ->
     assert ff.resume(tmp_path / "run", rounds=ROUNDS + 1, workers=0).status == "finished"
 
 
-@on_engines(needs="replaces_workers")
+@on_engines(needs="replaces_workers", without="starts_slowly")
 def test_nothing_is_left_of_the_workers_after_the_end(row: Row) -> None:
     settings = Settings(rounds=1, lr=0.1, vectorised=False)
     engine = row.config(2).start(digits(), ff.make("fedavg"), settings)

@@ -25,10 +25,10 @@ from flatness.federations import (
     INPUTS,
     ROUNDS,
     checkpoint,
+    client_data,
     cohort,
     everyone,
     gradient,
-    holdings,
     loss,
     mlp,
     over,
@@ -44,8 +44,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def number(lab: Laboratory, measurement: str, name: str | None = None) -> float:
-    (found,) = lab.measure(measurement).values()
-    return found.numbers[name or measurement.partition("(")[0]]
+    (actual,) = lab.measure(measurement).values()
+    return actual.numbers[name or measurement.partition("(")[0]]
 
 
 # --- where a model comes from -------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def number(lab: Laboratory, measurement: str, name: str | None = None) -> float:
 def test_a_run_its_directory_its_checkpoint_and_its_model_have_one_surface(path: Path) -> None:
     run = trained(out=path)
     sources: list[Any] = [run, path, str(path), checkpoint(path, ROUNDS), f"{checkpoint(path, ROUNDS)}/"]
-    labs = [ff.laboratory(source) for source in sources] + [ff.laboratory(run.model(), holdings())]
+    labs = [ff.laboratory(source) for source in sources] + [ff.laboratory(run.model(), client_data())]
     known, (v,) = over(), directions(len(run.vector))
     for lab in labs:
         assert torch.equal(lab.surface.w, run.vector)
@@ -93,14 +93,14 @@ def test_a_module_with_a_loss_of_its_own_in_single_precision() -> None:
 @pytest.mark.parametrize("of", ["train", "test", "client 2"])
 def test_the_examples_are_chosen_by_name(of: str, path: Path) -> None:
     run = trained(out=path)
-    pair = {"train": everyone(), "test": holdings()[3], "client 2": holdings()[2]}[of]
+    pair = {"train": everyone(), "test": client_data()[3], "client 2": client_data()[2]}[of]
     lab = ff.laboratory(path, data=of)
     assert number(lab, "loss") == pytest.approx(loss(run.vector, *pair))
     torch.testing.assert_close(lab.surface.gradient(), gradient(run.vector, *pair))
 
 
 def test_further_test_sets_have_their_names() -> None:
-    run = trained(problem=task(tests={"unseen": holdings()[1]}))
+    run = trained(problem=task(tests={"unseen": client_data()[1]}))
     assert number(ff.laboratory(run, data="unseen"), "loss") == pytest.approx(run.metrics()["unseen_loss"])
 
 
@@ -111,7 +111,7 @@ def test_a_run_may_be_given_its_task(path: Path) -> None:
     assert number(lab, "loss") == pytest.approx(loss(run.vector, *everyone()))
 
 
-def test_steps_are_told() -> None:
+def test_steps_are_reported() -> None:
     heard: list[tuple[str, int, int | None]] = []
     lab = ff.laboratory(trained(), on_step=lambda *step: heard.append(step))
     lab.measure("lambda_max", "discrepancy")
@@ -144,7 +144,7 @@ def test_two_laboratories_of_one_live_run_do_not_disturb_each_other() -> None:
         assert first.measure("client_divergence") == expected
 
 
-# --- averages, statistics, local parts ------------------------------------------------------------------------
+# --- averages, statistics, local layers ------------------------------------------------------------------------
 
 
 def test_the_averaged_and_the_global_model(path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_averaged_and_the_global_model(path: Path) -> None:
             assert torch.equal(lab.surface.w, w)
             assert number(lab, "loss") == pytest.approx(loss(w, *everyone()))
             assert number(lab, "parameter_norm") == pytest.approx(float(w.norm()))
-            mean = float(torch.tensor([loss(w, *pair) for pair in holdings()]).mean())
+            mean = float(torch.tensor([loss(w, *pair) for pair in client_data()]).mean())
             assert number(lab, "client_accuracy", "client_loss") == pytest.approx(mean)
     assert number(ff.laboratory(run, data="test"), "loss") == pytest.approx(run.metrics()["test_loss"])
 
@@ -164,8 +164,8 @@ def test_the_averaged_and_the_global_model(path: Path) -> None:
 def test_clients_of_an_averaged_run_train_from_the_global_model(path: Path) -> None:
     averaged, plain = trained(average=ff.SWA(start=0.0, cycle=1)), trained()
     for name in ("client_divergence", "discrepancy", "incompatibility"):
-        found, expected = (ff.laboratory(run).measure(name)[name] for run in (averaged, plain))
-        assert found == expected
+        actual, expected = (ff.laboratory(run).measure(name)[name] for run in (averaged, plain))
+        assert actual == expected
 
 
 def normed() -> nn.Module:
@@ -198,9 +198,9 @@ def normed_run(policy: str, out: Path | None = None, **changes: Any) -> ff.Run:
 def test_the_loss_on_the_test_set_is_that_of_the_runs_evaluation(policy: str, path: Path) -> None:
     run = normed_run(policy, path, test=everyone())
     for source in (run, path):
-        found = ff.laboratory(source, data="test").measure("loss")["loss"].numbers
-        assert found["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
-        assert found["accuracy"] == pytest.approx(run.metrics()["test_accuracy"])
+        actual = ff.laboratory(source, data="test").measure("loss")["loss"].numbers
+        assert actual["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
+        assert actual["accuracy"] == pytest.approx(run.metrics()["test_accuracy"])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -219,8 +219,8 @@ def test_gradients_and_products_are_slopes_under_every_policy(policy: str) -> No
 def test_everything_can_be_measured_under_every_policy(policy: str) -> None:
     lab = ff.laboratory(normed_run(policy))
     names = "lambda_max,trace(2),lpf(samples=2),sharpness,local_global,client_lambda,client_divergence,discrepancy"
-    found = lab.measure(names, "incompatibility,friendly_rate,feature_norm,client_accuracy,parameter_norm,loss")
-    numbers = {name: value for one in found.values() for name, value in one.numbers.items()}
+    actual = lab.measure(names, "incompatibility,friendly_rate,feature_norm,client_accuracy,parameter_norm,loss")
+    numbers = {name: value for one in actual.values() for name, value in one.numbers.items()}
     undefined = {name for name, value in numbers.items() if not math.isfinite(value)}
     assert undefined <= {"batch_deviation", "friendly_rate", "friendly_change"}  # the clients hold a batch or less
 
@@ -254,12 +254,12 @@ def test_a_batch_of_one_example_has_no_statistics(measurement: str, workers: int
         lab.measure(measurement)
 
 
-def test_clients_are_measured_with_their_own_local_parts() -> None:
+def test_clients_are_measured_with_their_own_local_layers() -> None:
     """With FedBN each client keeps BatchNorm layers of its own; a run's figures of its clients use them."""
     run = trained(problem=task(model=normed(), local="bn"), sampling=6)
     figures = {one["client"]: one["loss"] for one in run.client_metrics()}
-    found = ff.laboratory(run).measure("client_accuracy")["client_accuracy"]
-    assert found.clients["client_loss"] == pytest.approx(figures)
+    actual = ff.laboratory(run).measure("client_accuracy")["client_accuracy"]
+    assert actual.clients["client_loss"] == pytest.approx(figures)
 
 
 # --- other tasks ----------------------------------------------------------------------------------------------
@@ -327,9 +327,9 @@ def test_masks(eval_stats: Any, path: Path) -> None:
     problem = ff.Task(model, data, test=data[1], loss=SegmentationLoss(keep=0.5), metrics=Segmentation(3), test_batch=2)
     run = trained(problem=problem, sampling=2, rounds=2, out=path, eval_stats=eval_stats)
     lab, test = ff.laboratory(path), ff.laboratory(path, data="test")
-    found = test.measure("loss")["loss"].numbers
-    assert found["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
-    assert found["miou"] == pytest.approx(run.metrics()["test_miou"])
+    actual = test.measure("loss")["loss"].numbers
+    assert actual["loss"] == pytest.approx(run.metrics()["test_loss"], rel=1e-12)
+    assert actual["miou"] == pytest.approx(run.metrics()["test_miou"])
     unused = sum(p.numel() for p in model.aux.parameters())
     (v,) = directions(lab.surface.size)
     assert int((lab.surface.gradient() == 0).sum()) >= unused  # the auxiliary head has no part in inference
@@ -394,8 +394,8 @@ def test_another_round_is_measured(path: Path, taken: list[str]) -> None:
 def test_other_parameters_are_measured(path: Path) -> None:
     trained(out=path)
     with ff.laboratory(path) as lab:
-        found = [lab.measure(f"lpf(samples=5, seed={seed})")["lpf"] for seed in (0, 1, 0)]
-    assert found[0] == found[2] != found[1]
+        actual = [lab.measure(f"lpf(samples=5, seed={seed})")["lpf"] for seed in (0, 1, 0)]
+    assert actual[0] == actual[2] != actual[1]
 
 
 def test_readings_of_another_run_are_not_taken_for_this_ones(tmp_path: Path, taken: list[str]) -> None:
@@ -433,13 +433,13 @@ def test_a_kept_reading_is_the_result(path: Path) -> None:
 
 def test_no_reading_is_lost_where_one_measurement_is_taken_in_two_ways() -> None:
     try:
-        found = ff.laboratory(trained()).measure("lambda_max", "lambda_max(mode=power)")
+        actual = ff.laboratory(trained()).measure("lambda_max", "lambda_max(mode=power)")
     except ConfigError:
-        return  # told, not lost
-    assert len(found) == 2
+        return  # reported, not lost
+    assert len(actual) == 2
 
 
-def test_a_torn_file_is_told(path: Path) -> None:
+def test_a_torn_file_is_reported(path: Path) -> None:
     trained(out=path)
     ff.laboratory(path).measure("loss")
     kept = path / "flatness" / "results.json"
@@ -505,13 +505,13 @@ def test_what_is_no_source(source: Any) -> None:
 @pytest.mark.parametrize("samples", [1.5, "many", True])
 def test_a_number_of_samples_is_a_whole_number(samples: Any) -> None:
     with pytest.raises(ConfigError, match="whole number"):
-        ff.laboratory(mlp(), holdings(), samples=samples)
+        ff.laboratory(mlp(), client_data(), samples=samples)
 
 
 def test_a_model_alone() -> None:
     with pytest.raises(ConfigError, match=r"give them: laboratory\(model, \(inputs, targets\)\)"):
         ff.laboratory(mlp())
-    lab = ff.laboratory(mlp(), holdings())
+    lab = ff.laboratory(mlp(), client_data())
     names = ["local_global", "client_lambda", "client_divergence", "discrepancy", "feature_norm", "client_accuracy"]
     for name in [*names, "incompatibility", "friendly_rate", "tracking_error", "perturbation_gap"]:
         with pytest.raises(ConfigError, match=f"{name} asks the clients, so it needs a run, not a model alone"):
@@ -520,11 +520,11 @@ def test_a_model_alone() -> None:
 
 def test_a_task_has_examples_of_its_own() -> None:
     with pytest.raises(ConfigError, match="examples of its own"):
-        ff.laboratory(task(), holdings()[0])
+        ff.laboratory(task(), client_data()[0])
 
 
-def test_unknown_names_are_told_before_anything_is_measured(taken: list[str]) -> None:
-    lab = ff.laboratory(mlp(), holdings())
+def test_unknown_names_are_reported_before_anything_is_measured(taken: list[str]) -> None:
+    lab = ff.laboratory(mlp(), client_data())
     for wrong, words in (("lamda_max", "unknown measurement"), ("lpf(smples=3)", "unknown parameter 'smples'")):
         with pytest.raises(ConfigError, match=words):
             lab.measure("loss", wrong)

@@ -60,8 +60,8 @@ def test_values_by_name_and_by_place(text: str, made: Measurement) -> None:
 
 
 def test_several_with_commas_between_them() -> None:
-    found = parse_measurements("lambda_max, lpf(samples=20, sigma=0.02),trace(5) ,")
-    assert found == [LambdaMax(), LowPass(0.02, 20), parse_measurement("trace(samples=5)")]
+    actual = parse_measurements("lambda_max, lpf(samples=20, sigma=0.02),trace(5) ,")
+    assert actual == [LambdaMax(), LowPass(0.02, 20), parse_measurement("trace(samples=5)")]
 
 
 @given(

@@ -27,19 +27,19 @@ def mlp() -> nn.Module:
         return nn.Sequential(nn.Linear(INPUTS, 4), nn.Tanh(), nn.Linear(4, CLASSES)).double()
 
 
-def holdings(sizes: Sequence[int] = SIZES) -> list[tuple[Tensor, Tensor]]:
+def client_data(sizes: Sequence[int] = SIZES) -> list[tuple[Tensor, Tensor]]:
     """Return what clients of unequal size hold, each with its own shift and favourite class."""
     generator = torch.Generator().manual_seed(7)
-    found = []
+    actual = []
     for k, n in enumerate(sizes):
         x = torch.randn(n, INPUTS, generator=generator, dtype=torch.float64) + 0.5 * k
         y = torch.where(torch.rand(n, generator=generator) < 0.6, k % CLASSES, torch.arange(n) % CLASSES)
-        found.append((x, y))
-    return found
+        actual.append((x, y))
+    return actual
 
 
 def task(**changes: Any) -> ff.Task:
-    data = holdings()
+    data = client_data()
     return ff.Task(**{"model": mlp(), "clients": data, "test": data[3], "test_batch": 5, **changes})
 
 
@@ -64,13 +64,13 @@ def cohort(run: ff.Run, round: int) -> list[int]:
 
 
 def everyone() -> tuple[Tensor, Tensor]:
-    data = holdings()
+    data = client_data()
     return torch.cat([x for x, _ in data]), torch.cat([y for _, y in data])
 
 
 def over(client: int | None = None) -> Direct:
     """Return the loss over one client's examples, or over everyone's."""
-    return Direct(mlp(), *(everyone() if client is None else holdings()[client]))
+    return Direct(mlp(), *(everyone() if client is None else client_data()[client]))
 
 
 def outputs(w: Tensor, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def descend(
 ) -> Tensor:
     """Take a client's local steps along `direction(w, g)`."""
     for _ in range(STEPS):
-        w = w - lr * direction(w, gradient(w, *holdings()[client]))
+        w = w - lr * direction(w, gradient(w, *client_data()[client]))
     return w
 
 

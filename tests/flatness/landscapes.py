@@ -20,7 +20,7 @@ from flatness.federations import (
     CLASSES,
     CLIENTS,
     INPUTS,
-    holdings,
+    client_data,
     mlp,
     task,
 )
@@ -40,7 +40,7 @@ def normed() -> nn.Module:
 
 
 def problem(kind: str, scale: float = 1.0) -> ff.Task:
-    data = [(scale * x, y) for x, y in holdings()]
+    data = [(scale * x, y) for x, y in client_data()]
     own = {"local": "bn"} if kind == "own norms" else {}
     return task(model=mlp() if kind == "plain" else normed(), clients=data, test=data[TEST], **own)
 
@@ -72,13 +72,13 @@ def parts_of(path: Path) -> dict[str, Pair]:
 
 
 def look(paths: Sequence[Path], kind: str = "surface", **changes: Any) -> Landscape:
-    told = {name: changes.pop(name) for name in ("workers", "on_point") if name in changes}
-    return landscape(list(paths), View(**({"kind": kind, "points": 5, "samples": None} | changes)), **told)
+    reported = {name: changes.pop(name) for name in ("workers", "on_point") if name in changes}
+    return landscape(list(paths), View(**({"kind": kind, "points": 5, "samples": None} | changes)), **reported)
 
 
-def line(found: Landscape) -> Line:
-    assert not found.grids
-    [only] = found.lines
+def line(actual: Landscape) -> Line:
+    assert not actual.grids
+    [only] = actual.lines
     return only
 
 
@@ -96,8 +96,8 @@ class Counted:
 
     def of(self, look: Callable[[], Landscape]) -> tuple[int, Landscape]:
         before = self.count
-        found = look()
-        return self.count - before, found
+        actual = look()
+        return self.count - before, actual
 
 
 def same(a: Landscape, b: Landscape) -> bool:
@@ -105,5 +105,5 @@ def same(a: Landscape, b: Landscape) -> bool:
 
 
 def grids_of(grid: Grid) -> dict[str, Any]:
-    found: dict[str, Any] = Landscape([grid], []).to_dict()["grids"][0]
-    return found
+    actual: dict[str, Any] = Landscape([grid], []).to_dict()["grids"][0]
+    return actual

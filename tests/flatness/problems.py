@@ -117,8 +117,8 @@ def directions(size: int, count: int = 1, seed: int = 2) -> list[Tensor]:
     return [torch.randn(size, generator=generator, dtype=torch.float64) for _ in range(count)]
 
 
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
 
 
 def with_spectrum(values: Tensor, seed: int = 0) -> Tensor:

@@ -16,10 +16,10 @@ from flatness.federations import (
     CLIENTS,
     ROUNDS,
     checkpoint,
+    client_data,
     cohort,
     descend,
     everyone,
-    holdings,
     loss,
     task,
     trained,
@@ -48,20 +48,20 @@ def before(path: Path) -> torch.Tensor:
 def test_the_same_client_in_two_runs_is_what_it_is_in_each(tmp_path: Path, counted: Counted) -> None:
     paths = pair(tmp_path)
     alone = [look([path], "client", points=3).grids for path in paths]
-    evaluated, found = counted.of(lambda: look(paths, "client", points=3))
+    evaluated, actual = counted.of(lambda: look(paths, "client", points=3))
     assert evaluated == 0, "the points are those of each run by itself"
-    assert [grid.label for grid in found.grids] == ["fedavg", "fedsam"] * 2
-    assert [grid.panel for grid in found.grids] == [OWN, OWN, EVERYONES, EVERYONES]
+    assert [grid.label for grid in actual.grids] == ["fedavg", "fedsam"] * 2
+    assert [grid.panel for grid in actual.grids] == [OWN, OWN, EVERYONES, EVERYONES]
     client = min(cohort(ff.load_run(paths[0]), ROUNDS - 1))
-    assert {grid.sheet for grid in found.grids} == {f"client {client}"}
+    assert {grid.sheet for grid in actual.grids} == {f"client {client}"}
     for number in (0, 1):
         for part in (0, 1):
-            together, single = found.grids[2 * part + number], alone[number][part]
+            together, single = actual.grids[2 * part + number], alone[number][part]
             assert np.array_equal(together.losses, single.losses)
             assert (together.name, together.note) == (single.label, single.note)
     w = descend(client, before(paths[0]))
-    assert found.grids[0].losses[1, 1] == pytest.approx(loss(w, *holdings()[client]), rel=1e-9)
-    assert found.grids[2].losses[1, 1] == pytest.approx(loss(w, *everyone()), rel=1e-9)
+    assert actual.grids[0].losses[1, 1] == pytest.approx(loss(w, *client_data()[client]), rel=1e-9)
+    assert actual.grids[2].losses[1, 1] == pytest.approx(loss(w, *everyone()), rel=1e-9)
 
 
 def test_all_clients_of_the_round(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_mean_of_three_lies_in_their_plane_and_another_step_does_not(tmp_path:
     assert "global model: in the plane" in mean.note
     assert "off the plane, marked at its nearest point" in momentum.note
     took = sorted(cohort(ff.load_run(tmp_path / "mean"), ROUNDS - 1))
-    sizes = np.array([len(holdings()[k][1]) for k in took], dtype=float)
+    sizes = np.array([len(client_data()[k][1]) for k in took], dtype=float)
     places = np.array([mean.marks[f"client {k}"] for k in took])
     np.testing.assert_allclose(mean.marks["global model"], sizes / sizes.sum() @ places, atol=1e-9)
 
@@ -178,7 +178,7 @@ def test_both_losses_over_the_plane_of_the_global_and_a_clients_model(tmp_path: 
     client = sorted(cohort(run, ROUNDS - 1))[1]
     own, whole = look([tmp_path / "run"], "client-plane", points=3, client=client).grids
     models = {"global model": run.vector, f"client {client}": descend(client, start), "model before the round": start}
-    for grid, data in ((own, holdings()[client]), (whole, everyone())):
+    for grid, data in ((own, client_data()[client]), (whole, everyone())):
         assert grid.at_marks == {name: pytest.approx(loss(w, *data), rel=1e-9) for name, w in models.items()}
         assert grid.marks["global model"] == (0.0, 0.0)
         distance = float((models[f"client {client}"] - run.vector).norm())
@@ -189,7 +189,7 @@ def test_both_losses_over_the_plane_of_the_global_and_a_clients_model(tmp_path: 
         assert grid.losses[1, 2] == pytest.approx(loss(there, *data), rel=1e-8)
     assert np.array_equal(own.xs, whole.xs) and np.array_equal(own.ys, whole.ys)
     assert "the plane through the global model after the last round" in own.note
-    assert own.note.startswith(f"client {client}, all {len(holdings()[client][1])} examples")
+    assert own.note.startswith(f"client {client}, all {len(client_data()[client][1])} examples")
 
 
 @pytest.mark.parametrize("kind", ["norms", "own norms"])
@@ -209,7 +209,7 @@ def test_the_global_model_is_the_last_one_and_not_an_average(tmp_path: Path) -> 
     assert not torch.equal(run.vector, run.eval_vector)
     for kind in ("clients", "client-plane"):
         last = look([tmp_path / "run"], kind, points=3).grids[-1]
-        data = everyone() if kind == "client-plane" else holdings()[3]
+        data = everyone() if kind == "client-plane" else client_data()[3]
         assert last.at_marks["global model"] == pytest.approx(loss(run.vector, *data), rel=1e-9)
 
 

@@ -18,11 +18,11 @@ from flatness.federations import (
     ROUNDS,
     SIZES,
     checkpoint,
+    client_data,
     cohort,
     descend,
     everyone,
     gradient,
-    holdings,
     loss,
     outputs,
     over,
@@ -41,8 +41,8 @@ def path(tmp_path: Path) -> Path:
 
 def read(source: ff.Run | Path, measurement: str) -> MeasurementResult:
     with ff.laboratory(source) as lab:
-        (found,) = lab.measure(measurement).values()
-    return found
+        (actual,) = lab.measure(measurement).values()
+    return actual
 
 
 def before() -> Tensor:
@@ -63,13 +63,13 @@ def test_the_local_models_of_the_last_round_are_those_that_were_averaged() -> No
 
 def test_local_and_global_curvature_of_clients_models() -> None:
     run = trained()
-    found = read(run, "local_global(tolerance=1e-7)")
+    actual = read(run, "local_global(tolerance=1e-7)")
     local = {k: float(over(k).eigenvalues(w)[0]) for k, w in models(run).items()}
     everywhere = {k: float(over().eigenvalues(w)[0]) for k, w in models(run).items()}
-    assert found.clients == {"lambda_local": pytest.approx(local), "lambda_global": pytest.approx(everywhere)}
-    assert found.numbers["lambda_local"] == pytest.approx(sum(local.values()) / COHORT)
-    assert found.numbers["lambda_global"] == pytest.approx(sum(everywhere.values()) / COHORT)
-    assert found.remark == "3 clients of the last round"
+    assert actual.clients == {"lambda_local": pytest.approx(local), "lambda_global": pytest.approx(everywhere)}
+    assert actual.numbers["lambda_local"] == pytest.approx(sum(local.values()) / COHORT)
+    assert actual.numbers["lambda_global"] == pytest.approx(sum(everywhere.values()) / COHORT)
+    assert actual.remark == "3 clients of the last round"
     alone = read(run, "client_lambda(tolerance=1e-7)")
     assert alone.clients == {"client_lambda": pytest.approx(local)}
     assert alone.numbers == {"client_lambda": pytest.approx(sum(local.values()) / COHORT)}
@@ -79,13 +79,13 @@ def test_the_next_round_from_a_checkpoint_is_the_one_that_was_played(path: Path)
     run = trained(out=path)
     with ff.laboratory(checkpoint(path, ROUNDS - 1)) as lab:
         start = lab.surface.w
-        found = lab.measure("client_divergence(round=next)")["client_divergence"]
+        actual = lab.measure("client_divergence(round=next)")["client_divergence"]
     new = {k: descend(k, start) for k in cohort(run, ROUNDS - 1)}
     torch.testing.assert_close(weighted(new), run.vector)
     apart = {k: float((w - start).square().sum()) for k, w in new.items()}
-    assert found.clients == {"client_divergence": pytest.approx(apart)}
-    assert found.numbers == {"client_divergence": pytest.approx(sum(apart.values()) / COHORT)}
-    assert found.remark == "3 clients of the next round"
+    assert actual.clients == {"client_divergence": pytest.approx(apart)}
+    assert actual.numbers == {"client_divergence": pytest.approx(sum(apart.values()) / COHORT)}
+    assert actual.remark == "3 clients of the next round"
 
 
 def test_divergence_of_the_last_round_from_every_source(path: Path) -> None:
@@ -101,16 +101,16 @@ def test_after_the_last_round_the_next_one_is_that_of_a_longer_run(path: Path) -
     torch.testing.assert_close(weighted(new), longer.vector)
     apart = {k: float((w - run.vector).square().sum()) for k, w in new.items()}
     for source in (run, path, checkpoint(path, ROUNDS)):
-        found = read(source, "client_divergence(round=next)")
-        assert found.clients == {"client_divergence": pytest.approx(apart)}
+        actual = read(source, "client_divergence(round=next)")
+        assert actual.clients == {"client_divergence": pytest.approx(apart)}
 
 
 def test_divergence_is_that_which_the_row_tells(path: Path) -> None:
     """The history's own number is the mean distance, not squared, in the round that was really played."""
     run = trained(out=path)
-    found = read(path, "client_divergence").clients["client_divergence"]
-    told = run.history[-1]["watch"]["divergence"]
-    assert sum(value**0.5 for value in found.values()) / COHORT == pytest.approx(told, rel=1e-12)
+    actual = read(path, "client_divergence").clients["client_divergence"]
+    reported = run.history[-1]["watch"]["divergence"]
+    assert sum(value**0.5 for value in actual.values()) / COHORT == pytest.approx(reported, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_discrepancy(method: ff.Algorithm, rho: float, measurement: str) -> None
     run = trained(method, lr=LR)
     ascent = None if method.id == "fedavg" and method.client_opt.id == "sgd" else rho_of_steps(method)
     new = {k: sam_steps(k, run.vector, ascent) for k in range(CLIENTS)}
-    rises = {k: rise(w, *holdings()[k], rho) for k, w in new.items()}
+    rises = {k: rise(w, *client_data()[k], rho) for k, w in new.items()}
     whole, mean = rise(run.vector, *everyone(), rho), weighted(rises)
-    found = read(run, measurement)
-    assert found.clients == {"sharpness_local": pytest.approx(rises, rel=1e-9)}
-    assert found.numbers["sharpness_global"] == pytest.approx(whole, rel=1e-9)
-    assert found.numbers["sharpness_local"] == pytest.approx(mean, rel=1e-9)
-    assert found.numbers["discrepancy"] == pytest.approx(abs(whole - mean), rel=1e-9)
-    assert found.numbers["radius"] == rho
-    assert found.remark == f"radius {rho:g}, one step, 6 clients trained for one round"
+    actual = read(run, measurement)
+    assert actual.clients == {"sharpness_local": pytest.approx(rises, rel=1e-9)}
+    assert actual.numbers["sharpness_global"] == pytest.approx(whole, rel=1e-9)
+    assert actual.numbers["sharpness_local"] == pytest.approx(mean, rel=1e-9)
+    assert actual.numbers["discrepancy"] == pytest.approx(abs(whole - mean), rel=1e-9)
+    assert actual.numbers["radius"] == rho
+    assert actual.remark == f"radius {rho:g}, one step, 6 clients trained for one round"
 
 
 def test_discrepancy_with_a_maximum_of_many_steps() -> None:
@@ -174,17 +174,17 @@ def rho_of_steps(method: ff.Algorithm) -> float:
 
 
 def sam_steps(k: int, w: Tensor, rho: float | None) -> Tensor:
-    x, y = holdings()[k]
+    x, y = client_data()[k]
     return descend(k, w, lambda v, g: g if rho is None else gradient(v + rho * unit(g), x, y))
 
 
 def test_discrepancy_of_a_fixed_set_of_clients() -> None:
     run = trained()
-    found = read(run, "discrepancy(clients=3, seed=5)")
-    chosen = found.clients["sharpness_local"]
+    actual = read(run, "discrepancy(clients=3, seed=5)")
+    chosen = actual.clients["sharpness_local"]
     assert len(chosen) == 3
-    rises = {k: rise(descend(k, run.vector), *holdings()[k], 0.05) for k in chosen}
-    assert found.numbers["sharpness_local"] == pytest.approx(weighted(rises), rel=1e-9)
+    rises = {k: rise(descend(k, run.vector), *client_data()[k], 0.05) for k in chosen}
+    assert actual.numbers["sharpness_local"] == pytest.approx(weighted(rises), rel=1e-9)
     assert read(trained(seed=9), "discrepancy(clients=3, seed=5)").clients["sharpness_local"].keys() == chosen.keys()
     others = {tuple(read(run, f"discrepancy(clients=3, seed={s})").clients["sharpness_local"]) for s in range(6)}
     assert len(others) > 1
@@ -192,28 +192,30 @@ def test_discrepancy_of_a_fixed_set_of_clients() -> None:
 
 def test_feature_norms() -> None:
     run = trained()
-    found = read(run, "feature_norm")
-    norms = {k: float(outputs(run.vector, x).norm(dim=1).mean()) for k, (x, _) in enumerate(holdings())}
-    assert found.clients == {"feature_norm": pytest.approx(norms)}
-    assert found.numbers == {"feature_norm": pytest.approx(sum(norms.values()) / CLIENTS)}
+    actual = read(run, "feature_norm")
+    norms = {k: float(outputs(run.vector, x).norm(dim=1).mean()) for k, (x, _) in enumerate(client_data())}
+    assert actual.clients == {"feature_norm": pytest.approx(norms)}
+    assert actual.numbers == {"feature_norm": pytest.approx(sum(norms.values()) / CLIENTS)}
     few = read(run, "feature_norm(clients=2)").clients["feature_norm"]
     assert len(few) == 2 and few == {k: pytest.approx(norms[k]) for k in few}
 
 
 def test_accuracy_and_loss_on_each_clients_examples() -> None:
     run = trained()
-    found = read(run, "client_accuracy")
-    right = {k: float((outputs(run.vector, x).argmax(1) == y).double().mean()) for k, (x, y) in enumerate(holdings())}
-    losses = {k: loss(run.vector, x, y) for k, (x, y) in enumerate(holdings())}
-    assert found.clients == {"client_accuracy": pytest.approx(right), "client_loss": pytest.approx(losses)}
-    assert found.numbers["client_accuracy"] == pytest.approx(sum(right.values()) / CLIENTS)
-    assert found.numbers["client_loss"] == pytest.approx(sum(losses.values()) / CLIENTS)
-    told = {one["client"]: one["loss"] for one in run.client_metrics()}
-    assert found.clients["client_loss"] == pytest.approx(told)
+    actual = read(run, "client_accuracy")
+    right = {
+        k: float((outputs(run.vector, x).argmax(1) == y).double().mean()) for k, (x, y) in enumerate(client_data())
+    }
+    losses = {k: loss(run.vector, x, y) for k, (x, y) in enumerate(client_data())}
+    assert actual.clients == {"client_accuracy": pytest.approx(right), "client_loss": pytest.approx(losses)}
+    assert actual.numbers["client_accuracy"] == pytest.approx(sum(right.values()) / CLIENTS)
+    assert actual.numbers["client_loss"] == pytest.approx(sum(losses.values()) / CLIENTS)
+    reported = {one["client"]: one["loss"] for one in run.client_metrics()}
+    assert actual.clients["client_loss"] == pytest.approx(reported)
 
 
 def test_clients_without_examples_are_left_out() -> None:
-    data = holdings()
+    data = client_data()
     problem = task(clients=[data[0], (data[1][0][:0], data[1][1][:0]), data[2], data[3]])
     run = trained(problem=problem, sampling=3)
     for measurement in ("discrepancy", "feature_norm", "client_accuracy"):
@@ -236,7 +238,7 @@ def test_the_same_bits_with_workers(path: Path, workers: int) -> None:
 
 def test_readings_say_how_many_clients_there_were() -> None:
     run = trained(sampling=ff.Replay([[0, 1, 2, 3], [2], [3, 4], [0, 5]]))
-    found = read(run, "client_lambda")
-    assert found.remark == "2 clients of the last round"
-    assert tuple(found.clients["client_lambda"]) == (0, 5)
+    actual = read(run, "client_lambda")
+    assert actual.remark == "2 clients of the last round"
+    assert tuple(actual.clients["client_lambda"]) == (0, 5)
     assert sum(SIZES) == 34

@@ -14,18 +14,18 @@ from torch import Tensor
 import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import MeasurementResult
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatness.federations import (
     CLIENTS,
     LR,
     ROUNDS,
     SIZES,
     checkpoint,
+    client_data,
     cohort,
     descend,
     everyone,
     gradient,
-    holdings,
     loss,
     task,
     trained,
@@ -36,12 +36,12 @@ from flatness.federations import (
 
 def read(source: ff.Run | Path, measurement: str) -> MeasurementResult:
     with ff.laboratory(source) as lab:
-        (found,) = lab.measure(measurement).values()
-    return found
+        (actual,) = lab.measure(measurement).values()
+    return actual
 
 
 def gradients(w: Tensor) -> dict[int, Tensor]:
-    return {k: gradient(w, *pair) for k, pair in enumerate(holdings())}
+    return {k: gradient(w, *pair) for k, pair in enumerate(client_data())}
 
 
 # --- incompatibility ----------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ def gradients(w: Tensor) -> dict[int, Tensor]:
 
 def rises(w: Tensor, rho: float, along: Callable[[Tensor], Tensor]) -> dict[int, float]:
     """Return how each client's loss rises along the direction that it perturbs along."""
-    found = {}
+    actual = {}
     for k, g in gradients(w).items():
-        x, y = holdings()[k]
-        found[k] = loss(w + rho * unit(along(g)), x, y) - loss(w, x, y)
-    return found
+        x, y = client_data()[k]
+        actual[k] = loss(w + rho * unit(along(g)), x, y) - loss(w, x, y)
+    return actual
 
 
 def spread(values: dict[int, float]) -> float:
@@ -80,16 +80,16 @@ def test_incompatibility(method: ff.Algorithm, rho: float, mix: float) -> None:
     w, d = run.vector, run.server_state.get("d", torch.zeros_like(run.vector))
     assert (method.id == "fedvssam") == bool(d.any())
     expected = rises(w, rho, lambda g: mix * g + (1 - mix) * d)
-    found = read(run, f"incompatibility(rho={rho})")
-    assert found.clients == {"rise": pytest.approx(expected, rel=1e-9)}
-    assert found.numbers["incompatibility"] == pytest.approx(spread(expected), rel=1e-8)
+    actual = read(run, f"incompatibility(rho={rho})")
+    assert actual.clients == {"rise": pytest.approx(expected, rel=1e-9)}
+    assert actual.numbers["incompatibility"] == pytest.approx(spread(expected), rel=1e-8)
     g = gradient(w, *everyone())
     whole = loss(w + rho * unit(g), *everyone()) - loss(w, *everyone())
     about = sum((one - whole) ** 2 for one in expected.values()) / len(expected)
-    assert found.numbers["rise_global"] == pytest.approx(whole, rel=1e-9)
-    assert found.numbers["incompatibility_global"] == pytest.approx(about, rel=1e-8)
-    assert found.numbers["radius"] == rho
-    assert found.remark.startswith(f"radius {rho:g}, 6 fixed clients; ")
+    assert actual.numbers["rise_global"] == pytest.approx(whole, rel=1e-9)
+    assert actual.numbers["incompatibility_global"] == pytest.approx(about, rel=1e-8)
+    assert actual.numbers["radius"] == rho
+    assert actual.remark.startswith(f"radius {rho:g}, 6 fixed clients; ")
     wider = read(run, f"incompatibility(rho={2 * rho})")
     assert wider.numbers["incompatibility"] == pytest.approx(
         spread(rises(w, 2 * rho, lambda g: mix * g + (1 - mix) * d)), rel=1e-8
@@ -100,8 +100,8 @@ def test_heterogeneity_is_the_mean_square_distance_of_the_clients_gradients_from
     run = trained()
     own = torch.stack(list(gradients(run.vector).values()))
     expected = float((own - own.mean(dim=0)).square().sum(dim=1).mean())
-    found = read(run, "incompatibility").numbers
-    assert found["heterogeneity"] == pytest.approx(expected)
+    actual = read(run, "incompatibility").numbers
+    assert actual["heterogeneity"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -114,26 +114,26 @@ def test_heterogeneity_is_the_mean_square_distance_of_the_clients_gradients_from
     ],
 )
 def test_a_deviation_is_that_of_the_runs_batches_and_says_when_it_means_nothing(batch: int | None, words: str) -> None:
-    found = read(trained(batch_size=batch), "incompatibility")
-    assert math.isnan(found.numbers["batch_deviation"]) == (batch in (None, 64))
-    assert found.remark.endswith(words)
+    actual = read(trained(batch_size=batch), "incompatibility")
+    assert math.isnan(actual.numbers["batch_deviation"]) == (batch in (None, 64))
+    assert actual.remark.endswith(words)
 
 
 def test_the_deviation_of_a_batch() -> None:
     """With one example a batch: the expectation is the mean over the client's examples; draws stay within it."""
     run = trained()
     deviations = []
-    for k, (x, y) in enumerate(holdings()):
+    for k, (x, y) in enumerate(client_data()):
         whole = gradients(run.vector)[k]
         singles = [gradient(run.vector, x[n : n + 1], y[n : n + 1]) for n in range(SIZES[k])]
         deviations.append(torch.stack([(g - whole).square().sum() for g in singles]))
-    found = torch.tensor(
+    actual = torch.tensor(
         [read(run, f"incompatibility(batch=1, seed={s})").numbers["batch_deviation"] for s in range(40)]
     )
-    assert float(found.min()) >= sum(float(d.min()) for d in deviations) / CLIENTS - 1e-12
-    assert float(found.max()) <= sum(float(d.max()) for d in deviations) / CLIENTS + 1e-12
+    assert float(actual.min()) >= sum(float(d.min()) for d in deviations) / CLIENTS - 1e-12
+    assert float(actual.max()) <= sum(float(d.max()) for d in deviations) / CLIENTS + 1e-12
     expected = sum(float(d.mean()) for d in deviations) / CLIENTS
-    assert abs(float(found.mean()) - expected) < 4 * float(found.std()) / 40**0.5
+    assert abs(float(actual.mean()) - expected) < 4 * float(actual.std()) / 40**0.5
 
 
 def test_a_fixed_set_of_clients_is_the_same_in_every_round_and_run(tmp_path: Path) -> None:
@@ -152,15 +152,15 @@ def test_conflicts_between_clients(rho: float, words: str) -> None:
     run = trained(ff.make("fedsam", rho=0.3), rounds=2)
     own = gradients(run.vector)
     changes = [rho * float(own[a] @ own[b] / own[a].norm()) for a in own for b in own if a != b]
-    found = read(run, f"client_conflict{words}")
-    assert found.numbers["client_conflict"] == sum(change < 0 for change in changes) / len(changes)
-    assert 0 < found.numbers["client_conflict"] < 1
-    assert found.numbers["conflict_change"] == pytest.approx(sum(changes) / len(changes))
-    assert found.remark == f"30 ordered pairs of clients, all examples; change at radius {rho:g}"
+    actual = read(run, f"client_conflict{words}")
+    assert actual.numbers["client_conflict"] == sum(change < 0 for change in changes) / len(changes)
+    assert 0 < actual.numbers["client_conflict"] < 1
+    assert actual.numbers["conflict_change"] == pytest.approx(sum(changes) / len(changes))
+    assert actual.remark == f"30 ordered pairs of clients, all examples; change at radius {rho:g}"
 
 
 def test_conflicts_need_two_clients() -> None:
-    run = trained(problem=task(clients=holdings()[:1]), sampling=1)
+    run = trained(problem=task(clients=client_data()[:1]), sampling=1)
     with pytest.raises(ConfigError, match="compares clients in pairs"):
         read(run, "client_conflict")
 
@@ -175,11 +175,11 @@ def test_friendly_batches_are_disjoint_and_of_one_client() -> None:
         assert not {tuple(row) for row in xa.tolist()} & {tuple(row) for row in xb.tolist()}
         a, b = gradient(run.vector, xa, ya), gradient(run.vector, xb, yb)
         changes += [0.05 * float(a @ b / a.norm()), 0.05 * float(a @ b / b.norm())]
-    found = read(run, "friendly_rate(batches=2)")
-    assert found.numbers["friendly_rate"] == sum(change < 0 for change in changes) / 6
-    assert found.numbers["friendly_change"] == pytest.approx(sum(changes) / 6)
-    assert tuple(found.clients["friendly_rate"]) == (1, 3, 5)
-    assert found.remark == (
+    actual = read(run, "friendly_rate(batches=2)")
+    assert actual.numbers["friendly_rate"] == sum(change < 0 for change in changes) / 6
+    assert actual.numbers["friendly_change"] == pytest.approx(sum(changes) / 6)
+    assert tuple(actual.clients["friendly_rate"]) == (1, 3, 5)
+    assert actual.remark == (
         "6 ordered pairs of batches of 3 within 3 clients; 3 of 6 clients hold fewer than two; change at radius 0.05"
     )
 
@@ -188,15 +188,15 @@ def test_one_client_with_two_kinds_of_examples_is_friendly_to_itself() -> None:
     """Heterogeneity between clients is none of it: a single client has a rate too."""
     x = torch.eye(2, dtype=torch.float64).repeat(4, 1)
     problem = ff.Task(torch.nn.Linear(2, 2).double(), [(x, torch.tensor([0, 1]).repeat(4))])
-    found = read(trained(problem=problem, sampling=1, batch_size=1), "friendly_rate(batches=8)")
-    assert 0 < found.numbers["friendly_rate"] < 1
+    actual = read(trained(problem=problem, sampling=1, batch_size=1), "friendly_rate(batches=8)")
+    assert 0 < actual.numbers["friendly_rate"] < 1
 
 
 @pytest.mark.parametrize("batch", [None, 64])
 def test_a_rate_without_two_batches_says_that_it_means_nothing(batch: int | None) -> None:
-    found = read(trained(batch_size=batch), "friendly_rate")
-    assert math.isnan(found.numbers["friendly_rate"])
-    assert found.remark.startswith("means nothing here: ")
+    actual = read(trained(batch_size=batch), "friendly_rate")
+    assert math.isnan(actual.numbers["friendly_rate"])
+    assert actual.remark.startswith("means nothing here: ")
 
 
 # --- tracking -----------------------------------------------------------------------------------------------
@@ -209,10 +209,10 @@ def test_tracking_error(method: str) -> None:
     """Batches of 512 are all 34 examples, so that the reference is the gradient of the global loss."""
     run = trained(method)
     d, G = run.server_state[DIRECTIONS[method]], gradient(run.vector, *everyone())
-    found = read(run, "tracking_error").numbers
-    assert found["tracking_error"] == pytest.approx(float((d - G).square().sum()))
-    assert found["tracking_relative"] == pytest.approx(float((d - G).norm() / G.norm()))
-    assert found["tracking_cosine"] == pytest.approx(float(d @ G / (d.norm() * G.norm())))
+    actual = read(run, "tracking_error").numbers
+    assert actual["tracking_error"] == pytest.approx(float((d - G).square().sum()))
+    assert actual["tracking_relative"] == pytest.approx(float((d - G).norm() / G.norm()))
+    assert actual["tracking_cosine"] == pytest.approx(float(d @ G / (d.norm() * G.norm())))
 
 
 def test_directions_have_the_sign_of_a_gradient() -> None:
@@ -230,9 +230,9 @@ def test_the_reference_is_a_mean_over_random_batches() -> None:
     pairs = [sample.batch(torch.arange(8)) for sample in samples]
     assert len({tuple(x.flatten().tolist()) for x, _ in pairs}) == 5
     G = torch.stack([gradient(run.vector, *pair) for pair in pairs]).mean(dim=0)
-    found = read(run, "tracking_error(batches=5, batch=8, seed=3)")
-    assert found.numbers["tracking_error"] == pytest.approx(float((run.server_state["d"] - G).square().sum()))
-    assert found.remark == "5 random batches of 8"
+    actual = read(run, "tracking_error(batches=5, batch=8, seed=3)")
+    assert actual.numbers["tracking_error"] == pytest.approx(float((run.server_state["d"] - G).square().sum()))
+    assert actual.remark == "5 random batches of 8"
 
 
 GLOBAL = {
@@ -258,14 +258,14 @@ def global_perturbations(method: ff.Algorithm) -> list[Tensor]:
 @pytest.mark.parametrize("name", GLOBAL)
 def test_how_far_the_global_perturbation_is_from_the_true_one(name: str) -> None:
     method = GLOBAL[name]
-    run, found = trained(method), global_perturbations(method)
+    run, actual = trained(method), global_perturbations(method)
     G = gradient(run.vector, *everyone())
-    errors = [float((e - e.norm() * unit(G)).norm()) for e in found]
-    cosines = [float(unit(e) @ unit(G)) for e in found]
-    told = read(run, "tracking_error")
-    assert told.numbers["epsilon"] == pytest.approx(sum(errors) / len(errors), rel=1e-9)
-    assert told.numbers["tracking_cosine"] == pytest.approx(sum(cosines) / len(cosines), rel=1e-9)
-    assert told.remark == f"10 random batches of 512; mean over {len(found)} clients"
+    errors = [float((e - e.norm() * unit(G)).norm()) for e in actual]
+    cosines = [float(unit(e) @ unit(G)) for e in actual]
+    reported = read(run, "tracking_error")
+    assert reported.numbers["epsilon"] == pytest.approx(sum(errors) / len(errors), rel=1e-9)
+    assert reported.numbers["tracking_cosine"] == pytest.approx(sum(cosines) / len(cosines), rel=1e-9)
+    assert reported.remark == f"10 random batches of 512; mean over {len(actual)} clients"
 
 
 def test_a_method_without_a_direction() -> None:
@@ -297,11 +297,11 @@ def test_perturbation_gap(beta: float | None, tmp_path: Path) -> None:
         assert [cohort(run, r) for r in range(played)] == [cohort(whole, r) for r in range(played)]
         states = {k: run.client_state(k) for k in range(CLIENTS)}
         clients = cohort(longer, played)  # those of the next round
-        found = read(where, "perturbation_gap")
-        assert found.numbers["perturbation_gap"] == pytest.approx(gap(run, clients, 0.2, beta, states), rel=1e-9)
-        assert found.numbers["perturbation_gap_share"] == pytest.approx(found.numbers["perturbation_gap"] / 0.2)
-        assert 0 < found.numbers["perturbation_gap_share"] < 2
-        assert found.remark == "server radius 0.2"
+        actual = read(where, "perturbation_gap")
+        assert actual.numbers["perturbation_gap"] == pytest.approx(gap(run, clients, 0.2, beta, states), rel=1e-9)
+        assert actual.numbers["perturbation_gap_share"] == pytest.approx(actual.numbers["perturbation_gap"] / 0.2)
+        assert 0 < actual.numbers["perturbation_gap_share"] < 2
+        assert actual.remark == "server radius 0.2"
 
 
 @pytest.mark.parametrize("beta", [None, 5.0], ids=["admm off", "admm on"])
@@ -323,8 +323,8 @@ def test_the_gap_follows_the_servers_radius_of_the_round() -> None:
     )
     run = trained(method)
     radius = 0.05 + (0.2 - 0.05) * ROUNDS / 8
-    found = read(run, "perturbation_gap").numbers
-    assert found["perturbation_gap"] == pytest.approx(radius * found["perturbation_gap_share"])
+    actual = read(run, "perturbation_gap").numbers
+    assert actual["perturbation_gap"] == pytest.approx(radius * actual["perturbation_gap_share"])
 
 
 def test_without_a_gap_the_two_directions_are_one() -> None:

@@ -48,9 +48,9 @@ def surface(model: nn.Module, data: tuple[Tensor, Tensor], **given: Any) -> Surf
 
 
 def found_in(made: Surface) -> Tensor:
-    found = made.stretches(features)
-    assert torch.equal(found["classes"], torch.arange(COUNT) % CLASSES)
-    return found["features"]
+    actual = made.stretches(features)
+    assert torch.equal(actual["classes"], torch.arange(COUNT) % CLASSES)
+    return actual["features"]
 
 
 @torch.no_grad()
@@ -155,7 +155,7 @@ def test_the_maps_of_runs_hold_the_local_models_of_the_last_round(tmp_path: Path
     ff.train(task, ff.make("fedavg"), rounds=3, sampling=3, lr=0.3, workers=0, out=tmp_path / "run", average=ff.WIMA())
     seen: list[dict[str, Surface]] = []
     monkeypatch.setattr(
-        "flatfed.experiments.measuring.feature_maps.joint_embedding", lambda found, *_: seen.append(found)
+        "flatfed.experiments.measuring.feature_maps.joint_embedding", lambda actual, *_: seen.append(actual)
     )
     map_clients([tmp_path / "run"], 2)
     run = ff.load_run(tmp_path / "run")
@@ -177,8 +177,8 @@ def test_too_few_examples(count: int) -> None:
 
 
 def test_just_enough_examples() -> None:
-    found = embedding(surface(seeded(lambda: cnn_small(CLASSES, 1, 8)), images(LEAST)), "enough")
-    assert found.places.shape == (LEAST, 2)
+    actual = embedding(surface(seeded(lambda: cnn_small(CLASSES, 1, 8)), images(LEAST)), "enough")
+    assert actual.places.shape == (LEAST, 2)
 
 
 @pytest.mark.parametrize("kind", ["numbers", "masks", "rows"])

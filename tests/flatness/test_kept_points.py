@@ -15,7 +15,7 @@ import torch
 
 import flatfed as ff
 from flatfed.core.errors import CheckpointError
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatness.federations import (
     ROUNDS,
     checkpoint,
@@ -48,13 +48,13 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_second_look_evaluates_nothing(kind: str, runs: Callable[..., list[Path]], counted: Counted) -> None:
     count, points = KINDS[kind]
-    paths, told = runs("norms", count), list[tuple[str, int, int]]()
+    paths, reported = runs("norms", count), list[tuple[str, int, int]]()
     evaluated, first = counted.of(lambda: look(paths, kind))
     assert evaluated == points
-    evaluated, second = counted.of(lambda: look(paths, kind, on_point=lambda *step: told.append(step)))
+    evaluated, second = counted.of(lambda: look(paths, kind, on_point=lambda *step: reported.append(step)))
     assert evaluated == 0
     assert same(first, second)
-    assert all(done == total for _, done, total in told)
+    assert all(done == total for _, done, total in reported)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,9 +72,9 @@ def test_an_interrupted_look_goes_on_where_it_was(kind: str, runs: Callable[...,
         look(paths, kind, on_point=stop)
     kept = [line for file in paths[0].glob("flatness/*.jsonl") for line in file.read_text().splitlines()[1:]]
     assert len(kept) == 3
-    evaluated, found = counted.of(lambda: look(paths, kind))
+    evaluated, actual = counted.of(lambda: look(paths, kind))
     assert evaluated == points - 3
-    assert same(found, whole)
+    assert same(actual, whole)
 
 
 @pytest.mark.parametrize("torn", ["half a line", "no line end", "nothing but the start of the key", "empty"])
@@ -101,9 +101,9 @@ def test_a_finer_surface_takes_over_what_fits(
     assert (fine - 1) % (coarse - 1) == 0
     paths = runs("plain", 1)
     look(paths, points=coarse)
-    evaluated, found = counted.of(lambda: look(paths, points=fine))
+    evaluated, actual = counted.of(lambda: look(paths, points=fine))
     assert evaluated == fine**2 - coarse**2
-    assert same(found, look(runs("plain", 1, "fresh"), points=fine))
+    assert same(actual, look(runs("plain", 1, "fresh"), points=fine))
 
 
 @pytest.mark.parametrize(("coarse", "fine"), [(3, 5), (3, 7), (5, 13), (7, 19)])
@@ -132,9 +132,9 @@ def test_what_decides_a_landscape_is_not_mixed_up(
     other = {"kind": "client", "client": 1, "round": "next"}
     paths, plain = runs("plain", 1), other if change == "another client" else {}
     look(paths, points=3, **plain)
-    evaluated, found = counted.of(lambda: look(paths, points=3, **CHANGES[change]))
-    assert evaluated == 9 * len(found.grids)
-    assert same(found, look(runs("plain", 1, "fresh"), points=3, **CHANGES[change]))
+    evaluated, actual = counted.of(lambda: look(paths, points=3, **CHANGES[change]))
+    assert evaluated == 9 * len(actual.grids)
+    assert same(actual, look(runs("plain", 1, "fresh"), points=3, **CHANGES[change]))
 
 
 def test_other_rounds_and_other_partners_are_not_mixed_up(runs: Callable[..., list[Path]], counted: Counted) -> None:
@@ -154,9 +154,9 @@ def test_more_rounds_are_looked_at_anew(runs: Callable[..., list[Path]], counted
     [path] = runs("plain", 1)
     look([path], points=3)
     ff.resume(path, rounds=ROUNDS + 2, workers=0)
-    evaluated, found = counted.of(lambda: look([path], points=3))
+    evaluated, actual = counted.of(lambda: look([path], points=3))
     assert evaluated == 9
-    assert found.grids[0].losses[1, 1] == pytest.approx(loss(ff.load_run(path).vector, *everyone()))
+    assert actual.grids[0].losses[1, 1] == pytest.approx(loss(ff.load_run(path).vector, *everyone()))
 
 
 def test_the_round_behind_the_last_is_the_one_that_a_longer_run_plays(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_who_took_part_last_and_who_comes_next_stays_the_same_when_a_run_is_exte
 
     def asked(source: Path, round: str) -> list[int]:
         with ff.laboratory(source) as lab:
-            found = lab.measure(f"client_divergence(round={round})")["client_divergence"]
-        return sorted(found.clients["client_divergence"])
+            actual = lab.measure(f"client_divergence(round={round})")["client_divergence"]
+        return sorted(actual.clients["client_divergence"])
 
     before = asked(path, "last"), asked(path, "next")
     ff.resume(path, rounds=3, workers=0)

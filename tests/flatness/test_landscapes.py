@@ -16,20 +16,19 @@ from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.core.round.probe import probe
 from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
-from flatfed.flatness.landscape.directions import raw_direction
 from flatfed.flatness.landscape.planes import plane_through
-from flatfed.flatness.landscape.scenes import PlacedModel
+from flatfed.flatness.landscape.scenes import PlacedModel, raw_direction
 from flatfed.flatness.surface import Surface
 from flatness.federations import (
     CLIENTS,
     COHORT,
     ROUNDS,
     checkpoint,
+    client_data,
     cohort,
     descend,
     everyone,
     gradient,
-    holdings,
     loss,
     task,
     trained,
@@ -52,26 +51,26 @@ from flatness.landscapes import (
 @pytest.mark.parametrize("kind", ["plain", "norms"])
 def test_a_line_is_the_loss_of_the_models_between(kind: str, runs: Callable[..., list[Path]]) -> None:
     paths = runs(kind, 2)
-    found = line(look(paths, "line", points=7))
-    assert set(found.losses) == {"train", "test"}
+    actual = line(look(paths, "line", points=7))
+    assert set(actual.losses) == {"train", "test"}
     for name, pair in parts_of(paths[0]).items():
-        direct = [losses(mixed(paths, (g, 1 - g)), pair)[0] for g in found.xs]
-        np.testing.assert_allclose(found.losses[name], direct, rtol=1e-9)
-        assert np.isfinite(found.losses[name]).all()
-        ends = direct[found.xs.tolist().index(1.0)], direct[found.xs.tolist().index(0.0)]
-        rises = [v - (g * ends[0] + (1 - g) * ends[1]) for g, v in zip(found.xs, direct, strict=True) if 0 <= g <= 1]
-        assert found.barriers[name] == pytest.approx(max(rises), abs=1e-9)
-    assert found.marks == {"fedavg": 1.0, "fedsam": 0.0}
-    assert (found.label, found.x_name) == ("fedsam to fedavg", "share of fedavg")
-    assert found.note == "training data of all clients, all 34 examples; test set, all 9 examples"
+        direct = [losses(mixed(paths, (g, 1 - g)), pair)[0] for g in actual.xs]
+        np.testing.assert_allclose(actual.losses[name], direct, rtol=1e-9)
+        assert np.isfinite(actual.losses[name]).all()
+        ends = direct[actual.xs.tolist().index(1.0)], direct[actual.xs.tolist().index(0.0)]
+        rises = [v - (g * ends[0] + (1 - g) * ends[1]) for g, v in zip(actual.xs, direct, strict=True) if 0 <= g <= 1]
+        assert actual.barriers[name] == pytest.approx(max(rises), abs=1e-9)
+    assert actual.marks == {"fedavg": 1.0, "fedsam": 0.0}
+    assert (actual.label, actual.x_name) == ("fedsam to fedavg", "share of fedavg")
+    assert actual.note == "training data of all clients, all 34 examples; test set, all 9 examples"
 
 
 def test_variances_beyond_the_models_are_cut_off_at_zero(runs: Callable[..., list[Path]]) -> None:
     paths = runs("norms", 2)
     first, second = (ff.load_run(path).model().state_dict()["1.running_var"] for path in paths)
     assert bool((2 * first - second < 0).any() or (2 * second - first < 0).any()), "or this test says nothing"
-    found = line(look(paths, "line", points=3))
-    for values in found.losses.values():
+    actual = line(look(paths, "line", points=3))
+    for values in actual.losses.values():
         assert np.isfinite(values).all()
 
 
@@ -97,12 +96,12 @@ def test_the_ends_of_a_line_are_what_measurements_say(stats: str, tmp_path: Path
     paths = [tmp_path / "a", tmp_path / "b"]
     for number, path in enumerate(paths):
         trained(METHODS[number], path, problem("norms", 1 + number), eval_stats=stats)
-    found = line(look(paths, "line", points=3))
+    actual = line(look(paths, "line", points=3))
     for name in ("train", "test"):
         data = parts_of(paths[0])[name]
         for path, place in zip(paths, (1.0, 0.0), strict=True):
             direct, _ = losses(ff.load_run(path).model().eval(), data)
-            assert found.losses[name][found.xs.tolist().index(place)] == pytest.approx(direct, rel=1e-9)
+            assert actual.losses[name][actual.xs.tolist().index(place)] == pytest.approx(direct, rel=1e-9)
 
 
 def test_a_task_without_a_test_set_has_the_training_loss_alone(tmp_path: Path) -> None:
@@ -194,16 +193,16 @@ def normalised(model: nn.Module, number: int, seed: int, local: Sequence[str] = 
     """Return a direction for each shared parameter; the raw one is the only thing taken from the code."""
     named = [(name, p.detach()) for name, p in model.named_parameters() if name not in local]
     raw = raw_direction(sum(p.numel() for _, p in named), number, seed, torch.float64)
-    found, offset = {}, 0
+    actual, offset = {}, 0
     for name, weights in named:
         drawn = raw[offset : offset + weights.numel()].view(weights.shape)
         offset += weights.numel()
         if weights.ndim < 2:
-            found[name] = torch.zeros_like(weights)
+            actual[name] = torch.zeros_like(weights)
             continue
         rows = [d * w.norm() / (d.norm() + 1e-10) for d, w in zip(drawn, weights, strict=True)]
-        found[name] = torch.stack(rows)
-    return found
+        actual[name] = torch.stack(rows)
+    return actual
 
 
 def pushed(model: nn.Module, pushes: Sequence[tuple[float, dict[str, Tensor]]]) -> nn.Module:
@@ -281,9 +280,9 @@ def test_parts_of_the_clients_are_the_initial_ones_and_stay(runs: Callable[..., 
 
 def test_along_the_gradient_and_the_mean_over_random_directions(runs: Callable[..., list[Path]]) -> None:
     paths = runs("plain", 2)
-    found = look(paths, "along", points=5, extent=0.8, directions=3, seed=2)
-    assert not found.grids
-    steep, random = found.lines[:2], found.lines[2:]
+    actual = look(paths, "along", points=5, extent=0.8, directions=3, seed=2)
+    assert not actual.grids
+    steep, random = actual.lines[:2], actual.lines[2:]
     assert [one.label for one in (*steep, *random)] == ["fedavg", "fedsam"] * 2
     for path, up, around in zip(paths, steep, random, strict=True):
         w = ff.load_run(path).vector
@@ -316,10 +315,10 @@ def test_a_clients_model_on_its_own_examples_and_on_everyones(
     own, everyones = look([path], "client", client=None if place is None else client, points=3, round=round).grids
     with ff.laboratory(checkpoint(path, ROUNDS - 1 if round == "last" else ROUNDS)) as lab:
         w = descend(client, lab.surface.w)
-    assert own.losses[1, 1] == pytest.approx(loss(w, *holdings()[client]), rel=1e-9)
+    assert own.losses[1, 1] == pytest.approx(loss(w, *client_data()[client]), rel=1e-9)
     assert everyones.losses[1, 1] == pytest.approx(loss(w, *everyone()), rel=1e-9)
     assert own.label == f"fedavg, client {client}: own examples"
-    assert own.note.startswith(f"client {client}, all {len(holdings()[client][0])} examples")
+    assert own.note.startswith(f"client {client}, all {len(client_data()[client][0])} examples")
     assert everyones.note.startswith("training data of all clients, all 34 examples")
 
 
@@ -350,7 +349,7 @@ def test_a_client_that_is_not_there(client: int, runs: Callable[..., list[Path]]
 
 
 def test_a_client_without_examples(tmp_path: Path) -> None:
-    empty = [(x[:0], y[:0]) if k == 2 else (x, y) for k, (x, y) in enumerate(holdings())]
+    empty = [(x[:0], y[:0]) if k == 2 else (x, y) for k, (x, y) in enumerate(client_data())]
     trained("fedavg", tmp_path / "run", task(clients=empty))
     with pytest.raises(FlatfedError, match="client 2"):
         look([tmp_path / "run"], "client", client=2)

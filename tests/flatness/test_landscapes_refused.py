@@ -21,7 +21,7 @@ from flatness.federations import (
     CLIENTS,
     COHORT,
     INPUTS,
-    holdings,
+    client_data,
     task,
     trained,
 )
@@ -84,7 +84,7 @@ def numbers(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def test_a_regression_has_losses_and_no_errors(tmp_path: Path) -> None:
-    data = [(x, x.sum(dim=1)) for x, _ in holdings()]
+    data = [(x, x.sum(dim=1)) for x, _ in client_data()]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Linear(INPUTS, 1).double()
@@ -151,11 +151,11 @@ def test_a_model_whose_statistics_are_not_shared(order: tuple[int, int], home: P
     trained("fedsam", tmp_path / "copy1", task(model=normed(), local="bn-stats"))
     paths = [tmp_path / f"copy{k}" for k in order]
     try:
-        found = line(look(paths, "line", points=3))
+        actual = line(look(paths, "line", points=3))
     except ConfigError:
         return
     own = [ff.laboratory(path).surface.loss() for path in paths]
-    assert [found.losses["train"][2], found.losses["train"][1]] == pytest.approx(own, rel=1e-9)
+    assert [actual.losses["train"][2], actual.losses["train"][1]] == pytest.approx(own, rel=1e-9)
 
 
 @pytest.mark.parametrize("double", [0, 1, 2])
@@ -176,7 +176,7 @@ def test_names_tell_equal_methods_apart(home: Path, tmp_path: Path) -> None:
     assert labels == [["fedavg (a)", "fedavg (run)"], ["fedavg #1", "fedavg #2"]]
 
 
-def test_progress_is_told_for_each_model(runs: Callable[..., list[Path]]) -> None:
+def test_progress_is_reported_for_each_model(runs: Callable[..., list[Path]]) -> None:
     heard: list[tuple[str, int, int]] = []
     look(runs("plain", 2), points=3, on_point=lambda *step: heard.append(step))
     assert heard == [(name, done, 9) for name in ("fedavg", "fedsam") for done in range(10)]

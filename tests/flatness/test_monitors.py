@@ -32,10 +32,10 @@ def test_a_monitor_reads_what_a_laboratory_reads(name: str, tmp_path: Path) -> N
     run = trained(method, tmp_path / "run", watch=f"{measurement}:1", watch_samples=None)
     for round in (ROUNDS,) if name == "clients" else (ROUNDS - 1, ROUNDS):
         with ff.laboratory(checkpoint(tmp_path / "run", round)) as lab:
-            (found,) = lab.measure(measurement).values()
+            (actual,) = lab.measure(measurement).values()
         row = run.history[round - 1]
-        assert {key: row["watch"][key] for key in found.numbers} == found.to_dict()["numbers"]
-        clients = {key: {str(k): v for k, v in by.items()} for key, by in found.clients.items()}
+        assert {key: row["watch"][key] for key in actual.numbers} == actual.to_dict()["numbers"]
+        clients = {key: {str(k): v for k, v in by.items()} for key, by in actual.clients.items()}
         assert row.get("clients_watch", {}) == clients
 
 

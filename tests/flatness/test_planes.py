@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.landscape.directions import filter_normalised, random_directions, raw_direction
 from flatfed.flatness.landscape.planes import barrier, grid_around, plane_through
+from flatfed.flatness.landscape.scenes import filter_normalised, random_directions, raw_direction
 from flatness.problems import KINDS, data, network, surface
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -21,10 +21,10 @@ MODELS = [torch.randn(30, generator=GENERATOR, dtype=torch.float64) for _ in ran
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_have_the_norms_of_the_models(kind: str) -> None:
-    found = surface(kind)
-    direction = filter_normalised(found.layout, found.w, raw_direction(found.size, 0, 0, torch.float64))
+    actual = surface(kind)
+    direction = filter_normalised(actual.layout, actual.w, raw_direction(actual.size, 0, 0, torch.float64))
     model = network(kind)
-    for piece in found.layout.parameters:
+    for piece in actual.layout.parameters:
         mine, weights = piece.view(direction), dict(model.named_parameters())[piece.name]
         if weights.ndim < 2:
             assert not mine.any()
@@ -34,10 +34,10 @@ def test_filters_have_the_norms_of_the_models(kind: str) -> None:
 
 
 def test_filters_keep_the_directions_that_were_drawn() -> None:
-    found = surface("conv")
-    raw = raw_direction(found.size, 3, 1, torch.float64)
-    direction = filter_normalised(found.layout, found.w, raw)
-    for piece in found.layout.parameters:
+    actual = surface("conv")
+    raw = raw_direction(actual.size, 3, 1, torch.float64)
+    direction = filter_normalised(actual.layout, actual.w, raw)
+    for piece in actual.layout.parameters:
         for drawn, kept in zip(piece.view(raw), piece.view(direction), strict=True):
             if len(piece.shape) > 1:
                 cosine = (drawn * kept).sum() / (drawn.norm() * kept.norm())
@@ -48,20 +48,20 @@ def test_a_filter_of_zeros_stays_where_it_is() -> None:
     model = network("tanh")
     with torch.no_grad():
         model[0].weight[2] = 0
-    found = ff.laboratory(model, data("tanh")).surface
-    (direction,) = random_directions(found.layout, found.w, 1)
-    rows = found.layout.parameters[0].view(direction)
+    actual = ff.laboratory(model, data("tanh")).surface
+    (direction,) = random_directions(actual.layout, actual.w, 1)
+    rows = actual.layout.parameters[0].view(direction)
     assert not rows[2].any() and rows[1].any()
 
 
 def test_raw_directions_are_the_same_for_all_models_and_differ_by_number_and_seed() -> None:
-    found = surface("tanh")
-    first, second = random_directions(found.layout, found.w, 2, seed=1)
-    again = random_directions(found.layout, found.w, 2, seed=1)
+    actual = surface("tanh")
+    first, second = random_directions(actual.layout, actual.w, 2, seed=1)
+    again = random_directions(actual.layout, actual.w, 2, seed=1)
     assert torch.equal(first, again[0]) and torch.equal(second, again[1])
     assert not torch.equal(first, second)
-    assert not torch.equal(first, random_directions(found.layout, found.w, 1, seed=2)[0])
-    double = random_directions(found.layout, 2 * found.w, 1, seed=1)[0]
+    assert not torch.equal(first, random_directions(actual.layout, actual.w, 1, seed=2)[0])
+    double = random_directions(actual.layout, 2 * actual.w, 1, seed=1)[0]
     torch.testing.assert_close(double, 2 * first)
 
 
@@ -138,5 +138,5 @@ def test_the_barrier_is_the_highest_rise_above_the_straight_line(ends: tuple[flo
     shares = [n / 10 for n in range(11)]
     line = [share * ends[1] + (1 - share) * ends[0] for share in shares]
     rises = [0.0, *bumps, 0.0]
-    found = barrier([-0.5, *shares, 1.5], [99.0, *(a + b for a, b in zip(line, rises, strict=True)), 99.0])
-    assert found == pytest.approx(max(rises), abs=1e-9)
+    actual = barrier([-0.5, *shares, 1.5], [99.0, *(a + b for a, b in zip(line, rises, strict=True)), 99.0])
+    assert actual == pytest.approx(max(rises), abs=1e-9)

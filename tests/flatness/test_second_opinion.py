@@ -29,8 +29,8 @@ def operator(kind: str, batches: int = 1) -> Any:
 @pytest.mark.parametrize("batches", [1, COUNT])
 @pytest.mark.parametrize("kind", KINDS)
 def test_products(kind: str, batches: int) -> None:
-    found, (v,) = opened(kind, UNEQUAL, 4).surface, directions(operator(kind).size)
-    torch.testing.assert_close(found.product(v), operator(kind, batches).matvec(v), rtol=1e-10, atol=1e-12)
+    actual, (v,) = opened(kind, UNEQUAL, 4).surface, directions(operator(kind).size)
+    torch.testing.assert_close(actual.product(v), operator(kind, batches).matvec(v), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,8 +44,8 @@ def test_the_ten_largest_eigenvalues(kind: str) -> None:
 def test_power_iteration_with_patience(kind: str) -> None:
     """Given as many products as it likes, it comes to the same largest value."""
     theirs = library.deflated_power_iteration(operator(kind), k=1, max_iter=2000, tol=1e-9, seed=0)
-    found = opened(kind).surface
-    ours = power_iteration(found.product, found.size, steps=2000, tolerance=1e-13, dtype=torch.float64)
+    actual = opened(kind).surface
+    ours = power_iteration(actual.product, actual.size, steps=2000, tolerance=1e-13, dtype=torch.float64)
     assert float(ours.values[0]) == pytest.approx(float(theirs.eigenvalues[0]), rel=1e-5)
 
 

@@ -32,8 +32,8 @@ def spectrum(kind: str) -> Tensor:
 
 def read(kind: str, measurement: str) -> MeasurementResult:
     """Take a measurement of a network whose clients hold unequally many examples, in uneven batches."""
-    (found,) = opened(kind, UNEQUAL, 4).measure(measurement).values()
-    return found
+    (actual,) = opened(kind, UNEQUAL, 4).measure(measurement).values()
+    return actual
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,9 +45,9 @@ def test_the_ten_largest_eigenvalues(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_their_vectors_are_eigenvectors(kind: str) -> None:
-    found = surface(kind, UNEQUAL, 5)
-    answer = eigenvalues(found, 4, tolerance=1e-8, vectors=True)
-    hessian = direct(kind).hessian(found.w)
+    actual = surface(kind, UNEQUAL, 5)
+    answer = eigenvalues(actual, 4, tolerance=1e-8, vectors=True)
+    hessian = direct(kind).hessian(actual.w)
     torch.testing.assert_close(answer.vectors @ answer.vectors.T, torch.eye(4).double(), rtol=0, atol=1e-9)
     for value, residual, y in zip(answer.values, answer.residuals, answer.vectors, strict=True):
         distance = float(torch.linalg.vector_norm(hessian @ y - value * y))
@@ -57,15 +57,15 @@ def test_their_vectors_are_eigenvectors(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_readings_of_the_spectrum(kind: str) -> None:
-    found = read(kind, "spectrum(k=10, tolerance=1e-8)")
+    actual = read(kind, "spectrum(k=10, tolerance=1e-8)")
     truth = spectrum(kind)
-    assert found.series["eigenvalues"] == pytest.approx(truth[:10].tolist(), rel=1e-6, abs=1e-9)
-    assert found.numbers["lambda_max"] == found.series["eigenvalues"][0]
-    assert found.numbers["lambda_max_residual"] == found.series["residuals"][0]
-    assert found.numbers["lambda_5"] == found.series["eigenvalues"][4]
-    assert found.numbers["lambda_ratio"] == pytest.approx(float(truth[0] / truth[4]), rel=1e-6)
-    assert found.remark == f"converged after {found.numbers['lambda_products']:.0f} products"
-    assert found.series["points"] == found.series["weights"] == []
+    assert actual.series["eigenvalues"] == pytest.approx(truth[:10].tolist(), rel=1e-6, abs=1e-9)
+    assert actual.numbers["lambda_max"] == actual.series["eigenvalues"][0]
+    assert actual.numbers["lambda_max_residual"] == actual.series["residuals"][0]
+    assert actual.numbers["lambda_5"] == actual.series["eigenvalues"][4]
+    assert actual.numbers["lambda_ratio"] == pytest.approx(float(truth[0] / truth[4]), rel=1e-6)
+    assert actual.remark == f"converged after {actual.numbers['lambda_products']:.0f} products"
+    assert actual.series["points"] == actual.series["weights"] == []
     assert read(kind, "lambda_ratio(tolerance=1e-8)").numbers["lambda_ratio"] == pytest.approx(
         float(truth[0] / truth[4]), rel=1e-6
     )
@@ -96,25 +96,27 @@ HEAVY_TAILED = torch.cat([torch.tensor([100.0, 20.0, 5.0, 3.0, 2.5, 2.2]), torch
 def test_what_is_called_converged_is_the_largest_value(seed: int) -> None:
     """A Ritz value with a small residual may be near another eigenvalue, as long as the largest has not emerged."""
     matrix, asked = with_spectrum(NEARLY_EQUAL), parse_measurement("lambda_max")
-    found = largest_eigenvalues(lambda v: matrix @ v, 100, tolerance=asked.tolerance, most=asked.most, seed=seed, **F64)
-    assert all(found.converged)
-    assert float(found.values[0]) == pytest.approx(10, rel=0.01)
+    actual = largest_eigenvalues(
+        lambda v: matrix @ v, 100, tolerance=asked.tolerance, most=asked.most, seed=seed, **F64
+    )
+    assert all(actual.converged)
+    assert float(actual.values[0]) == pytest.approx(10, rel=0.01)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_called_converged_holds_for_a_small_fifth_value_too(seed: int) -> None:
     matrix, asked = with_spectrum(HEAVY_TAILED), parse_measurement("lambda_ratio")
     limits = {"tolerance": asked.tolerance, "most": asked.most}
-    found = largest_eigenvalues(lambda v: matrix @ v, len(matrix), 5, **limits, seed=seed, **F64)
-    assert all(found.converged)
-    assert float(found.values[0] / found.values[4]) == pytest.approx(40, rel=0.05)
+    actual = largest_eigenvalues(lambda v: matrix @ v, len(matrix), 5, **limits, seed=seed, **F64)
+    assert all(actual.converged)
+    assert float(actual.values[0] / actual.values[4]) == pytest.approx(40, rel=0.05)
 
 
 def test_power_iteration_may_stop_far_from_an_eigenvalue() -> None:
     matrix = with_spectrum(NEARLY_EQUAL)
-    found = [float(power_iteration(lambda v: matrix @ v, 100, seed=seed, **F64).values[0]) for seed in range(5)]
-    assert max(found) - min(found) > 1
-    assert max(found) <= 10 + 1e-9
+    actual = [float(power_iteration(lambda v: matrix @ v, 100, seed=seed, **F64).values[0]) for seed in range(5)]
+    assert max(actual) - min(actual) > 1
+    assert max(actual) <= 10 + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -140,7 +142,7 @@ def test_any_spectrum_of_distinct_values(values: list[int], k: int, seed: int) -
     assert answer.products <= len(values)
 
 
-def test_residuals_are_real_and_a_small_budget_is_told() -> None:
+def test_residuals_are_real_and_a_small_budget_is_reported() -> None:
     matrix = with_spectrum(torch.linspace(0, 10, 200).double())
     answer = largest_eigenvalues(lambda v: matrix @ v, 200, 5, most=12, vectors=True, **F64)
     for value, residual, y in zip(answer.values, answer.residuals, answer.vectors, strict=True):
@@ -179,9 +181,9 @@ def test_an_eigenvalue_that_occurs_several_times_is_found_as_often(values: list[
 @pytest.mark.parametrize("measurement", ["lambda_ratio", "spectrum(k=5)", "spectrum(k=6)"])
 def test_measurements_of_a_hessian_with_few_different_eigenvalues(measurement: str) -> None:
     lab = quadratic(3.0 * torch.eye(6, dtype=torch.float64), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    (found,) = lab.measure(measurement).values()
-    assert found.numbers["lambda_max"] == pytest.approx(3)
-    assert found.numbers["lambda_ratio"] == pytest.approx(1)
+    (actual,) = lab.measure(measurement).values()
+    assert actual.numbers["lambda_max"] == pytest.approx(3)
+    assert actual.numbers["lambda_ratio"] == pytest.approx(1)
 
 
 def test_power_iteration_finds_a_clear_spectrum() -> None:
@@ -218,8 +220,8 @@ def test_power_iteration_of_nothing_is_nothing() -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_trace_of_the_hessian_lies_within_its_error(kind: str, seed: int) -> None:
-    found = opened(kind).measure(f"trace(samples=60, seed={seed})")["trace"].numbers
-    assert abs(found["trace"] - float(spectrum(kind).sum())) < 4 * found["trace_error"]
+    actual = opened(kind).measure(f"trace(samples=60, seed={seed})")["trace"].numbers
+    assert abs(actual["trace"] - float(spectrum(kind).sum())) < 4 * actual["trace_error"]
 
 
 def scatter(matrix: Tensor) -> float:
@@ -230,23 +232,23 @@ def scatter(matrix: Tensor) -> float:
 def test_the_standard_error_of_the_trace_is_that_of_the_estimate() -> None:
     """Over many seeds the estimates scatter as much as they say."""
     matrix = with_spectrum(torch.linspace(-1, 4, 80).double())
-    found = [trace(lambda v: matrix @ v, 80, samples=10, seed=seed, **F64) for seed in range(100)]
+    actual = [trace(lambda v: matrix @ v, 80, samples=10, seed=seed, **F64) for seed in range(100)]
     truth = math.sqrt(scatter(matrix) / 10)
-    assert float(torch.tensor([one.value for one in found]).std()) == pytest.approx(truth, rel=0.25)
-    assert sum(one.error for one in found) / 100 == pytest.approx(truth, rel=0.1)
+    assert float(torch.tensor([one.value for one in actual]).std()) == pytest.approx(truth, rel=0.25)
+    assert sum(one.error for one in actual) / 100 == pytest.approx(truth, rel=0.1)
 
 
 def test_the_trace_lies_within_its_error() -> None:
     matrix = with_spectrum(torch.linspace(-1, 4, 80).double())
-    found = trace(lambda v: matrix @ v, 80, samples=200, **F64)
-    assert abs(found.value - float(matrix.trace())) < 4 * found.error
+    actual = trace(lambda v: matrix @ v, 80, samples=200, **F64)
+    assert abs(actual.value - float(matrix.trace())) < 4 * actual.error
     assert trace(lambda v: 2 * v, 9, samples=3, **F64).value == pytest.approx(18)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_moments_of_the_hessians_density(kind: str) -> None:
-    found = opened(kind).measure("spectrum(k=1, samples=40, steps=15)")["spectrum"].series
-    points, weights = (torch.tensor(found[name], dtype=torch.float64) for name in ("points", "weights"))
+    actual = opened(kind).measure("spectrum(k=1, samples=40, steps=15)")["spectrum"].series
+    points, weights = (torch.tensor(actual[name], dtype=torch.float64) for name in ("points", "weights"))
     truth = spectrum(kind)
     assert float(weights.sum()) == pytest.approx(1)
     assert float(weights.min()) >= 0
@@ -262,13 +264,13 @@ def test_the_moments_of_the_hessians_density(kind: str) -> None:
 def test_the_moments_of_the_density() -> None:
     values = torch.linspace(-1, 4, 80).double()
     matrix = with_spectrum(values)
-    found = density(lambda v: matrix @ v, 80, samples=60, steps=30, **F64)
-    assert found.moment(0) == pytest.approx(1)
+    actual = density(lambda v: matrix @ v, 80, samples=60, steps=30, **F64)
+    assert actual.moment(0) == pytest.approx(1)
     for power in (1, 2, 3):
         truth = float((values**power).mean())
-        assert found.moment(power) == pytest.approx(truth, rel=0.1)
+        assert actual.moment(power) == pytest.approx(truth, rel=0.1)
     at = torch.linspace(-3, 6, 500).double()
-    assert float(torch.trapezoid(found.smooth(at, 0.2), at)) == pytest.approx(1, abs=1e-3)
+    assert float(torch.trapezoid(actual.smooth(at, 0.2), at)) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_density_of_a_vector_is_exact_up_to_twice_the_steps() -> None:
@@ -280,10 +282,10 @@ def test_the_density_of_a_vector_is_exact_up_to_twice_the_steps() -> None:
         asked.append(v)
         return matrix @ v
 
-    found = density(product, 50, samples=1, steps=m, **F64)
+    actual = density(product, 50, samples=1, steps=m, **F64)
     z, power = asked[0].clone(), asked[0].clone()
     for order in range(2 * m):
-        assert found.moment(order) == pytest.approx(float(z @ power), rel=1e-9, abs=1e-12), order
+        assert actual.moment(order) == pytest.approx(float(z @ power), rel=1e-9, abs=1e-12), order
         power = matrix @ power
 
 
@@ -306,7 +308,7 @@ def test_a_ratio_needs_five_parameters(mode: str) -> None:
         lab.measure(f"lambda_ratio(mode={mode})")
 
 
-def test_a_loss_that_overflows_is_told() -> None:
+def test_a_loss_that_overflows_is_reported() -> None:
     lab = ff.laboratory(surface("tanh").task)
     with pytest.raises(ConfigError, match="not finite"):
         eigenvalues(lab.surface, product=lambda v: v * float("inf"))

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 import flatfed as ff
 from flatfed.core.errors import ConfigError
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatfed.flatness.surface import Surface
 from flatness.problems import (
     COUNT,
@@ -43,13 +43,13 @@ def truth(kind: str, ignored: tuple[int, ...] = ()) -> tuple[Tensor, Tensor, Ten
     return known.loss(w), known.gradient(w), known.hessian(w)
 
 
-def check(found: Surface, expected: tuple[Tensor, Tensor, Tensor]) -> None:
+def check(actual: Surface, expected: tuple[Tensor, Tensor, Tensor]) -> None:
     """Compare loss, gradient and a product with what they are."""
     loss, gradient, hessian = expected
-    (v,) = directions(found.size)
-    assert found.loss() == pytest.approx(float(loss), rel=1e-12)
-    close(found.gradient(), gradient)
-    close(found.product(v), hessian @ v)
+    (v,) = directions(actual.size)
+    assert actual.loss() == pytest.approx(float(loss), rel=1e-12)
+    close(actual.gradient(), gradient)
+    close(actual.product(v), hessian @ v)
 
 
 @pytest.mark.parametrize(("sizes", "test_batch"), DIVISIONS)
@@ -66,14 +66,14 @@ def test_targets_to_be_ignored_do_not_count(kind: str, test_batch: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_another_point_and_of_another_model(kind: str) -> None:
-    found, known = surface(kind, UNEQUAL, 4), direct(kind)
-    other, v = directions(found.size, 2)
+    actual, known = surface(kind, UNEQUAL, 4), direct(kind)
+    other, v = directions(actual.size, 2)
     for elsewhere in (other, 0.1 * other):
-        assert found.loss(elsewhere) == pytest.approx(float(known.loss(elsewhere)), rel=1e-12)
-        close(found.gradient(elsewhere), known.gradient(elsewhere))
-        close(found.product(v, elsewhere), known.hessian(elsewhere) @ v)
-        assert found.at(elsewhere).loss() == found.loss(elsewhere)
-        assert torch.equal(found.at(elsewhere).product(v), found.product(v, elsewhere))
+        assert actual.loss(elsewhere) == pytest.approx(float(known.loss(elsewhere)), rel=1e-12)
+        close(actual.gradient(elsewhere), known.gradient(elsewhere))
+        close(actual.product(v, elsewhere), known.hessian(elsewhere) @ v)
+        assert actual.at(elsewhere).loss() == actual.loss(elsewhere)
+        assert torch.equal(actual.at(elsewhere).product(v), actual.product(v, elsewhere))
 
 
 @settings(max_examples=30, deadline=None)
@@ -83,35 +83,35 @@ def test_at_another_point_and_of_another_model(kind: str) -> None:
     kind=st.sampled_from(KINDS),
 )
 def test_metrics_at_points_of_a_plane(coefficients: list[float], test_batch: int, kind: str) -> None:
-    found, known = surface(kind, UNEQUAL, test_batch), direct(kind)
-    along = directions(found.size, 3)
+    actual, known = surface(kind, UNEQUAL, test_batch), direct(kind)
+    along = directions(actual.size, 3)
     heard: dict[int, float] = {}
     points = [tuple(coefficients), (0.0, 0.0, 0.0), (1.0,)]
-    answers = found.metrics_at(points, along, on_point=lambda n, one: heard.update({n: one["loss"]}))
-    places = [found.w + sum(c * d for c, d in zip(point, along, strict=False)) for point in points]
+    answers = actual.metrics_at(points, along, on_point=lambda n, one: heard.update({n: one["loss"]}))
+    places = [actual.w + sum(c * d for c, d in zip(point, along, strict=False)) for point in points]
     for answer, place in zip(answers, places, strict=True):
         assert answer["loss"] == pytest.approx(float(known.loss(place)), rel=1e-10)
     with torch.no_grad():
         outputs = network(kind).eval()(data(kind)[0])
     right = (outputs.argmax(dim=1) == data(kind)[1]).double().mean()
-    assert answers[1]["accuracy"] == found.metrics()["accuracy"] == pytest.approx(float(right))
+    assert answers[1]["accuracy"] == actual.metrics()["accuracy"] == pytest.approx(float(right))
     assert [heard[n] for n in range(3)] == [one["loss"] for one in answers]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_are_linear_and_symmetric(kind: str) -> None:
-    found = surface(kind, UNEQUAL, 3)
-    u, v = directions(found.size, 2)
-    close(found.product(2 * u - 3 * v), 2 * found.product(u) - 3 * found.product(v))
-    assert float(u @ found.product(v)) == pytest.approx(float(v @ found.product(u)), rel=1e-10)
+    actual = surface(kind, UNEQUAL, 3)
+    u, v = directions(actual.size, 2)
+    close(actual.product(2 * u - 3 * v), 2 * actual.product(u) - 3 * actual.product(v))
+    assert float(u @ actual.product(v)) == pytest.approx(float(v @ actual.product(u)), rel=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_slopes_of_the_loss(kind: str) -> None:
-    found, step = surface(kind, test_batch=6), 1e-6
-    (v,) = directions(found.size)
-    slope = (found.loss(found.w + step * v) - found.loss(found.w - step * v)) / (2 * step)
-    assert slope == pytest.approx(float(found.gradient() @ v), rel=1e-6)
+    actual, step = surface(kind, test_batch=6), 1e-6
+    (v,) = directions(actual.size)
+    slope = (actual.loss(actual.w + step * v) - actual.loss(actual.w - step * v)) / (2 * step)
+    assert slope == pytest.approx(float(actual.gradient() @ v), rel=1e-6)
 
 
 @pytest.mark.parametrize("ignored", [(), IGNORED])
@@ -131,12 +131,12 @@ def test_the_same_bits_with_workers(ignored: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("of", "places"), [("client 0", range(9)), ("client 3", range(10, 23)), ("test", range(9))])
 def test_the_examples_of_one_client_and_of_a_test_set(of: str, places: range) -> None:
-    found = opened("tanh", UNEQUAL, 4, of=of).surface
+    actual = opened("tanh", UNEQUAL, 4, of=of).surface
     inputs, targets = data("tanh")
     known = Direct(network("tanh"), inputs[list(places)], targets[list(places)])
-    assert found.loss() == pytest.approx(float(known.loss(found.w)), rel=1e-12)
-    close(found.gradient(), known.gradient(found.w))
-    assert torch.equal(found.gradient(), surface("tanh", UNEQUAL, 4).over(of).gradient())
+    assert actual.loss() == pytest.approx(float(known.loss(actual.w)), rel=1e-12)
+    close(actual.gradient(), known.gradient(actual.w))
+    assert torch.equal(actual.gradient(), surface("tanh", UNEQUAL, 4).over(of).gradient())
 
 
 @settings(max_examples=40, deadline=None)
@@ -202,10 +202,10 @@ def test_tied_frozen_and_unused_parameters() -> None:
         torch.manual_seed(0)
         model = Odd().double()
         inputs, targets = torch.randn(7, 3).double(), torch.arange(7) % 3
-    found = ff.laboratory(model, (inputs, targets)).surface
-    assert found.size == 9 + 3 + 2
+    actual = ff.laboratory(model, (inputs, targets)).surface
+    assert actual.size == 9 + 3 + 2
     known = Direct(model, inputs, targets)
-    check(found, (known.loss(found.w), known.gradient(found.w), known.hessian(found.w)))
+    check(actual, (known.loss(actual.w), known.gradient(actual.w), known.hessian(actual.w)))
 
 
 def linear_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -237,8 +237,8 @@ def test_dropout_is_off_and_nothing_is_augmented() -> None:
 
     plain = network("tanh")
     model = nn.Sequential(plain[0], plain[1], nn.Dropout(0.5), plain[2])
-    found = ff.laboratory(ff.Task(model, [data("tanh")], augment=refuse)).surface
-    check(found, truth("tanh"))
+    actual = ff.laboratory(ff.Task(model, [data("tanh")], augment=refuse)).surface
+    check(actual, truth("tanh"))
 
 
 def test_what_a_task_prepares_is_prepared() -> None:
@@ -252,9 +252,9 @@ def quarter(inputs: Tensor) -> Tensor:
 
 
 def test_models_of_different_sizes_have_no_common_surface() -> None:
-    found = surface("tanh")
+    actual = surface("tanh")
     with pytest.raises(ConfigError, match=r"models of 51 and of 7 parameters have no common surface"):
-        found.at(torch.zeros(7, dtype=torch.float64))
+        actual.at(torch.zeros(7, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -264,13 +264,13 @@ def test_a_model_that_is_not_finite(bad: float) -> None:
         model[2].bias[1] = bad
     with pytest.raises(ConfigError, match="weights are not finite numbers: it has diverged"):
         ff.laboratory(model, data("tanh"))
-    found = surface("tanh")
+    actual = surface("tanh")
     with pytest.raises(ConfigError, match="weights are not finite"):
-        found.at(torch.full_like(found.w, bad))
+        actual.at(torch.full_like(actual.w, bad))
 
 
 def test_without_a_target_that_counts_there_is_neither_loss_nor_gradient_nor_product() -> None:
-    found = surface("tanh", ignored=range(COUNT))
-    for ask in (found.loss, found.gradient, lambda: found.product(found.w)):
+    actual = surface("tanh", ignored=range(COUNT))
+    for ask in (actual.loss, actual.gradient, lambda: actual.product(actual.w)):
         with pytest.raises(ConfigError, match="no target of these examples counts"):
             ask()

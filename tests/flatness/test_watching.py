@@ -71,7 +71,7 @@ def test_every_bit_is_the_same_with_and_without(method: str, workers: int) -> No
 
 
 @pytest.mark.parametrize("given", [{"vectorised": True}, {"norm": True}, {"norm": True, "eval_stats": "recalibrate"}])
-def test_lockstep_and_statistics_too(given: dict[str, Any]) -> None:
+def test_vectorised_and_statistics_too(given: dict[str, Any]) -> None:
     assert torch.equal(train("fedavg", watch=WATCH, **given).vector, train("fedavg", **given).vector)
 
 

@@ -24,6 +24,7 @@ from flatfed.data.formats.cifar import CifarLabels, read_binary, read_pickled
 from flatfed.data.formats.client_tables import class_number, read_table
 from flatfed.data.formats.idx import read_idx
 from flatfed.data.formats.images import Decoding, decode
+from flatfed.data.formats.number_tables import NumberTable, Scaling
 from flatfed.data.formats.numpy_files import opened
 from flatfed.data.formats.segmentation import read_pair_list
 from flatfed.data.formats.texts import read_rows
@@ -95,6 +96,13 @@ def _read_clients(path: Path) -> None:
     table.read("class", class_number(3))
 
 
+def _read_numbers(path: Path) -> None:
+    table = NumberTable.open(path)
+    table.check_column("b")
+    table.contents()
+    table.features(["a", "b"] if "a" in table else ["b"], None, 0.5)
+
+
 def _read_image(path: Path) -> None:
     decode(path, Decoding(size=4, crop=4, channels=3))
 
@@ -111,6 +119,8 @@ FORMATS = {
     "cifar.pickle": Format(lambda path: read_pickled([path], LABELS), _pickled()),
     "csv": Format(lambda path: list(read_rows(path)), b'a,b\n"x, y",2\n\n3,4\n'),
     "clients.csv": Format(_read_clients, b"client,class,text\nanna,0,a\nben,2,b\n"),
+    "numbers.csv": Format(_read_numbers, b"a,b,label\n1,2.5e3,x\n-0.5,NA,y\n"),
+    "scaling.csv": Format(Scaling.read, b"column,mean,std\nage,52,16\nbmi,26.8,4.6\n"),
     "pairs": Format(lambda path: read_pair_list(path, path.parent), b"a.png b.png\nc.png d.png\n"),
     "npy": Format(_read_arrays, _npy()),
     "npz": Format(_read_arrays, _npz()),

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flatfed.runs.records.sealing import KEY, digest, sealed, sealed_line
+from flatfed.runs.records.files import KEY, digest, sealed, sealed_line
 
 ODD_VALUES: list[Any] = [
     None,
@@ -53,14 +53,14 @@ def nested(depth: int) -> Any:
 
 def places(value: Any, so_far: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the way to every value inside, the whole included."""
-    found = [so_far]
+    actual = [so_far]
     if isinstance(value, dict):
         inner = list(value.items())
     else:
         inner = list(enumerate(value)) if isinstance(value, list) else []
     for name, entry in inner:
-        found += places(entry, (*so_far, name))
-    return found
+        actual += places(entry, (*so_far, name))
+    return actual
 
 
 def changed(value: Any, way: tuple[Any, ...], new: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 from cli.command import Outcome, flatfed
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import load_comparison, runs_in
-from flatfed.experiments.running.loading import load_run
 from flatfed.experiments.running.resume import prepare
+from flatfed.experiments.running.run import load_run
 from flatfed.reports.results.results import collect
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults, Points
@@ -37,7 +37,7 @@ def answered(*arguments: object) -> Outcome:
     assert "Traceback" not in outcome.err, outcome.err
     assert "a defect of flatfed" not in outcome.err, outcome.err
     if outcome.code == 2:
-        assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a word: the help
+        assert "Error: " in outcome.err or outcome.err.startswith("Usage: ")  # without a command: the help
     return outcome
 
 

@@ -145,11 +145,11 @@ def test_never_another_number(
     name = data.draw(st.sampled_from(copy.files(pattern)))
     copy.put(name, data.draw(changed(pattern)(copy.whole(name))))
     for read in READERS:
-        found = seen(read, copy.path)
-        if found.value == earlier and read is loaded:
-            assert "cannot be used" in " ".join(found.remarks)
+        actual = seen(read, copy.path)
+        if actual.value == earlier and read is loaded:
+            assert "cannot be used" in " ".join(actual.remarks)
         else:
-            assert found.refused or found.value == before[read.__name__], read.__name__
+            assert actual.refused or actual.value == before[read.__name__], read.__name__
     points = seen(losses, copy.path)
     if not points.refused:
         # A point that is lost is evaluated again.

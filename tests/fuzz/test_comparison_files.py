@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cli.command import SMALL, flatfed
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import load_comparison
-from flatfed.experiments.running.loading import load_run
 from flatfed.experiments.running.resume import prepare
+from flatfed.experiments.running.run import load_run
 from fuzz.mutations import damaged_bytes, damaged_lines, edited, resealed
 from fuzz.readers import answered, good_or_refused, read_comparison
 from fuzz.trained import Copy

@@ -115,7 +115,7 @@ def train_network(
     loss: Callable | None = None,
     **changes: Any,
 ) -> Any:
-    """`ff.train` on the tanh network, told what the naive computation was told."""
+    """`ff.train` on the tanh network, given what the naive computation was given."""
     clients = tensors(setup.clients, dtype)
     if loss is None:
         loss = constant if setup.gradient is zero_gradient else functional.cross_entropy

@@ -298,8 +298,8 @@ def test_wima_is_the_mean_of_the_last_models() -> None:
     [("none", [0.5] * 6), ("ramp", [0.1, 0.2, 0.3, 0.4, 0.5, 0.5]), ("official", [0.5, 0.4, 0.4, 0.4, 0.4, 0.5])],
 )
 def test_the_server_radius_of_fedgloss_warms_up(warmup: str, expected: list[float]) -> None:
-    found = [naive.server_radius(SAM, t, 0.5, 0.1, 4, warmup) for t in range(6)]
-    assert found == pytest.approx(expected)
+    actual = [naive.server_radius(SAM, t, 0.5, 0.1, 4, warmup) for t in range(6)]
+    assert actual == pytest.approx(expected)
 
 
 def test_the_share_of_flags_is_of_the_window_or_of_the_rounds_so_far() -> None:

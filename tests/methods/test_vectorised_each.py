@@ -1,4 +1,4 @@
-"""Every method in lockstep comes to what it comes to client by client.
+"""Every method vectorised comes to what it comes to client by client.
 
 Every run of the tests takes each method with each parameter set and with schedules, the client optimisers by turns;
 in `make battery`, every variant.
@@ -49,24 +49,24 @@ def numbers(run: ff.Run) -> dict[str, torch.Tensor]:
     states = {"server": run.server_state} | {
         f"client {k}": run.client_state(k) for k in range(run._federation.task.population)
     }
-    found = {f"{who} {name}": value for who, state in states.items() for name, value in state.items()}
-    told = ("train_loss", "update_norm", "model_norm", "test_loss")
-    found |= {f"row {row['round']} {name}": row[name] for row in run.history for name in told}
-    found |= {f"row {row['round']} {name}": v for row in run.history for name, v in row["watch"].items()}
-    return {"w": run.vector} | {name: torch.as_tensor(value).double() for name, value in found.items()}
+    actual = {f"{who} {name}": value for who, state in states.items() for name, value in state.items()}
+    reported = ("train_loss", "update_norm", "model_norm", "test_loss")
+    actual |= {f"row {row['round']} {name}": row[name] for row in run.history for name in reported}
+    actual |= {f"row {row['round']} {name}": v for row in run.history for name, v in row["watch"].items()}
+    return {"w": run.vector} | {name: torch.as_tensor(value).double() for name, value in actual.items()}
 
 
 @marked("method, number", WHOLE, few(SHORT, lambda pair: pair[0]))
 @pytest.mark.filterwarnings("ignore:.*momentum")
-def test_lockstep_changes_nothing_but_rounding(method: str, number: int) -> None:
+def test_vectorising_changes_nothing_but_rounding(method: str, number: int) -> None:
     alone, together = (trained(variants(method)[number], vectorised, torch.float64) for vectorised in (False, True))
     for a, b in zip(alone.history, together.history, strict=True):
         assert {name: a[name] for name in EXACT} == {name: b[name] for name in EXACT}
-    expected, found = numbers(alone), numbers(together)
-    assert expected.keys() == found.keys()
+    expected, actual = numbers(alone), numbers(together)
+    assert expected.keys() == actual.keys()
     for name in expected:
         scale = max(1e-2, float(expected[name].norm()))
-        assert float((found[name] - expected[name]).norm()) <= 1e-12 * scale, name
+        assert float((actual[name] - expected[name]).norm()) <= 1e-12 * scale, name
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedgloss", "fedgmt", "fedwmsam", "mime", "scaffold"])

@@ -67,8 +67,8 @@ def assert_crosses(method: Algorithm, task: str, averaged: str | None = None) ->
     """Compare the run through bytes with the plain one and return the engine, which knows what crossed."""
     asked = plan(method, task, averaged)
     engine = through_bytes(asked)
-    found = play(asked, engine)
-    assert_same(found, reference(method, task, averaged))
+    actual = play(asked, engine)
+    assert_same(actual, reference(method, task, averaged))
     return engine
 
 
@@ -80,8 +80,8 @@ def test_every_variant_gives_the_same_bits_through_the_wire(method: str, number:
 @marked("method, average", [(id, name) for id in METHODS for name in AVERAGES], turned(METHODS, AVERAGES))
 def test_averages_give_the_same_bits_through_the_wire(method: str, average: str) -> None:
     assert_crosses(rich(method), "BatchNorm", average)
-    found = reference(rich(method), "BatchNorm", average)
-    assert found["eval_vector"] != found["vector"], "the average is not in play"
+    actual = reference(rich(method), "BatchNorm", average)
+    assert actual["eval_vector"] != actual["vector"], "the average is not in play"
 
 
 @marked("method, task, kind", MODELS, [(*pair, "two passes") for pair in SOME_TASKS])
@@ -131,8 +131,8 @@ def remote() -> Iterator[Remote]:
 def test_clients_in_a_process_of_their_own_give_the_same_bits(method: str, task: str, remote: Remote) -> None:
     asked = plan(rich(method), task)
     assert remote.process.pid not in (None, os.getpid())
-    found = play(asked, WireEngine(asked, remote.open(opening(asked))))
-    assert_same(found, reference(rich(method), task))
+    actual = play(asked, WireEngine(asked, remote.open(opening(asked))))
+    assert_same(actual, reference(rich(method), task))
 
 
 @marked("method, task", METHODS_AND_TASKS, SOME_TASKS)
@@ -141,35 +141,35 @@ def test_the_reference_is_not_trivial(method: str, task: str) -> None:
     made = rich(method)
     asked, cohorts = plan(made, task), [[0]] * ROUNDS if made.pooled else COHORTS[:ROUNDS]
     start = asked.federation(plainly(asked))
-    found = reference(made, task)
-    rows = [json.loads(row) for row in found["history"]]
-    assert (found["status"], [row["clients"] for row in rows]) == ("finished", [list(c) for c in cohorts])
+    actual = reference(made, task)
+    rows = [json.loads(row) for row in actual["history"]]
+    assert (actual["status"], [row["clients"] for row in rows]) == ("finished", [list(c) for c in cohorts])
     assert all(row["update_norm"] > 0 for row in rows)
     assert not any("refused" in row for row in rows)
     fresh = start.clients.read(0).tensors()
-    assert found["known"] == (sorted({k for cohort in cohorts for k in cohort}) if fresh else [])
+    assert actual["known"] == (sorted({k for cohort in cohorts for k in cohort}) if fresh else [])
     for name in {*client_slots(made), *fresh.keys() & {"local_parameters"}}:
-        assert moved(found, name) == found["known"]
-    assert bool(found["records"]) == bool(made.records())
+        assert moved(actual, name) == actual["known"]
+    assert bool(actual["records"]) == bool(made.records())
 
 
 @pytest.mark.parametrize("task", ["BatchNorm", "BatchNorm statistics local"])
 @pytest.mark.parametrize("method", FEDERATED)
 def test_statistics_of_normalisation_move(method: str, task: str) -> None:
     """Every local step sees a batch, also where its one gradient is taken at a perturbed point."""
-    found, asked = reference(ff.make(method), task), plan(ff.make(method), task)
+    actual, asked = reference(ff.make(method), task), plan(ff.make(method), task)
     if task == "BatchNorm":
         start = {name: exact(tensor) for name, tensor in asked.task.model.state_dict().items()}
-        still = [name for name, value in start.items() if found["model"][name] == value]
+        still = [name for name, value in start.items() if actual["model"][name] == value]
         assert not still
     else:
-        assert moved(found, "local_buffers") == moved(found, "local_counters") == found["known"]
+        assert moved(actual, "local_buffers") == moved(actual, "local_counters") == actual["known"]
 
 
-def moved(found: dict[str, Any], name: str) -> list[int]:
+def moved(actual: dict[str, Any], name: str) -> list[int]:
     """The clients of which this state is not what the client that was never asked has."""
-    states = found["client_states"]
-    return [k for k in found["known"] if states[k][name] != states[POPULATION - 1][name]]
+    states = actual["client_states"]
+    return [k for k in actual["known"] if states[k][name] != states[POPULATION - 1][name]]
 
 
 # What was sent or received is a copy.

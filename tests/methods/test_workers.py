@@ -32,9 +32,9 @@ def alone(method: str) -> dict[str, Any]:
 
 @marked("method, workers", [(id, n) for id in METHODS for n in (1, 2)], [(id, 2) for id in METHODS])
 def test_every_method_gives_the_same_bits_on_workers(method: str, workers: int) -> None:
-    found = trained(rich(method), workers)
-    assert (found["status"], len(found["history"])) == ("finished", ROUNDS)
-    assert_same(found, alone(method))
+    actual = trained(rich(method), workers)
+    assert (actual["status"], len(actual["history"])) == ("finished", ROUNDS)
+    assert_same(actual, alone(method))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

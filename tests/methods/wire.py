@@ -1,6 +1,6 @@
 """Server and clients that share no memory, for any registered method: what crosses is bytes.
 
-A `Site` is the clients' side. It is told everything in bytes, makes the method and the settings anew from JSON for
+A `Site` is the clients' side. It is given everything in bytes, makes the method and the settings anew from JSON for
 every single job, and keeps nothing of a client but bytes. A `WireEngine` is the server's end of the line to a site
 in this process or, through a `Remote`, in another one.
 """
@@ -222,12 +222,12 @@ class Site:
 
     def work(self, header: bytes, common: bytes, personal: bytes) -> Parts:
         """Do a job; return the reply's numbers, its message and the client's new state."""
-        told = json.loads(header)
-        client = told["client"]
-        held = self._held.setdefault(client, Held()).receive(told["round"], told["exchange"], common)
+        reported = json.loads(header)
+        client = reported["client"]
+        held = self._held.setdefault(client, Held()).receive(reported["round"], reported["exchange"], common)
         message = together(map(Message.from_bytes, held))
         trainer = Trainer(self._task, method_from(self._method), settings_from(self._settings))
-        job = Job(**told, kept=self._state(client, trainer), personal=Message.from_bytes(personal))
+        job = Job(**reported, kept=self._state(client, trainer), personal=Message.from_bytes(personal))
         with single_thread(), preserved_global_state():
             reply = trainer.run(message, job)
         self._states[client] = pack(reply.kept.tensors())
@@ -246,7 +246,7 @@ Work = Callable[[bytes, bytes, bytes], Parts]
 
 
 def opening(plan: Plan) -> Parts:
-    """What a site is told before the first round; of the task, its name."""
+    """What a site is given before the first round; of the task, its name."""
     return (
         plan.task.name.encode(),
         json.dumps(plan.algorithm.to_dict()).encode(),
@@ -341,8 +341,8 @@ class WireEngine:
             assert pack(job.kept.tensors()) == self._states.get(job.client, pack(job.kept.tensors()))
             personal = job.personal.to_bytes()
             with spoilt(tensors_in(message, job.personal, job.kept)):
-                told, answer, self._states[job.client] = self._work(plain_fields(job), common, personal)
-            numbers, kept = json.loads(told), State(unpack(self._states[job.client]))
+                reported, answer, self._states[job.client] = self._work(plain_fields(job), common, personal)
+            numbers, kept = json.loads(reported), State(unpack(self._states[job.client]))
             watched = len(numbers.get("watch", ()))
             self.crossings.append(Crossing(job.round, job.exchange, (common, personal), answer, watched))
             yield Reply(**numbers, message=Message.from_bytes(answer), kept=kept)

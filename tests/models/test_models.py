@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
 from pathlib import Path
@@ -130,3 +131,41 @@ def test_the_default_model_learns_the_digits() -> None:
             optimiser.step()
     right = model(pool.prepare(pool.test.inputs)).argmax(dim=1) == pool.test.targets
     assert float(right.float().mean()) > 0.9
+
+
+def layers(model: nn.Module) -> list[tuple[int, int]]:
+    """Return the linear layers, each with the numbers of its inputs and outputs."""
+    return [(part.in_features, part.out_features) for part in model.modules() if isinstance(part, nn.Linear)]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "widths"),
+    [(128, [128]), (16, [16]), ("16", [16]), ("64,32", [64, 32]), (" 8 , 4,2 ", [8, 4, 2]), ([5, 6], [5, 6])],
+)
+def test_hidden_layers_of_the_perceptron(hidden: object, widths: list[int]) -> None:
+    model = build("mlp", 3, in_features=7, options={"hidden": hidden})
+    sizes = [7, *widths, 3]
+    assert layers(model) == list(itertools.pairwise(sizes))
+    assert model(torch.zeros(2, 7)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("hidden", ["", 0, -4, "64,", "64;32", 1.5, "wide", [], True, "9" * 40])
+def test_hidden_layers_that_there_cannot_be(hidden: object) -> None:
+    with pytest.raises(ConfigError, match=r"mlp: model\.hidden must be a width or a list of widths such as 64,32"):
+        build("mlp", 3, in_features=7, options={"hidden": hidden})
+
+
+def test_the_first_hidden_layer_has_the_name_that_it_always_had() -> None:
+    assert list(build("mlp", 3, 1, 8).state_dict()) == ["hidden.weight", "hidden.bias", "head.weight", "head.bias"]
+    deeper = build("mlp", 3, 1, 8, options={"hidden": "4,4"})
+    assert [name for name, _ in deeper.named_children()] == ["flatten", "hidden", "relu", "hidden2", "relu2", "head"]
+
+
+@pytest.mark.parametrize("id", ["mlp", "logreg"])
+def test_features_of_an_image_are_its_pixels(id: str) -> None:
+    image, table = build(id, 3, 2, 5, seed=4), build(id, 3, in_features=50, seed=4)
+    assert all(torch.equal(value, table.state_dict()[name]) for name, value in image.state_dict().items())
+    with pytest.raises(ConfigError, match=f"{id} needs in_features, but the data has only classes, length, vocabulary"):
+        build(id, 3, vocabulary=9, length=2)
+    with pytest.raises(ConfigError, match="cnn needs in_channels, image_size, but the data has only classes, in_feat"):
+        build("cnn", 3, in_features=50)

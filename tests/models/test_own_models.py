@@ -15,6 +15,7 @@ import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models import build
+from flatfed.named_code import USER
 
 NETS = """
 from torch import nn
@@ -135,12 +136,12 @@ def test_an_own_model_in_a_task(nets: str, tmp_path: Path) -> None:
     recipe = TaskRecipe("digits", clients=20, model=f"{nets}:Net", model_options={"width": 6})
     task = recipe.build()
     assert task.model[1].out_features == 6
-    again = TaskRecipe.from_dict(recipe.to_dict()).build()
+    again = TaskRecipe.from_dict(recipe.to_dict(), USER).build()
     assert torch.equal(again.model[1].weight, task.model[1].weight)
     run = ff.train(task, ff.make("fedsam"), rounds=1, sampling=2, lr=0.1, workers=0)
     assert run.history[-1]["test_accuracy"] > 0
     safetensors.torch.save_file(run.model().state_dict(), tmp_path / "w.safetensors")
-    warm = TaskRecipe.from_dict({**recipe.to_dict(), "weights": str(tmp_path / "w.safetensors")}).build()
+    warm = TaskRecipe.from_dict({**recipe.to_dict(), "weights": str(tmp_path / "w.safetensors")}, USER).build()
     assert torch.equal(warm.model[1].weight, run.model()[1].weight)
 
 

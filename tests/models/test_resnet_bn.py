@@ -57,7 +57,7 @@ def test_the_server_averages_the_statistics() -> None:
 
 
 @pytest.mark.parametrize(("parts", "kept"), [("bn", 9_600), ("bn-stats", 0)])
-def test_local_parts_stay_with_their_client(parts: str, kept: int) -> None:
+def test_local_layers_stay_with_their_client(parts: str, kept: int) -> None:
     clients = [client(0), client(1)]
     task = ff.Task(made("resnet18-bn"), clients, test=clients[0], local=parts)
     run = ff.train(task, ff.make("fedavg"), **SETTINGS)

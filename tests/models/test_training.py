@@ -41,8 +41,8 @@ def test_a_local_step_is_that_of_sgd(id: str, options: dict[str, object]) -> Non
 @pytest.mark.parametrize("id", models())
 def test_normalisation_is_called_so(id: str) -> None:
     kinds = (nn.GroupNorm, _BatchNorm, nn.LayerNorm)
-    found = {name: isinstance(m, kinds) for name, m in made(id).named_modules() if name and not list(m.children())}
-    assert all("norm" in name.rpartition(".")[2] for name, is_norm in found.items() if is_norm)
+    actual = {name: isinstance(m, kinds) for name, m in made(id).named_modules() if name and not list(m.children())}
+    assert all("norm" in name.rpartition(".")[2] for name, is_norm in actual.items() if is_norm)
 
 
 @pytest.mark.parametrize("id", [id for id in models() if id not in OF_TEXTS])

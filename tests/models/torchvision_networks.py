@@ -20,17 +20,17 @@ def norm(name: str, channels: int) -> Shapes:
 
 def resnet18_shapes(classes: int = 1000) -> Shapes:
     """Every tensor of torchvision's ResNet-18."""
-    found: Shapes = {"conv1.weight": (64, 3, 7, 7)} | norm("bn1", 64)
+    actual: Shapes = {"conv1.weight": (64, 3, 7, 7)} | norm("bn1", 64)
     inputs = 64
     for layer, width in (("layer1", 64), ("layer2", 128), ("layer3", 256), ("layer4", 512)):
         for block in ("0", "1"):
             at = f"{layer}.{block}"
-            found |= {f"{at}.conv1.weight": (width, inputs, 3, 3)} | norm(f"{at}.bn1", width)
-            found |= {f"{at}.conv2.weight": (width, width, 3, 3)} | norm(f"{at}.bn2", width)
+            actual |= {f"{at}.conv1.weight": (width, inputs, 3, 3)} | norm(f"{at}.bn1", width)
+            actual |= {f"{at}.conv2.weight": (width, width, 3, 3)} | norm(f"{at}.bn2", width)
             if inputs != width:
-                found |= {f"{at}.downsample.0.weight": (width, inputs, 1, 1)} | norm(f"{at}.downsample.1", width)
+                actual |= {f"{at}.downsample.0.weight": (width, inputs, 1, 1)} | norm(f"{at}.downsample.1", width)
             inputs = width
-    return found | {"fc.weight": (classes, 512), "fc.bias": (classes,)}
+    return actual | {"fc.weight": (classes, 512), "fc.bias": (classes,)}
 
 
 WIDTHS = (16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320)
@@ -41,30 +41,30 @@ HALVING = (2, 4, 7, 14)
 
 def mobilenetv2_shapes(classes: int = 1000) -> Shapes:
     """Every tensor of torchvision's MobileNetV2."""
-    found: Shapes = {"features.0.0.weight": (32, 3, 3, 3)} | norm("features.0.1", 32)
-    found |= {"features.1.conv.0.0.weight": (32, 1, 3, 3)} | norm("features.1.conv.0.1", 32)
-    found |= {"features.1.conv.1.weight": (16, 32, 1, 1)} | norm("features.1.conv.2", 16)
+    actual: Shapes = {"features.0.0.weight": (32, 3, 3, 3)} | norm("features.0.1", 32)
+    actual |= {"features.1.conv.0.0.weight": (32, 1, 3, 3)} | norm("features.1.conv.0.1", 32)
+    actual |= {"features.1.conv.1.weight": (16, 32, 1, 1)} | norm("features.1.conv.2", 16)
     for number, width in enumerate(WIDTHS[1:], 2):
         at, inputs = f"features.{number}.conv", WIDTHS[number - 2]
-        found |= {f"{at}.0.0.weight": (6 * inputs, inputs, 1, 1)} | norm(f"{at}.0.1", 6 * inputs)
-        found |= {f"{at}.1.0.weight": (6 * inputs, 1, 3, 3)} | norm(f"{at}.1.1", 6 * inputs)
-        found |= {f"{at}.2.weight": (width, 6 * inputs, 1, 1)} | norm(f"{at}.3", width)
-    found |= {"features.18.0.weight": (1280, 320, 1, 1)} | norm("features.18.1", 1280)
-    return found | {"classifier.1.weight": (classes, 1280), "classifier.1.bias": (classes,)}
+        actual |= {f"{at}.0.0.weight": (6 * inputs, inputs, 1, 1)} | norm(f"{at}.0.1", 6 * inputs)
+        actual |= {f"{at}.1.0.weight": (6 * inputs, 1, 3, 3)} | norm(f"{at}.1.1", 6 * inputs)
+        actual |= {f"{at}.2.weight": (width, 6 * inputs, 1, 1)} | norm(f"{at}.3", width)
+    actual |= {"features.18.0.weight": (1280, 320, 1, 1)} | norm("features.18.1", 1280)
+    return actual | {"classifier.1.weight": (classes, 1280), "classifier.1.bias": (classes,)}
 
 
 def random_tensors(shapes: Shapes, seed: int = 0) -> dict[str, Tensor]:
     """Numbers for every tensor, none of them a start value: variances positive, convolutions of a moderate gain."""
-    generator, found = torch.Generator().manual_seed(seed), dict[str, Tensor]()
+    generator, actual = torch.Generator().manual_seed(seed), dict[str, Tensor]()
     for name, shape in shapes.items():
         draw = torch.randn(shape, generator=generator)
         if name.endswith("num_batches_tracked"):
-            found[name] = torch.tensor(17)
+            actual[name] = torch.tensor(17)
         elif name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
-            found[name] = 0.5 + draw.abs()
+            actual[name] = 0.5 + draw.abs()
         else:
-            found[name] = draw * (2 / draw[0].numel()) ** 0.5 if len(shape) > 1 else 0.1 * draw
-    return found
+            actual[name] = draw * (2 / draw[0].numel()) ** 0.5 if len(shape) > 1 else 0.1 * draw
+    return actual
 
 
 class Block(nn.Module):

@@ -51,5 +51,5 @@ def write_run(
 
 def row(round: int, accuracy: float | None) -> dict[str, Any]:
     cost = {"bytes_down": BYTES, "bytes_up": 2 * BYTES, "backprops": BACKPROPS, "seconds": SECONDS}
-    told = {} if accuracy is None else {"test_accuracy": accuracy, "test_loss": 1.0 - accuracy}
-    return {"round": round, "clients": [0, 1], "lr": 0.1, "train_loss": 2.0 / (round + 1), **cost, **told}
+    reported = {} if accuracy is None else {"test_accuracy": accuracy, "test_loss": 1.0 - accuracy}
+    return {"round": round, "clients": [0, 1], "lr": 0.1, "train_loss": 2.0 / (round + 1), **cost, **reported}

@@ -46,8 +46,8 @@ def test_one_label_per_method(tmp_path: Path) -> None:
 
 
 def test_axes_and_title_are_named(tmp_path: Path) -> None:
-    found = words(svg_of([write_run(tmp_path / "a")], tmp_path, "fedavg on digits"))
-    assert {"test accuracy (%)", "training loss", "round", "fedavg on digits"} <= set(found)
+    actual = words(svg_of([write_run(tmp_path / "a")], tmp_path, "fedavg on digits"))
+    assert {"test accuracy (%)", "training loss", "round", "fedavg on digits"} <= set(actual)
 
 
 def test_each_method_has_a_colour_of_its_own(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_each_method_has_a_colour_of_its_own(tmp_path: Path) -> None:
     assert all(colour.lower() in svg for colour in COLOURS[: len(METHODS)])
 
 
-def test_more_methods_than_colours_are_told_apart_by_their_lines(tmp_path: Path) -> None:
+def test_more_methods_than_colours_are_distinguished_by_their_lines(tmp_path: Path) -> None:
     methods = [
         f"{id}{suffix}" for id in ("fedavg", "fedprox", "feddyn", "scaffold") for suffix in ("", "+sam", "+asam")
     ]
@@ -70,7 +70,7 @@ def test_the_range_over_seeds_is_shaded(count: int, tmp_path: Path) -> None:
     assert ("FillBetween" in svg_of(paths, tmp_path)) == (count > 1)
 
 
-def test_settings_told_apart_have_curves_of_their_own(tmp_path: Path) -> None:
+def test_settings_distinguished_have_curves_of_their_own(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", lr=0.5)]
     labels = [word for word in words(svg_of(paths, tmp_path)) if word.startswith("fedavg")]
     assert len(labels) == len(set(labels)) == 2

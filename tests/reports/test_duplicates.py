@@ -15,16 +15,16 @@ from records import rewrite_rows
 from reports.disk import write_run
 
 
-def told(*paths: Path) -> tuple[Result, list[str]]:
+def reported(*paths: Path) -> tuple[Result, list[str]]:
     words: list[str] = []
     [result] = collect(paths, words.append)
     return result, words
 
 
-def test_a_repetition_counts_once_and_is_told(tmp_path: Path) -> None:
+def test_a_repetition_counts_once_and_is_reported(tmp_path: Path) -> None:
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b")
     rewrite_rows(second, [row | {"seconds": 9.5} for row in RunDirectory.open(second).rows])
-    result, [word] = told(first, second, write_run(tmp_path / "c", seed=1))
+    result, [word] = reported(first, second, write_run(tmp_path / "c", seed=1))
     assert [run.path.name for run in result.runs] == ["a", "c"]
     assert str(first) in word and str(second) in word and "seed 0" in word
     assert "over seeds 0, 1;" in caption([result])
@@ -45,7 +45,7 @@ def test_the_one_that_has_come_further_stays(status: str, order: tuple[int, int]
         write_run(tmp_path / "whole"),
         write_run(tmp_path / "part", accuracies=(0.2, 0.6), status=status, rounds=3),
     ]
-    result, [word] = told(*(paths[number] for number in order))
+    result, [word] = reported(*(paths[number] for number in order))
     assert [run.path.name for run in result.runs] == ["whole"]
     assert "as far as it has come (2 rounds)" in word
     assert word.startswith(str(paths[1]))
@@ -62,7 +62,7 @@ def test_measurements_that_only_one_took_make_no_difference(tmp_path: Path) -> N
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b")
     more = {"watch": {"lambda_max": 3.0}, "clients_watch": {"gap": {"0": 1.0}}}
     rewrite_rows(second, [row | more for row in RunDirectory.open(second).rows])
-    result, words = told(first, second)
+    result, words = reported(first, second)
     assert len(result.runs) == len(words) == 1
 
 

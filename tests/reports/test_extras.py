@@ -63,9 +63,9 @@ def test_the_improvement_is_in_points_and_in_per_cent_of_the_baseline(results: l
 
 def test_a_baseline_without_a_value(tmp_path: Path) -> None:
     bad = write_run(tmp_path / "a", "fedavg", accuracies=(0.1,), status="diverged", rounds=3)
-    found = collect([bad, write_run(tmp_path / "b", "fedsam")])
-    made = columns(found, Extras(baseline="fedavg"))
-    assert [cells(result, made)[4:6] for result in found] == [["–", "–"], ["–", "–"]]
+    actual = collect([bad, write_run(tmp_path / "b", "fedsam")])
+    made = columns(actual, Extras(baseline="fedavg"))
+    assert [cells(result, made)[4:6] for result in actual] == [["–", "–"], ["–", "–"]]
 
 
 def test_an_unknown_baseline_is_refused(results: list[Result]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import MeasurementResult
 from flatfed.reports.flatness import MajorityClass, Measured, by_client, by_number
-from flatfed.reports.tables.sheets import Sheet
+from flatfed.reports.tables.grid import Sheet
 
 
 def measured(
@@ -43,8 +43,8 @@ def test_numbers_of_different_radii_do_not_stand_in_one_row() -> None:
     runs = [
         (name, discrepancy(number, radius)) for name, number, radius in (("a", 1, 0.1), ("b", 2, 0.02), ("c", 3, 0.1))
     ]
-    found = texts(by_number([measured(name, {"d": result}) for name, result in runs]))
-    assert found == {
+    actual = texts(by_number([measured(name, {"d": result}) for name, result in runs]))
+    assert actual == {
         "discrepancy, radius 0.1": ["1", "–", "3"],
         "sharpness_global, radius 0.1": ["2", "–", "6"],
         "discrepancy, radius 0.02": ["–", "2", "–"],
@@ -58,10 +58,10 @@ def test_what_has_no_radius_stays_in_one_row() -> None:
             {"incompatibility": 1.0, "heterogeneity": 2.0, "batch_deviation": math.nan, "radius": radius}
         )
 
-    found = texts(by_number([measured(name, {"i": result(r)}) for name, r in (("a", 0.1), ("b", 0.2))]))
-    assert found["heterogeneity"] == ["2", "2"]
-    assert found["batch_deviation"] == ["–", "–"]
-    assert found["incompatibility, radius 0.2"] == ["–", "1"]
+    actual = texts(by_number([measured(name, {"i": result(r)}) for name, r in (("a", 0.1), ("b", 0.2))]))
+    assert actual["heterogeneity"] == ["2", "2"]
+    assert actual["batch_deviation"] == ["–", "–"]
+    assert actual["incompatibility, radius 0.2"] == ["–", "1"]
 
 
 def test_the_radii_of_one_measurement_do_not_split_another() -> None:

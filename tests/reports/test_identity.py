@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from flatfed.core.round.sampling import Sampler
-from flatfed.reports.results.identity import UNKNOWN, agree, identity
-from flatfed.reports.results.result import Result
+from flatfed.reports.results.result import UNKNOWN, Result, agree, identity
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import aggregates, notes
 from records import rewrite
@@ -133,12 +132,12 @@ def test_another_task_is_another_thing(changes: Config) -> None:
 def test_options_of_data_and_network_have_their_defaults() -> None:
     old = record(**(OLD | {"dataset": "cifar100", "model": "resnet18-gn"}))
     written = {"data_options": {"labels": "fine"}, "model_options": {"stem": "cifar"}}
-    found = identity(old)
+    actual = identity(old)
     for options, prefix in zip(written.values(), ("task.data_options", "task.model_options"), strict=True):
         for name in options:
-            assert f"{prefix}.{name}" in found, sorted(found)
-    explicit = {"model_options": {n.rpartition(".")[2]: v for n, v in found.items() if "model_options" in n}}
-    assert agree(found, identity(record(**(OLD | {"dataset": "cifar100", "model": "resnet18-gn"} | explicit))))
+            assert f"{prefix}.{name}" in actual, sorted(actual)
+    explicit = {"model_options": {n.rpartition(".")[2]: v for n, v in actual.items() if "model_options" in n}}
+    assert agree(actual, identity(record(**(OLD | {"dataset": "cifar100", "model": "resnet18-gn"} | explicit))))
 
 
 def test_clients_as_the_data_have_them_agree_with_their_number() -> None:
@@ -223,9 +222,9 @@ def test_labels_and_lists_of_differences_tell_no_internals(tmp_path: Path) -> No
     paths = [tmp_path / "a", tmp_path / "b", write_run(tmp_path / "d", "feddyn+sam")]
     results = collect(paths)
     assert len(results) == 3
-    told = json.dumps([[result.method for result in results], notes(results), aggregates(results)])
-    assert not any(word in told for word in INTERNALS)
-    assert "Tied" in told and "Sequential" in told
+    reported = json.dumps([[result.method for result in results], notes(results), aggregates(results)])
+    assert not any(word in reported for word in INTERNALS)
+    assert "Tied" in reported and "Sequential" in reported
     for result in results[:2]:
         shown = {name for name in result.differs if name.startswith("task.")}
         assert shown == {"task.clients", "task.model", "task.parameters"} & shown

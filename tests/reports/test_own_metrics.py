@@ -132,27 +132,27 @@ def test_curves_have_its_name_and_unit(own: list[Result], tmp_path: Path, monkey
 
 
 def test_an_undeclared_metric_is_a_plain_number_without_a_best(tmp_path: Path) -> None:
-    found = collect([trained(tmp_path / "a", Undeclared())])
-    assert headings(found)[:4] == ["method", "final", "last-2 mean", "near\nfinal"]
-    assert caption(found).startswith("test mae, seed 0;")
+    actual = collect([trained(tmp_path / "a", Undeclared())])
+    assert headings(actual)[:4] == ["method", "final", "last-2 mean", "near\nfinal"]
+    assert caption(actual).startswith("test mae, seed 0;")
     with pytest.raises(ff.ConfigError, match="whether a higher test_mae is better is not known"):
-        markdown(found, Extras(targets=(Target.parse("0.5"),)))
+        markdown(actual, Extras(targets=(Target.parse("0.5"),)))
     with pytest.raises(ff.ConfigError, match="whether a higher test_mae is better is not known"):
-        columns(found, Extras(baseline="fedavg"))
+        columns(actual, Extras(baseline="fedavg"))
 
 
 def test_a_regression_shows_its_loss_as_such(tmp_path: Path) -> None:
-    found = collect([trained(tmp_path / "a")])
-    assert caption(found).startswith("test loss, seed 0;")
-    losses = [row["test_loss"] for row in found[0].runs[0].rows]
-    assert cells(found[0])[1:4] == [f"{losses[-1]:.4g}", f"{sum(losses[-2:]) / 2:.4g}", f"{min(losses):.4g}"]
+    actual = collect([trained(tmp_path / "a")])
+    assert caption(actual).startswith("test loss, seed 0;")
+    losses = [row["test_loss"] for row in actual[0].runs[0].rows]
+    assert cells(actual[0])[1:4] == [f"{losses[-1]:.4g}", f"{sum(losses[-2:]) / 2:.4g}", f"{min(losses):.4g}"]
 
 
 def test_beside_another_metric_values_carry_their_names(tmp_path: Path) -> None:
-    found = collect([write_run(tmp_path / "a"), trained(tmp_path / "b")])
-    made = columns(found)
-    assert cells(found[0], made)[1] == "50.00"
-    assert re.fullmatch(r"loss [\d.e-]+", cells(found[1], made)[1])
+    actual = collect([write_run(tmp_path / "a"), trained(tmp_path / "b")])
+    made = columns(actual)
+    assert cells(actual[0], made)[1] == "50.00"
+    assert re.fullmatch(r"loss [\d.e-]+", cells(actual[1], made)[1])
 
 
 def test_segmentation_is_shown_as_miou(tmp_path: Path) -> None:
@@ -168,21 +168,21 @@ def test_segmentation_is_shown_as_miou(tmp_path: Path) -> None:
     run = ff.train(
         task, ff.make("fedavg"), rounds=2, sampling=1, lr=0.1, evaluate_every=1, workers=0, out=tmp_path / "a"
     )
-    found = collect([tmp_path / "a"])
-    assert caption(found).startswith("test mIoU in %, seed 0;")
-    assert cells(found[0])[1] == f"{100 * run.history[-1]['test_miou']:.2f}"
-    assert [head.replace("\n", " ") for head in headings(found)[4:6]] == [
+    actual = collect([tmp_path / "a"])
+    assert caption(actual).startswith("test mIoU in %, seed 0;")
+    assert cells(actual[0])[1] == f"{100 * run.history[-1]['test_miou']:.2f}"
+    assert [head.replace("\n", " ") for head in headings(actual)[4:6]] == [
         "pixel accuracy (%) final",
         "pixel accuracy (%) last-1 mean",
     ]
-    assert "accuracy" not in caption(found) and default_names(found)[0] == "test_miou"
+    assert "accuracy" not in caption(actual) and default_names(actual)[0] == "test_miou"
     assert "mIoU" in repr(run)
 
 
 def test_seconds_of_clients_are_a_cost_where_they_are_known(tmp_path: Path) -> None:
     plain, timed = write_run(tmp_path / "a"), write_run(tmp_path / "b", "fedsam")
     rewrite_rows(timed, [row | {"client_seconds": 0.25} for row in RunDirectory.open(timed).rows])
-    found = collect([plain, timed])
-    place = headings(found).index("s/client")
-    assert [cells(result, columns(found))[place] for result in found] == ["–", "0.25"]
-    assert "s/client" in caption(found) and "s/client" not in headings(collect([plain]))
+    actual = collect([plain, timed])
+    place = headings(actual).index("s/client")
+    assert [cells(result, columns(actual))[place] for result in actual] == ["–", "0.25"]
+    assert "s/client" in caption(actual) and "s/client" not in headings(collect([plain]))

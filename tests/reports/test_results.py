@@ -27,8 +27,8 @@ def test_seeds_of_one_method_are_one_result(tmp_path: Path) -> None:
     paths = [
         write_run(tmp_path / f"{method}{seed}", method, seed) for seed in (0, 1) for method in ("fedsam", "fedavg")
     ]
-    found = collect(paths)
-    assert [(r.method, [run.seed for run in r.runs]) for r in found] == [("fedsam", [0, 1]), ("fedavg", [0, 1])]
+    actual = collect(paths)
+    assert [(r.method, [run.seed for run in r.runs]) for r in actual] == [("fedsam", [0, 1]), ("fedavg", [0, 1])]
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_seeds_of_one_method_are_one_result(tmp_path: Path) -> None:
     [{"parameters": {"server_lr": 0.5}}, {"lr": 0.2}, {"local_epochs": 2}, {"rounds": 9}],
     ids=["a parameter", "the learning rate", "local epochs", "rounds"],
 )
-def test_one_method_with_different_settings_is_told_apart(other: dict, tmp_path: Path) -> None:
+def test_one_method_with_different_settings_is_distinguished(other: dict, tmp_path: Path) -> None:
     paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", seed=1), write_run(tmp_path / "c", seed=1, **other)]
-    found = collect(paths)
-    assert [[run.path.name for run in result.runs] for result in found] == [["a", "b"], ["c"]]
-    assert len({result.method for result in found}) == 2
-    assert all(result.method.startswith("fedavg") for result in found)
+    actual = collect(paths)
+    assert [[run.path.name for run in result.runs] for result in actual] == [["a", "b"], ["c"]]
+    assert len({result.method for result in actual}) == 2
+    assert all(result.method.startswith("fedavg") for result in actual)
 
 
 def test_the_labels_say_which_setting_differs(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def on(path: Path, dataset: str) -> Path:
     return path
 
 
-def test_the_data_set_is_told_where_runs_differ_in_it(tmp_path: Path) -> None:
+def test_the_data_set_is_reported_where_runs_differ_in_it(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / "a"), on(write_run(tmp_path / "b"), "mnist"), write_run(tmp_path / "c", "fedsam")]
     assert names(*paths) == ["fedavg on digits", "fedavg on mnist", "fedsam on digits"]
     assert names(paths[0], paths[2]) == ["fedavg", "fedsam"]
@@ -98,8 +98,8 @@ def test_options_of_one_name_in_two_places_do_not_mix_runs_up(tmp_path: Path) ->
     config = json.loads((paths[1] / "config.json").read_text())
     config["algorithm"]["rho"] = 0.5  # another option whose name ends alike
     rewrite(paths[1] / "config.json", config)
-    found = collect(paths)
-    assert len({result.method for result in found}) == 3
+    actual = collect(paths)
+    assert len({result.method for result in actual}) == 3
 
 
 def test_workers_and_versions_do_not_divide_a_method(tmp_path: Path) -> None:

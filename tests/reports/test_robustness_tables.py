@@ -54,14 +54,14 @@ def test_the_mean_is_the_last_row_and_over_what_all_have() -> None:
         MethodRobustness("fedavg", [one(NOISE)]),
         MethodRobustness("fedsam", [one({"gaussian_noise": 0.6, "fog": 0.2})]),
     ]
-    found = lines(methods)
-    assert found[-1] == ["mean", "(2", "of", "19)", "45.00", "40.00"]
-    assert [row for row in found if row[0] == "speckle_noise"] == [["speckle_noise", "30.00", "–", "generated"]]
+    actual = lines(methods)
+    assert actual[-1] == ["mean", "(2", "of", "19)", "45.00", "40.00"]
+    assert [row for row in actual if row[0] == "speckle_noise"] == [["speckle_noise", "30.00", "–", "generated"]]
     assert shared(methods, 5) == ["gaussian_noise", "fog"]
     assert caption(methods).endswith("; means are over the corruptions that all have")
     both = [MethodRobustness("fedavg", [one(NOISE)]), MethodRobustness("fedsam", [one(NOISE)])]
-    found = lines(both)
-    assert found[-2][:4] == ["standard", "mean", "(2", "of"] and found[-1] == [
+    actual = lines(both)
+    assert actual[-2][:4] == ["standard", "mean", "(2", "of"] and actual[-1] == [
         "mean",
         "(3",
         "of",

@@ -176,27 +176,27 @@ def test_no_number_is_cut_whatever_the_labels(width: int, tmp_path: Path) -> Non
         text = (path / "config.json").read_text()
         config = json.loads(text.replace('"digits"', ('"digits"', '"landmarks-user-160k"')[number % 2]))
         rewrite(path / "config.json", config)
-    found = collect(paths)
+    actual = collect(paths)
     text = io.StringIO()
-    for table in terminal_tables(found, width):
+    for table in terminal_tables(actual, width):
         Console(file=text, width=width).print(table)
     lines = text.getvalue().splitlines()
     assert all(len(line.rstrip()) <= width for line in lines) and "…" not in text.getvalue()
     rows = [line for line in lines if "50.00 " in line]
-    assert len(rows) == len(found) == 12
+    assert len(rows) == len(actual) == 12
     assert all("55.00" in row and "60.00" in row and "finished" in row for row in rows)
     assert sum("3.0 MB" in line and "6.0 MB" in line and " 120 " in line for line in lines) == 12
 
 
 def test_the_notes_list_what_differs(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / "a"), write_run(tmp_path / "b", lr=0.25, local_epochs=7, weight_decay=0.5, rounds=9)]
-    found = collect(paths)
-    assert notes(found) == [
+    actual = collect(paths)
+    assert notes(actual) == [
         "fedavg #1: local_epochs=1, lr=0.1, rounds=3, weight_decay=0.0004",
         "fedavg #2: local_epochs=7, lr=0.25, rounds=9, weight_decay=0.5",
     ]
-    assert all(note in markdown(found) for note in notes(found))
-    assert aggregates(found)[1]["differs"]["settings.lr"] == 0.25
+    assert all(note in markdown(actual) for note in notes(actual))
+    assert aggregates(actual)[1]["differs"]["settings.lr"] == 0.25
     assert notes(collect(paths[:1])) == []
     assert notes(collect([paths[0], write_run(tmp_path / "c", lr=0.5)])) == []  # the label says it
 
@@ -218,9 +218,9 @@ def measure(
         "lpf": {"lpf": lpf, "lpf_error": 0.0},
     }
     common = {"run": "", "round": ROUNDS, "weights": "evaluated", "sample": {"of": "train", "most": most, "seed": 0}}
-    for id, found in numbers.items():
+    for id, actual in numbers.items():
         taken = common | key | {"measurement": Measurement.registry.make(id).to_dict()}
-        KeptResults(path).keep(taken, {"numbers": found, "clients": {}, "series": {}, "remark": ""})
+        KeptResults(path).keep(taken, {"numbers": actual, "clients": {}, "series": {}, "remark": ""})
     return path
 
 
@@ -313,8 +313,8 @@ def test_readings_of_another_model_or_of_other_examples_do_not_count(key: dict[s
 
 
 def test_what_was_not_a_number_is_a_dash(tmp_path: Path) -> None:
-    found = collect([measure(write_run(tmp_path / "a"), 7.0, None, 1.0)])
-    assert measured(found) == ["lambda_max", "lpf"]
+    actual = collect([measure(write_run(tmp_path / "a"), 7.0, None, 1.0)])
+    assert measured(actual) == ["lambda_max", "lpf"]
     both = collect([tmp_path / "a", measure(write_run(tmp_path / "b", "fedsam"), 7.0, 2.0, 1.0)])
     assert [cells(result, columns(both))[5] for result in both] == ["–", "2"]
 

@@ -79,7 +79,7 @@ def test_means_are_over_the_seeds_that_reached_it(results: list[Result]) -> None
 
 def test_a_speed_up_is_over_the_seeds_in_which_both_reached_the_target(tmp_path: Path) -> None:
     """A method that fails in the slower seed is not faster for it."""
-    found = collect(
+    actual = collect(
         [
             write_run(tmp_path / "a0", "fedavg", 0, (0.1, 0.1, 0.1, 0.1, 0.3)),
             write_run(tmp_path / "a1", "fedavg", 1, (0.1, 0.1, 0.3, 0.3, 0.3)),
@@ -88,8 +88,8 @@ def test_a_speed_up_is_over_the_seeds_in_which_both_reached_the_target(tmp_path:
             write_run(tmp_path / "c2", "feddyn", 2, (0.1, 0.3, 0.3, 0.3, 0.3)),
         ]
     )
-    one = reaching(found, "0.3", baseline="fedavg")
-    assert [one.speed_up(result) for result in found] == [1.0, 1.0, 2.0]
+    one = reaching(actual, "0.3", baseline="fedavg")
+    assert [one.speed_up(result) for result in actual] == [1.0, 1.0, 2.0]
 
 
 def test_speed_ups_are_over_the_first_method_that_reached_it_or_the_baseline(results: list[Result]) -> None:
@@ -115,15 +115,15 @@ def test_other_values_of_a_method(which: str, value: float, results: list[Result
 
 
 def test_where_seeds_differ_the_target_is_the_mean(tmp_path: Path) -> None:
-    found = collect(
+    actual = collect(
         [
             write_run(tmp_path / "a0", "fedavg", 0, (0.2, 0.4)),
             write_run(tmp_path / "b1", "fedsam", 1, (0.2, 0.3)),
         ]
     )
-    one = reaching(found, "fedavg:best")
+    one = reaching(actual, "fedavg:best")
     assert (one.by_seed, one.value) == ({}, 0.4)
-    assert one.cost(found[1].runs[0]) is None and "each seed" not in one.title
+    assert one.cost(actual[1].runs[0]) is None and "each seed" not in one.title
 
 
 def test_a_target_of_a_method_without_a_value_is_reached_by_none(results: list[Result]) -> None:
@@ -137,9 +137,9 @@ def test_a_lower_loss_is_better(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a", accuracies=(0.2, 0.6, 0.5))
     rows = [{k: v for k, v in row.items() if k != "test_accuracy"} for row in RunDirectory.open(path).rows]
     rewrite_rows(path, rows)
-    found = collect([path])
-    one = reaching(found, "0.45")  # losses 0.8, 0.4, 0.5
-    assert one.cost(found[0].runs[0]).round == 2  # type: ignore[union-attr]
+    actual = collect([path])
+    one = reaching(actual, "0.45")  # losses 0.8, 0.4, 0.5
+    assert one.cost(actual[0].runs[0]).round == 2  # type: ignore[union-attr]
     assert one.title == "cost to reach test loss 0.45; speed-up over fedavg"
 
 
@@ -148,8 +148,8 @@ def test_without_the_models_size_there_are_no_transmissions(tmp_path: Path) -> N
     config = json.loads((path / "config.json").read_text())
     del config["model_bytes"]
     rewrite(path / "config.json", config)
-    found = collect([path])
-    cost = reaching(found, "0.5").cost(found[0].runs[0])
+    actual = collect([path])
+    cost = reaching(actual, "0.5").cost(actual[0].runs[0])
     assert cost is not None and cost.transmissions is None and cost.bytes == 6 * BYTES
 
 
@@ -159,13 +159,13 @@ def test_csv_and_json(results: list[Result]) -> None:
     assert [line["to_0.3_round"] for line in lines] == ["4", "4", "2", "3", ""]
     assert [line["to_0.3_bytes"] for line in lines[:2]] == [str(12 * BYTES)] * 2
     assert [float(line["to_fedavg:best_value"]) for line in lines[:2]] == [0.5, 0.3]
-    told = as_json(results, extras)
-    assert len(told["targets"]) == 6
-    first = told["targets"][1]
+    reported = as_json(results, extras)
+    assert len(reported["targets"]) == 6
+    first = reported["targets"][1]
     assert (first["target"], first["method"], first["reached"], first["runs"]) == ("0.3", "fedsam", 2, 2)
     assert (first["round"], first["transmissions"]) == (2.5, 2.5 * PER_ROUND)
     assert (first["speed_up"], first["speed_up_over"], first["metric"]) == (1.6, "fedavg", "test_accuracy")
-    json.dumps(told, allow_nan=False)
+    json.dumps(reported, allow_nan=False)
     assert "targets" not in as_json(results)
     assert not [name for record in records(results) for name in record if name.startswith("to_")]
 
@@ -199,8 +199,8 @@ def test_markdown_has_a_table_for_each_target(results: list[Result]) -> None:
     ],
 )
 def test_how_targets_are_written(text: str, value: float | None, method: str | None, which: str) -> None:
-    found = Target.parse(text)
-    assert (found.value, found.method, found.which) == (value, method, which)
+    actual = Target.parse(text)
+    assert (actual.value, actual.method, actual.which) == (value, method, which)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_targets_that_cannot_be(text: str, words: str, results: list[Result]) ->
 
 
 def test_a_spelling_that_stands_for_several_methods_is_refused(tmp_path: Path) -> None:
-    found = collect([write_run(tmp_path / "a", lr=0.2), write_run(tmp_path / "b", lr=0.5), write_run(tmp_path / "c")])
+    actual = collect([write_run(tmp_path / "a", lr=0.2), write_run(tmp_path / "b", lr=0.5), write_run(tmp_path / "c")])
     with pytest.raises(ConfigError, match="several methods") as refused:
-        as_json([*found[1:]], asked("fedavg:final"))
+        as_json([*actual[1:]], asked("fedavg:final"))
     assert "lr=0.5" in str(refused.value)

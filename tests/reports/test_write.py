@@ -20,7 +20,7 @@ def paths(tmp_path: Path) -> list[Path]:
     return [write_run(tmp_path / f"{m}-{s}", m, s) for m in ("fedavg", "fedsam") for s in (0, 1)]
 
 
-def test_every_file_is_written_and_told(paths: list[Path], tmp_path: Path) -> None:
+def test_every_file_is_written_and_reported(paths: list[Path], tmp_path: Path) -> None:
     files = write_report(collect(paths), tmp_path, "two methods", "flatfed compare ...")
     assert {file.name for file in files} == NAMES
     assert all(file.parent == tmp_path and file.stat().st_size for file in files)

@@ -22,7 +22,7 @@ from engines.bench import bits
 POPULATION, ROUNDS = 5, 5
 
 steps_left: int | None = None
-"""After so many more forward passes the process kills itself; None: never."""
+"""After this many more forward passes the process kills itself; None: never."""
 
 
 def dying_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -66,9 +66,9 @@ def seeded_main_run(out: Path, **parts: Any) -> None:
 
 def digest(run: ff.Run, population: int = POPULATION) -> dict[str, Any]:
     """Return the bits of a run in a form that fits a pipe; the history stays readable."""
-    found = bits(run, population)
+    actual = bits(run, population)
     plain = ("history", "status")
-    return {name: v if name in plain else hashlib.sha256(repr(v).encode()).hexdigest() for name, v in found.items()}
+    return {name: v if name in plain else hashlib.sha256(repr(v).encode()).hexdigest() for name, v in actual.items()}
 
 
 def in_new_process(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:

@@ -105,8 +105,8 @@ def test_a_process_that_knows_nothing_of_the_run_branches_and_resumes(tmp_path: 
     done = in_new_process("-c", code, str(run), str(tmp_path / "branch"))
     assert done.returncode == 0, done.stderr
     run.rename(tmp_path / "elsewhere")
-    found = digest(ff.load_run(tmp_path / "branch"))
-    assert found == digest(small_run(None, rounds=ROUNDS, average=ff.SWA(**SWA), evaluate_every=5, evaluate_last=2))
+    actual = digest(ff.load_run(tmp_path / "branch"))
+    assert actual == digest(small_run(None, rounds=ROUNDS, average=ff.SWA(**SWA), evaluate_every=5, evaluate_last=2))
 
 
 def test_a_run_that_was_stopped_is_as_good(tmp_path: Path) -> None:

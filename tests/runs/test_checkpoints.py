@@ -231,13 +231,13 @@ def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(saved: Fixture) -> None:
 def fault_in(saved: Fixture) -> str | None:
     """Return what is wrong with the answer to a damaged third checkpoint, if anything is."""
     try:
-        found = content(saved.newest()[0])
+        actual = content(saved.newest()[0])
     except Exception as error:
         return f"raised {type(error).__name__}"
-    return None if found in (expected(3), expected(2)) else f"gave other content for round {found[0]}"
+    return None if actual in (expected(3), expected(2)) else f"gave other content for round {actual[0]}"
 
 
-def test_where_none_is_usable_all_reasons_are_told(saved: Fixture) -> None:
+def test_where_none_is_usable_all_reasons_are_reported(saved: Fixture) -> None:
     truncated(saved.file(3, "server.safetensors"))
     saved.file(2).unlink()
     with pytest.raises(ff.CheckpointError, match="no usable checkpoint") as caught:

@@ -61,7 +61,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="no small disk can be made here")
-def test_a_full_disk_is_told_the_run_says_failed_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_the_run_says_failed_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     disk, script = tmp_path / "disk", tmp_path / "script.py"
     disk.mkdir()
     script.write_text(SCRIPT)

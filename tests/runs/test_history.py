@@ -44,7 +44,7 @@ def test_the_file_of_a_run_only_grows_and_is_readable_meanwhile(tmp_path: Path) 
     def on_round(row: dict[str, Any]) -> None:
         content = path.read_bytes()
         assert content.startswith(seen[-1])
-        assert [found["round"] for found in read_rows(path)] == list(range(row["round"] + 1))
+        assert [actual["round"] for actual in read_rows(path)] == list(range(row["round"] + 1))
         assert read_rows(path)[-1] == row
         seen.append(content)
 
@@ -170,11 +170,11 @@ def test_every_changed_bit_is_noticed_by_the_lines_alone(tmp_path: Path) -> None
         whole = path.read_bytes()
         for place in range(len(whole)):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
-            found = read_history(path)
-            assert list(found.rows) == rows[: len(found.rows)], place
+            actual = read_history(path)
+            assert list(actual.rows) == rows[: len(actual.rows)], place
             # A last line without its end may have been torn off by a crash, and its row is made again.
             ends = place >= len(whole) - len(b', "seal": "0123456789abcdef"}\n')
-            assert found.damage or (ends and len(found.rows) >= len(rows) - 1), place
+            assert actual.damage or (ends and len(actual.rows) >= len(rows) - 1), place
 
 
 def test_a_changed_line_is_named_and_the_rows_before_it_are_good(tmp_path: Path) -> None:
@@ -248,4 +248,4 @@ def test_a_long_history_does_not_stay_in_memory(tmp_path: Path) -> None:
 def test_numbers_come_back_to_the_same_bits(tmp_path: Path) -> None:
     row = ROWS[0] | {"a": 0.1 + 0.2, "b": 5e-324, "c": 1.7976931348623157e308, "d": -0.0, "e": 2**53 + 1}
     filled(tmp_path / "history.jsonl", [row]).close()
-    assert [json.dumps(found) for found in read_rows(tmp_path / "history.jsonl")] == [json.dumps(row)]
+    assert [json.dumps(actual) for actual in read_rows(tmp_path / "history.jsonl")] == [json.dumps(row)]

@@ -70,10 +70,10 @@ def test_before_the_first_evaluation_it_is_the_one_that_was_promised() -> None:
 def test_every_test_set_and_metric_is_summarised() -> None:
     values = [{"test_loss": 1.0, "test_mae": m, "unseen_loss": 2.0, "unseen_mae": 2 * m} for m in (3.0, 1.0, 2.0)]
     about = config({"mae": Shown(higher_is_better=False)}, "test", "unseen")
-    found = summarise(rows(*values), 3, 2, about)
-    assert [found[f"test_mae_{kind}"] for kind in ("final", "last_mean", "best")] == [2.0, 1.5, 1.0]
-    assert [found[f"unseen_mae_{kind}"] for kind in ("final", "last_mean", "best")] == [4.0, 3.0, 2.0]
-    assert (found["unseen_loss_last_mean"], found["last_count"], found["accuracy_final"]) == (2.0, 2, None)
+    actual = summarise(rows(*values), 3, 2, about)
+    assert [actual[f"test_mae_{kind}"] for kind in ("final", "last_mean", "best")] == [2.0, 1.5, 1.0]
+    assert [actual[f"unseen_mae_{kind}"] for kind in ("final", "last_mean", "best")] == [4.0, 3.0, 2.0]
+    assert (actual["unseen_loss_last_mean"], actual["last_count"], actual["accuracy_final"]) == (2.0, 2, None)
 
 
 def test_without_a_direction_there_is_no_best() -> None:
@@ -83,9 +83,9 @@ def test_without_a_direction_there_is_no_best() -> None:
 def test_a_weight_average_is_summarised_beside_the_global_model() -> None:
     values = [{"test_loss": 1.0, "test_accuracy": a, "global_accuracy": a / 2} for a in (0.2, 0.8, 0.6)]
     for about in (None, config({}, "test")):
-        found = summarise(rows(*values), 3, 2, about)
-        assert [found[f"global_accuracy_{kind}"] for kind in ("final", "last_mean", "best")] == [0.3, 0.35, 0.4]
-        assert found["accuracy_final"] == 0.6
+        actual = summarise(rows(*values), 3, 2, about)
+        assert [actual[f"global_accuracy_{kind}"] for kind in ("final", "last_mean", "best")] == [0.3, 0.35, 0.4]
+        assert actual["accuracy_final"] == 0.6
         assert [m.hidden for m in metrics_of(rows(*values), about) if m.test == "global"] == [True]
 
 

@@ -210,11 +210,11 @@ def test_hangups_and_a_schedulers_signals_never_insist(tmp_path: Path, monkeypat
 
 
 def test_training_works_outside_the_main_thread(expected: dict[str, Any]) -> None:
-    found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.append(digest(small_run(None))))
+    actual: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: actual.append(digest(small_run(None))))
     thread.start()
     thread.join()
-    assert found == [expected]
+    assert actual == [expected]
 
 
 class InterruptingModel(nn.Module):
@@ -264,7 +264,7 @@ def command(*arguments: str, cwd: Path) -> nursery.Fresh:
 
 
 def interrupted(child: nursery.Fresh, history: Path, rows: int, number: int) -> str:
-    """Send a signal to the whole group once the history has so many rows; return what was said."""
+    """Send a signal to the whole group once the history has this many rows; return what was said."""
     try:
         eventually(lambda: len(read_rows(history)) >= rows or not alive(child.pid), f"{rows} rows of history")
     finally:

@@ -12,8 +12,8 @@ import pytest
 import flatfed as ff
 from engines.bench import assert_same, bits
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import restored
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, restored
+from flatfed.named_code import USER
 from flatfed.runs.directory import RunDirectory
 from runs.bench import POPULATION, litter, small_run, small_task
 
@@ -130,7 +130,7 @@ def test_runs_without_the_entry_are_read(tmp_path: Path) -> None:
     kept_run(tmp_path / "run")
     config = RunDirectory.open(tmp_path / "run").config
     del config["keep_checkpoints"]
-    assert Plan.from_config(config, small_task(), None).keep_checkpoints == ()
+    assert Plan.from_config(config, small_task(), None, USER).keep_checkpoints == ()
 
 
 def test_flatness_of_a_kept_checkpoint_is_measured(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 import flatfed as ff
 from engines.bench import exact
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.named_code import NamedBy
 from flatfed.runs.described.import_paths import CannotDescribe, rebuild_callable
 from flatfed.runs.described.modules import without_addresses
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
@@ -123,8 +123,8 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
         small_run(Path(path), TASKS[name](), **SETTINGS)
     done = in_new_process("-c", RESUME, *paths.values())
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    return {name: found[path] for name, path in paths.items()}
+    actual = json.loads(done.stdout)
+    return {name: actual[path] for name, path in paths.items()}
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -165,7 +165,7 @@ def test_describing_does_not_change_the_task() -> None:
 
 
 def with_addresses(model: dict[str, Any], known: dict[str, int]) -> dict[str, Any]:
-    """Return a description as it used to be: parameters told by their addresses, each with a tensor of its own."""
+    """Return a description as it used to be: parameters named by their addresses, each with a tensor of its own."""
     if "same" in model:
         return model
     parameters = {
@@ -191,7 +191,7 @@ def test_an_older_description_with_addresses_is_read(name: str, tmp_path: Path) 
     assert without_addresses(old["model"]) == recipe["model"]
 
 
-def test_a_shared_parameter_is_told_by_its_first_place_and_kept_once() -> None:
+def test_a_shared_parameter_is_reported_by_its_first_place_and_kept_once() -> None:
     recipe, tensors = describe_task(small_task(model=seeded(Tied)))
     decoder = recipe["model"]["children"]["decoder"]
     assert decoder["parameters"]["weight"] == {"tensor": "model.encoder.weight", "grad": True}

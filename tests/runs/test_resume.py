@@ -224,6 +224,6 @@ def test_a_configuration_that_lacks_something_says_what(name: str, run_path: Pat
 
 def test_a_run_directory_may_be_moved(run_path: Path, expected: dict[str, Any]) -> None:
     moved = run_path.rename(run_path.with_name("moved"))
-    found = digest(ff.resume(moved))
-    assert found == expected
-    assert len(found["history"]) == ROUNDS
+    actual = digest(ff.resume(moved))
+    assert actual == expected
+    assert len(actual["history"]) == ROUNDS

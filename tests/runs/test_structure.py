@@ -14,8 +14,7 @@ from flatfed.reports.results.results import collect
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
-from flatfed.runs.records.files import read_json
-from flatfed.runs.records.sealing import digest, line_seal, sealed_line
+from flatfed.runs.records.files import digest, line_seal, read_json, sealed_line
 from flatfed.runs.results import KeptResults, Points
 from records import rewrite
 from reports.disk import write_run

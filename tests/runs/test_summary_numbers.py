@@ -29,8 +29,8 @@ ROWS = [
 
 
 def test_final_is_of_the_last_evaluated_round() -> None:
-    found = summarise(ROWS, rounds=6, last=2)
-    assert (found["accuracy_final"], found["test_loss_final"]) == (0.7, 0.6)
+    actual = summarise(ROWS, rounds=6, last=2)
+    assert (actual["accuracy_final"], actual["test_loss_final"]) == (0.7, 0.6)
     assert summarise(ROWS[:3], rounds=6, last=2)["accuracy_final"] == 0.9
 
 
@@ -43,24 +43,24 @@ def test_best_is_over_all_evaluated_rounds() -> None:
     [(0, 0.7, 1), (1, 0.7, 1), (2, 0.65, 2), (3, 0.6, 3), (4, 0.6, 3), (5, 0.675, 4), (100, 0.675, 4)],
 )
 def test_the_mean_is_over_the_evaluated_rounds_among_the_last(last: int, mean: float, count: int) -> None:
-    found = summarise(ROWS, rounds=6, last=last)
-    assert found["accuracy_last_mean"] == pytest.approx(mean, rel=1e-12)
-    assert found["last_count"] == count
+    actual = summarise(ROWS, rounds=6, last=last)
+    assert actual["accuracy_last_mean"] == pytest.approx(mean, rel=1e-12)
+    assert actual["last_count"] == count
 
 
 def test_costs_are_totals() -> None:
     rejected = [{"client": 3, "reason": "w is not finite"}] * 2
-    found = summarise([*ROWS, row(6, rejected=rejected)], rounds=7, last=1)
-    assert (found["rounds"], found["bytes_down"], found["bytes_up"]) == (7, 700, 350)
-    assert (found["backprops"], found["seconds"], found["rejected"]) == (49, 3.5, 2)
+    actual = summarise([*ROWS, row(6, rejected=rejected)], rounds=7, last=1)
+    assert (actual["rounds"], actual["bytes_down"], actual["bytes_up"]) == (7, 700, 350)
+    assert (actual["backprops"], actual["seconds"], actual["rejected"]) == (49, 3.5, 2)
 
 
 @pytest.mark.parametrize("rows", [[], [row(0), row(1)]])
 def test_a_run_that_was_never_evaluated_has_no_accuracy(rows: list[dict[str, Any]]) -> None:
-    found = summarise(rows, rounds=2, last=2)
+    actual = summarise(rows, rounds=2, last=2)
     for name in ("accuracy_final", "accuracy_last_mean", "accuracy_best", "test_loss_final"):
-        assert found[name] is None
-    assert found["last_count"] == 0
+        assert actual[name] is None
+    assert actual["last_count"] == 0
 
 
 def test_a_loss_that_overflowed_is_passed_over() -> None:

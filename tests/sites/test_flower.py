@@ -126,7 +126,7 @@ def test_a_run_configuration() -> None:
         wanted({"model_options": "hidden=64"})
 
 
-@pytest.mark.parametrize("name", ["sampling", "roll_call_seconds", "checkpoint_every"])
+@pytest.mark.parametrize("name", ["sampling", "roll_call_seconds", "checkpoint_every", "resume_rounds"])
 def test_a_number_of_the_run_configuration_that_is_none(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         wanted({name: "many"})

@@ -16,9 +16,8 @@ import click
 
 from flatfed import __version__
 from flatfed.cli.options.values import typed_words, word_for
-from flatfed.cli.output.printing import echo, show_error
-from flatfed.cli.output.streams import Lossy, lossy_streams
-from flatfed.core.configuration.plain import fault_of_text, shown
+from flatfed.cli.output.streams import Lossy, echo, lossy_streams, show_error
+from flatfed.core.configuration.checking import fault_of_text, shown
 from flatfed.core.errors import ConfigError, ConfigWarning, EngineError, FlatfedError, nearest
 from flatfed.experiments.running.interruption import CommandInterruption
 from flatfed.machine import disk_full, no_room
@@ -36,6 +35,7 @@ COMMANDS = {
     "list": "flatfed.cli.commands.listing:listing",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
+    "deploy": "flatfed.cli.commands.deploy:deploy",
 }
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -138,7 +138,7 @@ def _refuse_unreadable(arguments: Sequence[str]) -> None:
 
 
 def _exit_code(arguments: Sequence[str] | None, interruption: CommandInterruption) -> int:
-    """Run a command and return how it ended; what it could not do is told on standard error."""
+    """Run a command and return how it ended; what it could not do is said on standard error."""
     try:
         _prepare()
         return _run(sys.argv[1:] if arguments is None else arguments)

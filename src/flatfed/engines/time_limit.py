@@ -101,7 +101,7 @@ class _Alarm:
         self._handler = signal.signal(signal.SIGALRM, self._ring)
 
     def set(self, seconds: float) -> None:
-        """Let it ring after so many seconds, and again until the work has ended."""
+        """Let it ring after this many seconds, and again until the work has ended."""
         self.is_heard = True
         signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST), AGAIN_SECONDS)
 

@@ -15,7 +15,7 @@ from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.model.devices import CPU
 from flatfed.flatness import sums
 from flatfed.flatness.drawable import Embedding, Floats
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 from flatfed.flatness.surface import Surface
 
 LEAST = 10

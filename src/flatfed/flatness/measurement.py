@@ -12,13 +12,11 @@ from torch import Tensor
 from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.evaluator import calibrated
-from flatfed.core.evaluation.statistics import has_batch_norm
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation
-from flatfed.flatness.sample import Sample, own
-from flatfed.flatness.surface import Surface
+from flatfed.flatness.sums import Sample, own
+from flatfed.flatness.surface import Surface, surface_at
 from flatfed.runs.results import finite
 
 LOCAL = (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS)
@@ -108,17 +106,6 @@ def _by_client(values: Mapping[str, float | None]) -> dict[int, float]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def surface_at(federation: Federation, w: Tensor, sample: Sample) -> Surface:
-    """Return the loss of a global model, with the statistics that evaluation would use."""
-    task, engine = federation.task, federation.engine
-    buffers = federation.server.buffers
-    surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
-    recalibrates = federation.settings.eval_stats == "recalibrate"
-    if recalibrates and has_batch_norm(task.model):
-        return surface.at(w, calibrated(engine, task, w, buffers))
-    return surface
 
 
 class Measurement(Config):

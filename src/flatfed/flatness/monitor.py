@@ -8,11 +8,11 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.round.federation import Federation
-from flatfed.flatness.measurement import surface_at
 
 # From the package, whose import registers every measurement: a run that is opened names some of them.
 from flatfed.flatness.measurements import Measurement, MeasurementResult, Subject
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
+from flatfed.flatness.surface import surface_at
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.statistics import even_chunks
+from flatfed.core.evaluation.evaluator import calibrated, even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine, Item, WorkFunction
 from flatfed.core.method.vectors import is_finite
 from flatfed.core.model.layout import Layout
+from flatfed.core.round.federation import Federation
 from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
 from flatfed.core.task.task import Task
 from flatfed.flatness import sums
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 
 STRETCHES = 16
 """One gradient or product is divided into at most n parts, whatever the number of workers: so are the roundings."""
@@ -192,3 +193,14 @@ def _span(batches: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return where consecutive batches begin, and how many examples they hold."""
     first, _ = batches[0]
     return first, sum(size for _, size in batches)
+
+
+def surface_at(federation: Federation, w: Tensor, sample: Sample) -> Surface:
+    """Return the loss of a global model, with the statistics that evaluation would use."""
+    task, engine = federation.task, federation.engine
+    buffers = federation.server.buffers
+    surface = Surface(engine, task, w, dict(buffers), sample, task.layout())
+    recalibrates = federation.settings.eval_stats == "recalibrate"
+    if recalibrates and has_batch_norm(task.model):
+        return surface.at(w, calibrated(engine, task, w, buffers))
+    return surface

@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from flatfed.core.configuration.plain import escaped
+from flatfed.core.configuration.checking import escaped
 from flatfed.engines.sites.transport import Answer, NoAnswer, Pulse
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records

@@ -24,7 +24,7 @@ app = ServerApp()
 
 OWN = (
     *("method", "sites", "out", "sampling", "model", "model_options", "augment", "local_layers"),
-    *("test_data", "test_data_options", "resume", "roll_call_seconds", "checkpoint_every", "exact"),
+    *("test_data", "test_data_options", "resume", "resume_rounds", "roll_call_seconds", "checkpoint_every", "exact"),
 )
 """What the run configuration holds besides the training settings."""
 OFF = ("", "none")
@@ -65,6 +65,7 @@ def wanted(config: Mapping[str, Any]) -> FederatedRun:
         test_data=str(config.get("test_data", "")) or None,
         test_options=_options(config, "test_data_options"),
         resume=_truth(config, "resume"),
+        resume_rounds=checked(Index, config.get("resume_rounds", 0), "resume_rounds") or None,
         roll_call_seconds=checked(Positive, config.get("roll_call_seconds", 120), "roll_call_seconds"),
         checkpoint_every=checked(Index, config.get("checkpoint_every", 0), "checkpoint_every") or None,
         exact=_truth(config, "exact"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
@@ -14,15 +13,16 @@ from typing import Any, NoReturn
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
-from flatfed.core.configuration.named_code import USER, NamedBy, origin_of
 from flatfed.core.configuration.registry import import_all
+from flatfed.core.configuration.users_code import explained, not_imported
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
+from flatfed.named_code import USER, NamedBy, origin_of
 
-FACTS = ("classes", "in_channels", "image_size", "vocabulary", "length")
+FACTS = ("classes", "in_channels", "image_size", "in_features", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""
 
 CLASSES = "num_classes"
@@ -34,6 +34,13 @@ NO_OPTIONS = frozenset((*FACTS, CLASSES, "args", "kwargs"))
 def known_facts(id: str, facts: Mapping[str, int | None]) -> dict[str, int]:
     """Return the facts that there are; each must be at least 1."""
     return {name: _positive(id, name, value) for name, value in facts.items() if value is not None}
+
+
+def _with_pixels(facts: dict[str, int]) -> dict[str, int]:
+    """Return the facts; of an image, the features are its pixels in all channels."""
+    if "in_features" in facts or not {"in_channels", "image_size"} <= facts.keys():
+        return facts
+    return facts | {"in_features": facts["in_channels"] * facts["image_size"] ** 2}
 
 
 def _positive(id: str, name: str, value: int) -> int:
@@ -121,9 +128,6 @@ def _is_fact(name: str) -> bool:
 
 Builder = Callable[..., nn.Module]
 
-NOT_THE_USERS = ("importlib", "site-packages", "flatfed/models")
-"""Parts of the paths of files that are not the user's: a line in them says nothing about an error in a model."""
-
 _builders: dict[str, Builder] = {}
 _heads: dict[str, tuple[str, ...]] = {}
 
@@ -131,9 +135,10 @@ _heads: dict[str, tuple[str, ...]] = {}
 def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Builder]:
     """Enter a function that returns a module under `id`.
 
-    Its parameters are facts of the data (`classes`, `in_channels`, `image_size`; `vocabulary`, `length` of texts) and,
-    with defaults, options. The first line of its docstring describes the model; the module must be picklable. `head`
-    names the layers whose outputs are the scores of the classes.
+    Its parameters are facts of the data (`classes`; `in_channels`, `image_size` of images; `in_features`, the numbers
+    of an example of a table or an image; `vocabulary`, `length` of texts) and, with defaults, options. The first line
+    of its docstring describes the model; the module must be picklable. `head` names the layers whose outputs are the
+    scores of the classes.
     """
 
     def enter(function: Builder) -> Builder:
@@ -147,15 +152,15 @@ def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Bui
     return enter
 
 
-def options_of(id: str) -> dict[str, Any]:
+def options_of(id: str, by: NamedBy = USER) -> dict[str, Any]:
     """Return the options of a model with their defaults."""
-    parameters = inspect.signature(_find(id)).parameters
+    parameters = inspect.signature(_find(id, by)).parameters
     return {name: parameter.default for name, parameter in parameters.items() if name not in FACTS}
 
 
-def with_defaults(id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(id: str, options: Mapping[str, Any], by: NamedBy = USER) -> dict[str, Any]:
     """Return the options of a model, those that were not given with their defaults, as far as JSON can hold them."""
-    defaults = options_of(id)
+    defaults = options_of(id, by)
     defaults.pop(CLASSES, None)
     plain = {name: value for name, value in defaults.items() if isinstance(value, PLAIN)}
     return plain | dict(options)
@@ -178,6 +183,7 @@ def build(
     image_size: int | None = None,
     seed: int = 0,
     *,
+    in_features: int | None = None,
     vocabulary: int | None = None,
     length: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -194,8 +200,8 @@ def build(
     """
     builder = _find(id, by)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
-    facts |= {"vocabulary": vocabulary, "length": length}
-    arguments = builder_arguments(id, builder, known_facts(id, facts), options or {})
+    facts |= {"in_features": in_features, "vocabulary": vocabulary, "length": length}
+    arguments = builder_arguments(id, builder, _with_pixels(known_facts(id, facts)), options or {})
     with preserved_global_state():
         key_global_generators(key(seed, "init"))
         network = _built(id, builder, arguments)
@@ -250,8 +256,8 @@ def _imported(id: str, by: NamedBy) -> Builder:
     except ConfigError:
         raise
     except Exception as error:  # a module of the user's own runs when it is imported
-        hint = _where_to_start(error, id.partition(":")[0])
-        raise ConfigError(f"the model {id} cannot be imported: {explained(error)}{hint}") from error
+        reason = not_imported(error, id.partition(":")[0])
+        raise ConfigError(f"the model {id} cannot be imported: {reason}") from error
     _check_builder(id, builder)
     return builder  # type: ignore[no-any-return]
 
@@ -266,27 +272,6 @@ def _check_builder(id: str, builder: Any) -> None:
     elif origin_of(builder).partition(".")[0] in ("flatfed", "torch") and builder not in _builders.values():
         # Functions of these have other work than to make a model.
         raise ConfigError(f"the model {id} is no function that makes a model")
-
-
-def _where_to_start(error: Exception, module: str) -> str:
-    """Return what to do where a module is not found at all; one that is found may lack others, of which it says so."""
-    # With the dots, because `net` is no parent of `network`.
-    if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
-        return ""
-    return "; start in the folder that holds it (where the run was started), or put that folder into PYTHONPATH"
-
-
-def explained(error: Exception) -> str:
-    """Return what went wrong and, where it was in the user's own file, where."""
-    reason = str(error) or type(error).__name__
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    if _is_the_users(place.filename):
-        return f"{reason} ({place.filename}, line {place.lineno})"
-    return reason
-
-
-def _is_the_users(file: str) -> bool:
-    return not any(part in file for part in NOT_THE_USERS)
 
 
 @functools.cache

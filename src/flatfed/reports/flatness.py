@@ -12,8 +12,7 @@ from typing import Any
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.measurement import MeasurementResult
 from flatfed.flatness.measurements.radius import RADIUS
-from flatfed.reports.tables.grid import NOTHING, known_items
-from flatfed.reports.tables.sheets import EMPTY, Sheet, SheetCell, columns_of, in_parts
+from flatfed.reports.tables.grid import EMPTY, NOTHING, Sheet, SheetCell, columns_of, in_parts, known_items
 from flatfed.runs.history import Row
 from flatfed.runs.results import finite
 

@@ -16,8 +16,7 @@ from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.trends import draw_client_trends
 from flatfed.reports.flatness import Measured
-from flatfed.reports.tables.grid import known, known_items
-from flatfed.reports.tables.sheets import columns_of
+from flatfed.reports.tables.grid import columns_of, known, known_items
 
 CLIENTS = "clients_watch"
 """The column of the history with what monitors measured of single clients."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.configuration.plain import escaped
+from flatfed.core.configuration.checking import escaped
 from flatfed.reports.curves import draw_curves
 from flatfed.reports.figures.drawing.style import available, png_and_svg
 from flatfed.reports.results.result import Result

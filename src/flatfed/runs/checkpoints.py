@@ -3,6 +3,7 @@
 A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
 file's SHA-256 is in its manifest. The state of a client is a file of its own, written when it changed and
 shared by the checkpoints that refer to it. The last two checkpoints are kept, and those of the rounds that were named.
+At the end of this file: which tensors of a federation go into one, and how they are put back.
 """
 
 from __future__ import annotations
@@ -18,21 +19,25 @@ from typing import Any
 
 from torch import Tensor
 
-from flatfed.core.configuration.plain import fault
+from flatfed.core.configuration.checking import fault
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.messages import pack, unpack
-from flatfed.core.method.state import ClientStore
+from flatfed.core.method.state import ClientStore, State
+from flatfed.core.round.federation import Federation
 from flatfed.runs.records.files import (
     FileState,
+    digest,
     file_state,
+    make_folder,
     read_json,
+    read_whole,
+    refuse_link,
+    refuse_way_out,
     remove_temporary_files,
     replace_file,
     sync_directory,
     write_synced,
 )
-from flatfed.runs.records.links import make_folder, read_whole, refuse_link, refuse_way_out
-from flatfed.runs.records.sealing import digest
 from flatfed.runs.records.structure import MANIFEST
 from flatfed.runs.records.structure import check as check_structure
 
@@ -321,3 +326,50 @@ def _read(path: Path, expected: Any) -> dict[str, Tensor]:
 
 def _seal(manifest: dict[str, Any]) -> str:
     return digest(json.dumps(manifest).encode())
+
+
+def tensors_of(federation: Federation) -> dict[str, Tensor]:
+    """Return the server's tensors for a checkpoint."""
+    server = federation.server
+    return {
+        "w": server.w,
+        **_prefixed("buffers", server.buffers),
+        **_prefixed("server", server.kept.tensors()),
+        **_prefixed("average", federation.average_kept.tensors()),
+    }
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def restore(federation: Federation, round: int, tensors: dict[str, Tensor], states: dict[str, Any]) -> None:
+    """Put a checkpoint's contents into a fresh federation."""
+    # All are checked before the first is put in place, so that no federation is restored by half.
+    for name, expected in tensors_of(federation).items():
+        _check_fits(name, tensors.get(name), expected)
+    server = federation.server
+    server.w = tensors["w"]
+    server.buffers = {name: tensors[f"buffers/{name}"] for name in server.buffers}
+    _fill("server", server.kept, tensors)
+    _fill("average", federation.average_kept, tensors)
+    for name, store in stores_of(federation).items():
+        for client, entries in states.get(name, {}).items():
+            store.write(client, State(entries))
+        store.take_changed()  # they are in the checkpoint: only what changes from now on is saved again
+    federation.round = round
+
+
+def _check_fits(name: str, tensor: Tensor | None, expected: Tensor) -> None:
+    if tensor is None or tensor.shape != expected.shape or tensor.dtype != expected.dtype:
+        raise CheckpointError(f"the checkpoint's {name!r} does not fit this task; was the model changed?")
+
+
+def _fill(prefix: str, state: State, tensors: Mapping[str, Tensor]) -> None:
+    for name in state:
+        setattr(state, name, tensors[f"{prefix}/{name}"])
+
+
+def stores_of(federation: Federation) -> dict[str, ClientStore]:
+    """Return the stores whose clients' states go into a checkpoint."""
+    return {"clients": federation.clients, "records": federation.records}

@@ -23,24 +23,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
+from flatfed.named_code import NamedBy
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.environment import describe
 from flatfed.runs.history import Recorded, Row, read_history, require_good
-from flatfed.runs.lock import held, is_held, refuse_unwritable
 from flatfed.runs.metrics import summarise
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import (
+    FORMAT,
     FileState,
     file_state,
+    held,
+    is_held,
     read_json,
+    refuse_link,
+    refuse_unwritable,
     remove_temporary_files,
+    seal_of,
     write_json,
     write_synced,
 )
-from flatfed.runs.records.links import refuse_link
-from flatfed.runs.records.sealing import FORMAT, seal_of
 from flatfed.runs.records.structure import STATUS, check, check_config
 
 REPLACES = "replaces"

@@ -20,9 +20,17 @@ from typing import IO, Any
 
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.earlier_versions import row_of_today
-from flatfed.runs.records.files import naming, replace_file
-from flatfed.runs.records.links import open_to_append, open_to_read
-from flatfed.runs.records.sealing import KEY, chained, fits_chain, opened_in_chain, sealed_in_chain
+from flatfed.runs.records.files import (
+    KEY,
+    chained,
+    fits_chain,
+    naming,
+    open_to_append,
+    open_to_read,
+    opened_in_chain,
+    replace_file,
+    sealed_in_chain,
+)
 from flatfed.runs.records.structure import RowsSoFar, fault_of_row
 
 Row = dict[str, Any]

@@ -98,7 +98,7 @@ def describe_metrics(task: Task) -> dict[str, Any]:
 def metrics_of(rows: Sequence[Row], config: Mapping[str, Any] | None = None) -> list[Metric]:
     """Return every number that the test sets have in a history, those of a set together, its primary metric first.
 
-    Runs of older versions did not record their metrics: those are told from the names.
+    Runs of older versions did not record their metrics: those are known from the names.
     """
     names = _numbers(rows)
     shown = _declared(config, names)

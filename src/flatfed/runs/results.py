@@ -11,11 +11,21 @@ from typing import Any
 
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.runs.records.earlier_versions import point_of_today, result_of_today
-from flatfed.runs.records.files import is_writable, read_json, replace_file, write_json
-from flatfed.runs.records.links import make_folder, open_to_append, read_whole, refuse_link
-from flatfed.runs.records.sealing import FORMAT, KEY, line_seal, sealed_line
-from flatfed.runs.records.shapes import fault_of
-from flatfed.runs.records.structure import POINT, RESULT, RESULT_KEY
+from flatfed.runs.records.files import (
+    FORMAT,
+    KEY,
+    is_writable,
+    line_seal,
+    make_folder,
+    open_to_append,
+    read_json,
+    read_whole,
+    refuse_link,
+    replace_file,
+    sealed_line,
+    write_json,
+)
+from flatfed.runs.records.structure import POINT, RESULT, RESULT_KEY, fault_of
 
 FOLDER = "flatness"
 

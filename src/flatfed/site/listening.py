@@ -1,8 +1,8 @@
 """The long-lived process of a site: it listens at a socket of its user alone, and works on one request at a time.
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
-hangs can be given up. Work is given up when whoever asked for it has hung up, when another request for work arrives
-(the server has gone on), and when the site is to end. Who is here and whether the site is well is told at once.
+hangs can be given up. Work is given up when whoever asked for it has hung up, when another request of the same run
+arrives (the server has gone on), and when the site is to end. Who is here and whether the site is well is told at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flatfed.engines.sites.roll_call import HELLO
 from flatfed.frames import FrameError, FrameTooLong, receive_frame, send_frame, skip_frame
 from flatfed.machine import STOP_SIGNALS
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
-from flatfed.runs.lock import held
+from flatfed.runs.records.files import held
 from flatfed.site.config import Site
 from flatfed.site.data import SiteData
 from flatfed.site.service import HEALTH, SiteService, refusal
@@ -45,6 +45,7 @@ class Request:
 
     data: bytes
     connection: socket.socket
+    run: str = ""
     done: threading.Event = field(default_factory=threading.Event)
     answer: bytes = b""
 
@@ -65,14 +66,18 @@ class SiteProcess:
         self._service = SiteService(site, data, self._why_stale)
         self._ending = threading.Event()
         self._present: Request | None = None
+        self._waiting: list[Request] = []
 
     def _why_stale(self) -> str:
         """Return why the present work is of no use any more."""
         if self._ending.is_set():
             return "the site is ended"
-        if not self._requests.empty():
-            return "the site was asked for other work"
-        if self._present is not None and self._present.is_given_up():
+        present = self._present
+        if present is None:
+            return ""
+        if any(request.run == present.run for request in list(self._waiting)):
+            return "the site was asked for other work of this run"
+        if present.is_given_up():
             return "nobody waits for this work any more"
         return ""
 
@@ -101,6 +106,7 @@ class SiteProcess:
             request = self._requests.get(timeout=TICK)
         except queue.Empty:
             return
+        self._waiting.remove(request)
         self._present = request
         try:
             request.answer = self._answer_to(request)
@@ -144,9 +150,11 @@ class SiteProcess:
 
     def _answer(self, data: bytes, connection: socket.socket) -> bytes:
         # From here: a site that works is well too, and goes on with its work.
-        if _kind(data) in AT_ONCE:
+        kind, run = _kind_and_run(data)
+        if kind in AT_ONCE:
             return self._service.answer(data)
-        request = Request(data, connection)
+        request = Request(data, connection, run)
+        self._waiting.append(request)
         self._requests.put(request)
         request.done.wait()
         return request.answer
@@ -162,11 +170,13 @@ class SiteProcess:
                 signal.signal(number, handler)
 
 
-def _kind(data: bytes) -> str:
+def _kind_and_run(data: bytes) -> tuple[str, str]:
+    """Return of which kind a request is, and for which run; nothing for what cannot be read, which is refused later."""
     try:
-        return Envelope.from_bytes(data).kind
+        envelope = Envelope.from_bytes(data)
     except WireError:
-        return ""
+        return "", ""
+    return envelope.kind, str(envelope.facts.get("run", ""))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flatfed import __version__
-from flatfed.core.configuration.plain import escaped
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import FlatfedError, Interrupted
 from flatfed.core.method.engine import Job, Reply
 from flatfed.core.method.envelope import Envelope

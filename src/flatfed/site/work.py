@@ -11,8 +11,7 @@ from pathlib import Path
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import FlatfedError, Interrupted
-from flatfed.core.evaluation.evaluator import Evaluator
-from flatfed.core.evaluation.statistics import even_chunks
+from flatfed.core.evaluation.evaluator import Evaluator, even_chunks
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Job, Reply, failure
 from flatfed.core.method.messages import Message, pack

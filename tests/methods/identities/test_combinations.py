@@ -60,9 +60,9 @@ def test_every_other_method_runs_with_every_average(method: str, average: str) -
 @pytest.mark.parametrize("method", TAKE_A_CLIENT_OPT)
 def test_the_optimisers_make_different_runs(method: str) -> None:
     setup, params = network_setup(schedule=ROUND), METHODS[method]
-    found = [array(train_id(method, setup, **params, client_opt=o()).vector) for o in OPTIMISERS.values()]
-    for i, a in enumerate(found):
-        assert all(np.linalg.norm(a - b) > 1e-7 for b in found[:i])
+    actual = [array(train_id(method, setup, **params, client_opt=o()).vector) for o in OPTIMISERS.values()]
+    for i, a in enumerate(actual):
+        assert all(np.linalg.norm(a - b) > 1e-7 for b in actual[:i])
 
 
 @pytest.mark.parametrize(

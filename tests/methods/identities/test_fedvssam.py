@@ -121,10 +121,10 @@ def test_mixing_the_global_step_alone_is_fedsam_with_server_momentum(rho: float,
 def test_each_stage_matters() -> None:
     setup = network_setup()
     base = {"rho": 0.3, **ALL_ONE}
-    found = [vector("fedvssam", setup, **base)]
+    actual = [vector("fedvssam", setup, **base)]
     for stage in ("mix_perturb", "mix_update", "mix_global"):
-        found.append(vector("fedvssam", setup, **{**base, stage: 0.5}))
-        assert all(distance(found[-1], other) > 1e-4 for other in found[:-1])
+        actual.append(vector("fedvssam", setup, **{**base, stage: 0.5}))
+        assert all(distance(actual[-1], other) > 1e-4 for other in actual[:-1])
 
 
 # --- the direction ----------------------------------------------------------------------------------------

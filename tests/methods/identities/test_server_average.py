@@ -50,7 +50,7 @@ def swa_weights_of_a_run(mode: str, rounds: int, start: float, cycle: int) -> Ve
 @pytest.mark.parametrize("mode", ["end-of-cycle", "official", "paper"])
 def test_swa_weights_its_captures_as_its_mode_says(mode: str) -> None:
     rounds, t0, c = 400, 300, 10
-    found = swa_weights_of_a_run(mode, rounds, 0.75, c)
+    actual = swa_weights_of_a_run(mode, rounds, 0.75, c)
     expected = np.zeros(rounds)
     if mode == "official":
         expected[range(t0 + c, rounds, c)] = 1 / 9  # as 249 of 1/249 for 10000 rounds
@@ -59,7 +59,7 @@ def test_swa_weights_its_captures_as_its_mode_says(mode: str) -> None:
     else:
         expected[range(t0, rounds, c)] = 1 / 40  # as 250 of 0.001 for 10000 rounds
         expected[t0 - 1] = 0.75  # the model at the start of round t0
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 @given(
@@ -71,13 +71,13 @@ def test_swa_weights_its_captures_as_its_mode_says(mode: str) -> None:
 @settings(few, max_examples=15)
 def test_swa_weights_for_any_start_and_cycle(mode: str, rounds: int, t0: int, cycle: int) -> None:
     t0 = min(t0, rounds - 1)
-    found = swa_weights_of_a_run(mode, rounds, t0 / rounds, cycle)
+    actual = swa_weights_of_a_run(mode, rounds, t0 / rounds, cycle)
     expected = np.zeros(rounds)
     for t, weight in naive.swa_weights(mode, rounds, t0, cycle).items():
         expected[t0 - 1 if t == -1 else t] += weight
     if not expected.any():
         expected[-1] = 1.0
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["end-of-cycle", "official", "paper"])

@@ -64,7 +64,7 @@ def test_with_the_published_start_they_differ_by_at_most_tau_squared(tau: float,
 
 
 @each_adaptive
-def test_v_starts_at_tau_squared_unless_told(method: str) -> None:
+def test_v_starts_at_tau_squared_unless_reported(method: str) -> None:
     setup, tau = network_setup(), 0.2
     default = vector(method, setup, tau=tau)
     assert_close(vector(method, setup, tau=tau, v0=tau**2), default, rel=1e-14)

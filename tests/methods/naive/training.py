@@ -1,4 +1,4 @@
-"""One training set-up: what `ff.train` is told, in NumPy."""
+"""One training set-up: what `ff.train` is given, in NumPy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Wima:
 
 @dataclass(frozen=True)
 class Setup:
-    """What `ff.train` is told, in NumPy. One entry of `schedule` is one round."""
+    """What `ff.train` is given, in NumPy. One entry of `schedule` is one round."""
 
     w0: Vector
     clients: Sequence[Data]

@@ -15,15 +15,15 @@ MODULES = ("surfaces", "contours", "lines", "spectra", "scatter", "embedding", "
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Collect the figures that are written from now on."""
-    found: list[Any] = []
+    actual: list[Any] = []
 
     def spying(write: Callable[..., None]) -> Callable[..., None]:
         def finish(figure: Any, *args: Any, **kwargs: Any) -> None:
-            found.append(figure)
+            actual.append(figure)
             write(figure, *args, **kwargs)
 
         return finish
 
     for name in MODULES:
         monkeypatch.setattr(f"flatfed.reports.figures.{name}.finish", spying(style.finish))
-    return found
+    return actual

@@ -37,18 +37,18 @@ class Drawn:
 @pytest.fixture(scope="module", params=list(CASES))
 def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     folder = tmp_path_factory.mktemp("figure")
-    found = Drawn(request.param, folder / "a.png", folder / "a.svg")
+    actual = Drawn(request.param, folder / "a.png", folder / "a.svg")
     draw = Text.draw
 
     def spy(text: Text, renderer: Any) -> None:
         draw(text, renderer)
         if isinstance(renderer, RendererAgg) and renderer.dpi == 200 and text.get_visible() and text.get_text().strip():
-            found.texts[text] = Text.get_window_extent(text, renderer)
+            actual.texts[text] = Text.get_window_extent(text, renderer)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Text, "draw", spy)
-        CASES[request.param]([found.png, found.svg], TITLE)
-    return found
+        CASES[request.param]([actual.png, actual.svg], TITLE)
+    return actual
 
 
 def test_the_png_is_a_picture_of_a_papers_width(drawn: Drawn) -> None:

@@ -41,14 +41,14 @@ def page(tmp_path: Path) -> Path:
 
 
 def test_the_page_draws_without_an_error(page: Path) -> None:
-    found = browse(page, "--dump-dom")
-    said = [line for line in found.stderr.splitlines() if "CONSOLE" in line]
+    actual = browse(page, "--dump-dom")
+    said = [line for line in actual.stderr.splitlines() if "CONSOLE" in line]
     assert not [line for line in said if re.search(r"Uncaught|Refused|violates|ERR_|Error:", line)]
-    assert re.search(r'<div id="scene".*?<canvas', found.stdout, re.DOTALL)
-    assert '<svg class="main-svg"' in found.stdout
-    legend = re.findall(r'class="legendtext"[^>]*>([^<]*)<', found.stdout)
+    assert re.search(r'<div id="scene".*?<canvas', actual.stdout, re.DOTALL)
+    assert '<svg class="main-svg"' in actual.stdout
+    legend = re.findall(r'class="legendtext"[^>]*>([^<]*)<', actual.stdout)
     assert legend == [f"{LONG}: loss 0.4 at the centre", "fedavg: loss 0.4 at the centre"]
-    assert "WebGL is not supported" not in re.sub(r"<script.*?</script>", "", found.stdout, flags=re.DOTALL)
+    assert "WebGL is not supported" not in re.sub(r"<script.*?</script>", "", actual.stdout, flags=re.DOTALL)
 
 
 def test_both_surfaces_are_seen(page: Path) -> None:

@@ -84,8 +84,8 @@ def test_a_model_outside_is_said_to_be(tmp_path: Path) -> None:
 
 def test_marks_are_where_the_models_are(figures: list[Any]) -> None:
     draw_contours([plane()], [])
-    found = {tuple(np.ravel(line.get_data())) for line in figures[0].axes[0].lines}
-    assert found == set(plane().marks.values())
+    actual = {tuple(np.ravel(line.get_data())) for line in figures[0].axes[0].lines}
+    assert actual == set(plane().marks.values())
 
 
 @pytest.mark.parametrize("value", [0.7, 0.0, -1.0, np.nan])

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.figures.drawing.pieces import pieces_of
-from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
+from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces, pieces_of
 from reports.figures.inputs import bowl, size, words
 
 

@@ -126,8 +126,8 @@ class NaiveFedGloSS(FedGloSS, id="naivefedgloss"):
         self.step(server, ask(Message(w=server.w + self.server_radius(server.round) * unit(ascent))))
 
     def begin(self, client: Client) -> None:
-        """Let the probe work on a copy of what the client keeps: duals and local parts stay as they are."""
+        """Let the probe work on a copy of what the client keeps: duals and local layers stay as they are."""
         super().begin(client)
         if client.exchange == 0:
             # The engine hands back the state that came with the job, so what the copy holds is dropped.
-            client.kept, client.keeps_local_parts = client.kept.copy(), False
+            client.kept, client.keeps_local_layers = client.kept.copy(), False

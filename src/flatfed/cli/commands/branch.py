@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.directory import free_directory
 from flatfed.cli.making.task import typed_once
-from flatfed.cli.options.engine import engine_options
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, data_dir_option, json_option, trust_option
+from flatfed.cli.making.training import free_directory
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    data_dir_option,
+    engine_options,
+    json_option,
+    option,
+    trust_option,
+)
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError, nearest
@@ -65,7 +71,7 @@ def branch(
     # Imported here, as in every command: torch takes seconds, and help does without it.
     from flatfed.experiments.running.branch import branch as go_on
     from flatfed.experiments.running.branch import branched_plan
-    from flatfed.experiments.running.loading import open_run, with_data
+    from flatfed.experiments.running.run import open_run, with_data
 
     made = _average(average, settings)
     plan = branched_plan(

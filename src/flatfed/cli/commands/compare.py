@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.directory import free_directory
-from flatfed.cli.making.training import make_comparison
+from flatfed.cli.making.training import free_directory, make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import WholeNumbers
-from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import Progress, StepProgress, interruptible
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, workers_option
-from flatfed.cli.output.printing import echo
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    data_dir_option,
+    option,
+    trust_option,
+    workers_option,
+)
 from flatfed.cli.output.progress import StepProgress
+from flatfed.cli.output.streams import echo
 
 if TYPE_CHECKING:
     from flatfed.engines.choice import Workers
@@ -81,7 +87,7 @@ def _print(lines: list[tuple[str, str]]) -> None:
 def _measure(path: Path, workers: Workers | None, opening: dict[str, Any]) -> EvaluatedRun:
     """Measure the model of a run on the test sets and on each client's examples."""
     from flatfed.engines.choice import recorded_workers
-    from flatfed.experiments.running.loading import load_run
+    from flatfed.experiments.running.run import load_run
 
     with StepProgress("clients", at_once=False) as progress:
         run = load_run(path, say=progress.say, **opening)

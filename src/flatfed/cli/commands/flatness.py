@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.making.training import at_most
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
-from flatfed.cli.options.values import Whole, within_option
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    data_dir_option,
+    option,
+    trust_option,
+    weights_option,
+    workers_option,
+)
+from flatfed.cli.options.values import Whole, at_most, within_option
 from flatfed.cli.output.files import refuse_unwritable, written_for
-from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_notes, print_tables, table_width
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from flatfed.flatness.drawable import Embedding
     from flatfed.flatness.measurement import Measurement
     from flatfed.reports.flatness import Measured
-    from flatfed.reports.tables.sheets import Sheet
+    from flatfed.reports.tables.grid import Sheet
 
 DEFAULT = "loss,lambda_ratio,trace,lpf,sharpness,adaptive_sharpness,parameter_norm"
 PROTOCOLS, FORMS = ("fedgloss",), ("table", "markdown", "csv")

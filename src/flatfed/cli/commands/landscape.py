@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.training import at_most
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, data_dir_option, trust_option, weights_option, workers_option
-from flatfed.cli.options.values import Number, Whole, WholeNumbers
-from flatfed.cli.output.printing import echo
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    data_dir_option,
+    option,
+    trust_option,
+    weights_option,
+    workers_option,
+)
+from flatfed.cli.options.values import Number, Whole, WholeNumbers, at_most
 from flatfed.cli.output.progress import StepProgress, interruptible
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.output.printing import echo
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 COLUMNS = "{:<9}{:<26}{:<11}"

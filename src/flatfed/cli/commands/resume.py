@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
-from flatfed.cli.options.engine import engine_options
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, json_option, trust_option
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    engine_options,
+    json_option,
+    option,
+    trust_option,
+)
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import accept_data_option, json_option, trust_option, workers_option
+from flatfed.cli.options.groups import (
+    GroupedCommand,
+    accept_data_option,
+    json_option,
+    option,
+    trust_option,
+    workers_option,
+)
 from flatfed.cli.options.values import within_option
 from flatfed.cli.output.files import refuse_other_pictures, refuse_unwritable, written_for
-from flatfed.cli.output.printing import echo
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_tables, table_width, text_width
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.directory import free_directory
-from flatfed.cli.making.training import make_comparison
+from flatfed.cli.making.training import free_directory, make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import Whole

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.groups import GroupedCommand, make_extras, option, report_options
-from flatfed.cli.options.runs import json_option
+from flatfed.cli.options.groups import GroupedCommand, json_option, make_extras, option, report_options
 from flatfed.cli.output.files import refuse_other_pictures, written_for
-from flatfed.cli.output.printing import echo
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import MANY, ConfigError, nearest
 
 if TYPE_CHECKING:

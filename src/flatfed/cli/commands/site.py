@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.making.task import typed_once
-from flatfed.cli.options.groups import GroupedCommand, option
-from flatfed.cli.options.runs import json_option
-from flatfed.cli.output.printing import echo
+from flatfed.cli.options.groups import GroupedCommand, json_option, option
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from flatfed.cli.data.show import show
 from flatfed.cli.data.tables import print_table, warn_of_broken_modules
 from flatfed.cli.options.groups import GroupedCommand
 from flatfed.cli.options.values import word_for
-from flatfed.cli.output.printing import echo
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

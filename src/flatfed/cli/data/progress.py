@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from flatfed.cli.output.printing import console, echo
+from flatfed.cli.output.streams import console, echo
 
 MEGABYTE = 1e6
 

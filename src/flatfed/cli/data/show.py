@@ -14,7 +14,7 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.files import refuse_other_pictures
-from flatfed.cli.output.printing import echo
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:

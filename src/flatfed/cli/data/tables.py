@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from flatfed.cli.output.printing import console, echo
+from flatfed.cli.output.streams import console, echo
 
 NARROWEST = 80
 

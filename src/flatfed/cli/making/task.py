@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.options.config_file import file_settings
-from flatfed.cli.options.values import naming
+from flatfed.cli.options.values import file_settings, naming
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.core.configuration.named_code import NamedBy
     from flatfed.data.partition import Partitioner
     from flatfed.experiments.tasks.recipe import TaskRecipe
+    from flatfed.named_code import NamedBy
 
 
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
@@ -95,7 +94,7 @@ def _short(ctx: click.Context, settings: dict[str, Any], in_file: bool) -> dict[
 
 def who_names_the_model(ctx: click.Context) -> NamedBy:
     """Return whose word --model is: the user's, or that of the file of --config."""
-    from flatfed.core.configuration.named_code import USER, NamedBy
+    from flatfed.named_code import USER, NamedBy
 
     if not _comes_from_file(ctx, "model"):
         # Runs of a comparison that has begun may be there already, and these are files.
@@ -142,7 +141,12 @@ _MEANING = {
     "beta": f"it is the concentration per class of the partition {PER_CLASS}",
 }
 
-_PATHS: dict[str, Callable[[Path], bool]] = {"path": Path.exists, "images": Path.is_dir, "test": Path.is_file}
+_PATHS: dict[str, Callable[[Path], bool]] = {
+    "path": Path.exists,
+    "images": Path.is_dir,
+    "test": Path.is_file,
+    "scaling": Path.is_file,
+}
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 
 RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed")
@@ -204,9 +208,9 @@ def _partition_class(dataset: str, id: str | None, named: NamedSettings) -> type
 
 def _usual_partition(dataset: str, named: NamedSettings) -> str:
     """Return the partition where none is named: the data set's, or with --beta the one that has it."""
-    from flatfed.data.catalogue import find
+    from flatfed.data.catalogue import usual_partition
 
-    own = find(dataset).partition
+    own = usual_partition(dataset)
     if "beta" in named.short:
         return PER_CLASS
     return own

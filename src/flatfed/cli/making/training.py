@@ -1,7 +1,11 @@
-"""What `run` and `compare` train, as their options say; a run is a comparison of one method with one seed."""
+"""What `run` and `compare` train, as their options say, and where they write when nothing is said.
+
+A run is a comparison of one method with one seed.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +18,7 @@ from flatfed.cli.making.task import (
     who_names_the_model,
 )
 from flatfed.cli.options.groups import make_extras
-from flatfed.cli.options.values import naming, within_option
+from flatfed.cli.options.values import at_most, naming, within_option
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,13 +75,6 @@ def make_monitors(options: dict[str, Any]) -> tuple[Monitor, ...]:
         return parse_watch(options["watch"], options["watch_data"], at_most(options["watch_samples"]))
 
 
-def at_most(samples: int | str) -> int | None:
-    """Return at most how many examples are taken: a number, or None for `all`."""
-    if isinstance(samples, str):
-        return None
-    return samples
-
-
 def make_checkpoints(options: dict[str, Any]) -> dict[str, Any]:
     """Return what a plan says about checkpoints: after every how many rounds, and which are kept."""
     from flatfed.experiments.planning.plan import kept_rounds
@@ -127,3 +124,18 @@ def _flatness(ctx: click.Context) -> Flatness | None:
     if not ctx.params.get("flatness"):
         return None
     return Flatness(at_most(ctx.params["watch_samples"]))
+
+
+RUNS = Path("runs")
+MANY = 1_000_000
+
+
+def free_directory(name: str) -> Path:
+    """Return a directory in `runs/` that is not there yet."""
+    # The colon of an import path has a meaning of its own in some places where paths are written.
+    plain = name.replace(":", ".")
+    for number in range(1, MANY):
+        path = RUNS / f"{plain}-{number:03d}"
+        if not path.exists():
+            return path
+    raise ConfigError("runs/ is full; give --out")

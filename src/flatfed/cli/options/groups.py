@@ -1,4 +1,4 @@
-"""Help in groups: the class of every command that has options; and the options that ask for more in a report."""
+"""Options in groups: the class of every command that has some, and those that several commands share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.config_file import options_of
-from flatfed.cli.options.values import list_of_whole, naming, parts_of, typed_words
+from flatfed.cli.options.values import Number, Whole, list_of_whole, naming, options_of, parts_of, typed_words
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,9 +72,6 @@ class GroupedCommand(click.Command):
         """Run the command; what Python calls by the name of a parameter is called by that of the option."""
         with naming(typed_words(ctx)):
             if "engine" in ctx.params:
-                # Here and not above: the module of those options is made from this one.
-                from flatfed.cli.options.engine import take_engine
-
                 take_engine(ctx.params)
             return super().invoke(ctx)
 
@@ -210,3 +206,84 @@ def _evaluated_near(round: int, settings: Settings) -> str:
     before = round // every * every
     near = [str(known) for known in (before, before + every) if 0 < known <= settings.rounds]
     return " or ".join(near) or str(settings.rounds)
+
+
+OPTIONS = ("engine", "address", "resources", "minimum", "patience")
+
+
+def engine_options(workers: str, default: str | None = None) -> Decorator:
+    """Return --workers, with what is said of it, and the options of engines beyond this machine."""
+    return together(
+        option("--workers", workers, Whole(0, "auto"), default),
+        option(
+            "--engine",
+            "Where clients run: `ray` is a Ray cluster; flatfed list engines. Results stay the same.  [default: as "
+            "--workers says]",
+            str,
+            group="engine",
+        ),
+        option(
+            "--address",
+            "Of the Ray cluster: `local` starts Ray here, `auto` is the one that this machine belongs to, or "
+            "HOST:PORT.  [default: local]",
+            str,
+            group="engine",
+        ),
+        option(
+            "--resources",
+            "What each worker takes of a Ray node, such as CPU=1,GPU=0.5.  [default: CPU=1]",
+            str,
+            group="engine",
+        ),
+        option(
+            "--minimum",
+            "With fewer workers than this on a Ray cluster the run waits.  [default: 1]",
+            Whole(1),
+            group="engine",
+        ),
+        option(
+            "--patience",
+            "For this many seconds; then it stops, with a checkpoint.  [default: 120]",
+            Number(),
+            group="engine",
+        ),
+    )
+
+
+def take_engine(params: dict[str, Any]) -> None:
+    """Put the engine in the place of the number of workers, and its options away."""
+    from flatfed.core.errors import ConfigError
+    from flatfed.engines.choice import named_engine
+
+    given = {name: params.pop(name) for name in OPTIONS}
+    id = given.pop("engine")
+    if id is not None:
+        params["workers"] = named_engine(id, workers=params["workers"], **given)
+        return
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name} belongs to an engine; add --engine ray")
+
+
+weights_option = option(
+    "--weights",
+    "Of a run with weight averaging: the averaged model, or the last global one.",
+    click.Choice(["evaluated", "global"]),
+    "evaluated",
+    group="model",
+)
+data_dir_option = option("--data-dir", "Where the data sets lie, if no longer where they were.", group="data")
+accept_data_option = option(
+    "--accept-changed-data",
+    "Use the data although they are not those that the run was made with.",
+    is_flag=True,
+    group="data",
+)
+workers_option = engine_options("Worker processes.  [default: as the run]")
+trust_option = option(
+    "--trust",
+    "Import the code that the run or file names, wherever it comes from; only for those of people you trust.",
+    is_flag=True,
+    group="model",
+)
+json_option = option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output")

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import click
 
-from flatfed.cli.options.config_file import read_config
-from flatfed.cli.options.engine import engine_options
-from flatfed.cli.options.groups import option, together
-from flatfed.cli.options.runs import trust_option
+from flatfed.cli.options.groups import engine_options, option, together, trust_option
 from flatfed.cli.options.settings import settings_options
-from flatfed.cli.options.values import Augmentation, Number, Whole, WholeNumbers
+from flatfed.cli.options.values import Augmentation, Number, Whole, WholeNumbers, read_config
 
 alpha_option = option(
     "--alpha",

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from flatfed.cli.output.printing import console, echo
+from flatfed.cli.output.streams import console, echo
 from flatfed.engines.news import listening
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flatfed.cli.output.printing import console, echo
+from flatfed.cli.output.streams import console, echo
 
 if TYPE_CHECKING:
     from flatfed.experiments.comparing.comparison import Comparison

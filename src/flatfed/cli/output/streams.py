@@ -1,14 +1,23 @@
-"""Standard output and standard error that cannot fail: what is lost is noted, and the command goes on."""
+"""The one way to standard output and standard error.
+
+The streams cannot fail: what is lost is noted, and the command goes on. What a file says is shown, and is never a
+command to the terminal.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
+
+import click
+
+from flatfed.core.configuration.checking import escaped
 
 
 class Lossy(io.RawIOBase):
@@ -87,7 +96,7 @@ def _fill_closed_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Opened for reading alone, so that what is written is lost with an error and not without a word.
+            # Opened for reading alone, so that what is written is lost with an error and not silently.
             opened = os.open(os.devnull, os.O_RDONLY)
             os.dup2(opened, number)
             if opened != number:
@@ -109,3 +118,44 @@ def _lossy(stream: TextIO | None, number: int) -> tuple[Lossy | None, TextIO]:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     at_once = number == 2 or raw.isatty()
     return raw, io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=at_once)
+
+
+def echo(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print a text, by default with a line break, on standard output or standard error."""
+    click.echo(escaped(text), err=err, nl=nl)
+
+
+def show_error(error: click.ClickException) -> None:
+    """Print an error of click, which may name what stands in a configuration file."""
+    text = io.StringIO()
+    error.show(text)
+    echo(text.getvalue(), err=True, nl=False)
+
+
+def console(**options: Any) -> Any:
+    """Return a console of rich, whose own codes for colours and lines are meant; texts in it are escaped."""
+    return _console_class()(**options)
+
+
+@functools.cache
+def _console_class() -> Any:
+    """Return the class; made when first used, because help and JSON do without rich."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class EscapingConsole(Console):
+        """Escapes whatever is text, in tables and bars too."""
+
+        def render_str(self, text: str, **options: Any) -> Any:
+            """Return a string as a text; escaped before its width is measured."""
+            return super().render_str(escaped(text), **options)
+
+        def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+            """Yield the pieces of an object."""
+            for piece in super().render(*args, **options):
+                if piece.control is None:
+                    yield Segment(escaped(piece.text), piece.style)
+                else:
+                    yield piece
+
+    return EscapingConsole

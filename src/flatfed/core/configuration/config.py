@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_type_hints
 
-from flatfed.core.configuration.checking import checked
+from flatfed.core.configuration.checking import Varying, checked
 from flatfed.core.configuration.registry import Registry
-from flatfed.core.configuration.varying import Varying
 from flatfed.core.errors import ConfigError, nearest
 
 C = TypeVar("C", bound="Config")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Self
 
-from flatfed.core.configuration.checking import Count, Decaying, Index, Positive, checked
+from flatfed.core.configuration.checking import Count, Decaying, Index, Positive, Varying, checked
 from flatfed.core.configuration.config import Config, build, parameters
 from flatfed.core.configuration.grammar import Call, parse_call
 from flatfed.core.configuration.registry import Registry
-from flatfed.core.configuration.varying import Varying
 from flatfed.core.errors import ConfigError
 
 

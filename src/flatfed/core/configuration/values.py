@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from flatfed.core.configuration.checking import is_schedule
-from flatfed.core.configuration.plain import DEEPEST, fault
+from flatfed.core.configuration.checking import DEEPEST, fault, is_schedule
 from flatfed.core.errors import ConfigError
 
 

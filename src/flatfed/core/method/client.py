@@ -37,7 +37,7 @@ class Client:
         kept: what this client keeps between rounds, e.g. `kept.sigma`.
         memo: a place for values that live for this exchange only.
         watch: numbers that a method wants to see in the history, as the mean over the round's clients.
-        keeps_local_parts: set it to False in an exchange that is only a probe: local parts stay as they were before.
+        keeps_local_layers: set it to False in an exchange that is only a probe: local layers stay as they were before.
         is_weight: True on entries of tensors named `*weight*`.
     """
 
@@ -58,7 +58,7 @@ class Client:
         self.lr, self.momentum = lr, settings.momentum
         self.received, self.kept, self.memo = received, kept, SimpleNamespace()
         self.watch: dict[str, float] = {}
-        self.keeps_local_parts = True
+        self.keeps_local_layers = True
         self.samples, self.epochs = len(examples), settings.local_epochs
         batches = 1 if settings.batch_size is None else math.ceil(self.samples / settings.batch_size)
         self.steps, self.step = settings.local_epochs * batches, 0
@@ -110,7 +110,7 @@ class Client:
         return total
 
     def complete(self, model: Tensor) -> Tensor:
-        """Return a received model with this client's own local parts, where there are any; else as it is."""
+        """Return a received model with this client's own local layers, where there are any; else as it is."""
         shared = self._oracle.layout.shared
         return model if shared == len(self.w) else torch.cat([model[:shared], self.start[shared:]])
 

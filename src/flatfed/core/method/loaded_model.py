@@ -25,9 +25,9 @@ class LoadedModel:
         self._own_start = self.oracle.w[self.layout.shared :].clone()
 
     def show(self, w: Tensor, buffers: Mapping[str, Tensor], kept: State = NOTHING) -> None:
-        """Put the model into inference mode, with these parameters and buffers and the local parts that are kept.
+        """Put the model into inference mode, with these parameters and buffers and the local layers that are kept.
 
-        Where none are kept, local parts are the initial ones.
+        Where none are kept, local layers are the initial ones.
         """
         self.oracle.w[: self.layout.shared] = w
         own = getattr(kept, LOCAL_PARAMETERS) if LOCAL_PARAMETERS in kept else self._own_start

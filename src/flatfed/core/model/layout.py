@@ -26,7 +26,7 @@ BUFFERS, COUNTERS = "buffers", "counters"
 """Names of the shared buffers in messages: real ones, which are averaged, and whole numbers, which are copied."""
 
 LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS = "local_parameters", "local_buffers", "local_counters"
-"""Names of the local parts in a client's state."""
+"""Names of the local layers in a client's state."""
 
 Named = tuple[str, nn.Module, Tensor]
 """A tensor of a model: its name, the module that it belongs to, and the tensor itself."""
@@ -56,16 +56,16 @@ class Local:
     @staticmethod
     def named(name: str, model: nn.Module) -> Local:
         """Return the parts called `bn` (FedBN: BatchNorm layers) or `bn-stats` (SiLoBN: their statistics alone)."""
-        if name not in LOCAL_PARTS:
-            raise ConfigError(nearest(name, LOCAL_PARTS, "kind of local layers"))
-        if not any(isinstance(module, LOCAL_PARTS[name].types) for module in model.modules()):
+        if name not in LOCAL_LAYERS:
+            raise ConfigError(nearest(name, LOCAL_LAYERS, "kind of local layers"))
+        if not any(isinstance(module, LOCAL_LAYERS[name].types) for module in model.modules()):
             warnings.warn(
                 f"local layers {name!r}: the model has no BatchNorm layer, so all of it is shared", stacklevel=4
             )
-        return LOCAL_PARTS[name]
+        return LOCAL_LAYERS[name]
 
 
-LOCAL_PARTS = {"bn": Local(types=(_BatchNorm,)), "bn-stats": Local(types=(_BatchNorm,), buffers_only=True)}
+LOCAL_LAYERS = {"bn": Local(types=(_BatchNorm,)), "bn-stats": Local(types=(_BatchNorm,), buffers_only=True)}
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,8 @@ class Trainer:
         answer = algorithm.local(client)
         seconds = time.perf_counter() - started
         self._refuse_changed(received, versions)
-        if client.keeps_local_parts:
-            self._keep_local_parts(oracle.w, kept)
+        if client.keeps_local_layers:
+            self._keep_local_layers(oracle.w, kept)
         if kept is not job.kept:  # a copy on another device: what the client keeps comes back from it
             for name in kept:
                 setattr(job.kept, name, getattr(kept, name))
@@ -178,7 +178,7 @@ class Trainer:
     def _shared_part(self, vector: Tensor) -> Tensor:
         return vector[: self.layout.shared] if vector.shape == (self.layout.size,) else vector
 
-    def _keep_local_parts(self, w: Tensor, kept: State) -> None:
+    def _keep_local_layers(self, w: Tensor, kept: State) -> None:
         if LOCAL_PARAMETERS in kept:
             kept.local_parameters = w[self.layout.shared :]
         buffers, counters = self._loaded.read_buffers()
@@ -193,7 +193,7 @@ def _pad(vector: Tensor, size: int) -> Tensor:
 
 
 def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:
-    """Return what a client keeps before it has ever taken part: what is declared, and its local parts."""
+    """Return what a client keeps before it has ever taken part: what is declared, and its local layers."""
     entries = State.declared(client_slots(algorithm), initial).tensors()
     own = {
         LOCAL_PARAMETERS: initial[layout.shared :],

@@ -105,7 +105,7 @@ class Task:
         return examples
 
     def _check_test_name(self, name: str) -> None:
-        """Refuse a name whose metrics could not be told from others in the history."""
+        """Refuse a name whose metrics would be mistaken for others in the history."""
         is_word = isinstance(name, str) and name.isidentifier()
         is_second_test = name == TEST and name in self.tests
         if not is_word or is_second_test or name in TAKEN:

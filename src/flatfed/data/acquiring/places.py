@@ -74,8 +74,8 @@ def probe(source: Source, directory: DataDirectory, options: Mapping[str, Any]) 
         return None
 
 
-class _Found(Exception):
-    """Ends a load at the first thing that was looked for and found."""
+class _Found(BaseException):
+    """Ends a load at the first thing that was looked for and found; no `except Exception` of a source keeps it."""
 
 
 class _Stopping(DataDirectory):

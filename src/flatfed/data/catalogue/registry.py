@@ -15,13 +15,18 @@ from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.registry import import_one, module_names
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue.expected import Expected
+from flatfed.data.catalogue.named_functions import is_import_path, named_function
 from flatfed.data.catalogue.official import Official
 from flatfed.data.directory import DataDirectory, MissingData, MissingOption
 from flatfed.data.storage.pool import Pool
+from flatfed.named_code import USER, NamedBy
 
 Load = Callable[..., Pool]
 DIRECTORY = "directory"
 """The parameter of a loading function that is given the data directory."""
+REQUIRED = inspect.Parameter.empty
+UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+USUAL_PARTITION = "dirichlet"
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,22 @@ class Source:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The names and defaults of its options."""
-        defaults = {name: parameter.default for name, parameter in self._parameters.items()}
+        """The names and defaults of its options; `**options` of a user's own function are none that have a name."""
+        named = {name: parameter for name, parameter in self._parameters.items() if parameter.kind not in UNNAMED}
+        defaults = {name: parameter.default for name, parameter in named.items()}
         defaults.pop(DIRECTORY, None)
         return defaults
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it takes options of any name."""
+        return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in self._parameters.values())
+
+    @property
+    def written(self) -> Callable[..., Any]:
+        """The function as it was written."""
+        written: Callable[..., Any] = inspect.unwrap(self.load)
+        return written
 
     @property
     def on_disk(self) -> bool:
@@ -96,11 +113,11 @@ class Source:
     def _check_names(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that there is not, and ask for one that has no default."""
         for name in options:
-            if name not in self.options:
+            if name not in self.options and not self.takes_any:
                 names = ", ".join(self.options) or "no options"
                 raise ConfigError(f"{self.id}: {nearest(name, self.options, 'option')} ({self.id} takes {names})")
         for name, default in self.options.items():
-            if default is inspect.Parameter.empty and name not in options:
+            if default is REQUIRED and name not in options:
                 raise MissingOption(self.id, f"the option {name} has no default", name, "VALUE")
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +140,7 @@ _sources: dict[str, Source] = {}
 
 
 def source(
-    id: str, partition: str = "dirichlet", official: Official | None = None, expected: Expected | None = None
+    id: str, partition: str = USUAL_PARTITION, official: Official | None = None, expected: Expected | None = None
 ) -> Callable[[Load], Load]:
     """Enter a function that returns a `Pool` under `id`.
 
@@ -156,13 +173,25 @@ def broken_modules() -> dict[str, ConfigError]:
     return dict(_discover())
 
 
-def find(id: str) -> Source:
-    """Return the source `id`; an unknown one is an error that names the nearest."""
+def find(id: str, by: NamedBy = USER) -> Source:
+    """Return the source `id`, or that of an import path `package.module:function`; an unknown one names the nearest.
+
+    `by` says who named it: an import path in a file is not believed as one that was typed.
+    """
+    if is_import_path(id):
+        return Source(id, named_function(id, by), USUAL_PARTITION)
     broken = _discover()
     if id not in _sources:
         reasons = [nearest(id, _sources, "data set"), *map(str, broken.values())]
         raise ConfigError("; note: ".join(reasons))
     return _sources[id]
+
+
+def usual_partition(id: str) -> str:
+    """Return the partition that a data set has where none is asked for; no code of a user's own is imported for it."""
+    if is_import_path(id):
+        return USUAL_PARTITION
+    return find(id).partition
 
 
 def load(id: str, data_dir: str | Path | None = None, **options: Any) -> Pool:

@@ -44,7 +44,7 @@ def read_idx(path: Path, axes: int | None = None) -> npt.NDArray[Any]:
     """Return the array in an idx file, in the machine's own byte order; `axes` is how many it must have."""
     raw = _unpacked(path)
     _check_magic(path, raw[:MAGIC])
-    # Images and labels differ in their axes: a file under the other's name is told at once.
+    # Images and labels differ in their axes: a file under the other's name is noticed at once.
     if axes is not None:
         _check_axes(path, raw[3], axes)
     header = _header(raw)

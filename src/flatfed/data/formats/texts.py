@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -51,13 +52,15 @@ class Row:
 
 def read_rows(path: Path, columns: int | None = None, delimiter: str = ",") -> Iterator[Row]:
     """Yield the rows of a file; each must have `columns` columns, or as many as the first row. Blank lines go by."""
-    rows = filter(_is_filled, _all_rows(path, delimiter))
-    first = next(rows, None)
-    if first is None:
-        raise ConfigError(f"{path} has no rows")
-    for row in itertools.chain([first], rows):
-        _check_width(row, columns or len(first.fields))
-        yield row
+    # Closed here: an error that is kept would keep the file open too.
+    with contextlib.closing(_all_rows(path, delimiter)) as all_rows:
+        rows = filter(_is_filled, all_rows)
+        first = next(rows, None)
+        if first is None:
+            raise ConfigError(f"{path} has no rows")
+        for row in itertools.chain([first], rows):
+            _check_width(row, columns or len(first.fields))
+            yield row
 
 
 def _is_filled(row: Row) -> bool:
@@ -71,7 +74,7 @@ def _check_width(row: Row, columns: int) -> None:
         raise row.wrong(f"{width} column{plural} instead of {columns}; a text with commas must be in quotes")
 
 
-def _all_rows(path: Path, delimiter: str) -> Iterator[Row]:
+def _all_rows(path: Path, delimiter: str) -> Generator[Row, None, None]:
     """Yield every row, blank lines too, with the line on which it begins."""
     with readable(path):
         file = os.fdopen(open_regular(path), "rb")

@@ -21,6 +21,7 @@ from flatfed.core.randomness import numpy_generator
 from flatfed.data.directory import DataDirectory
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Groups = Mapping[str, npt.NDArray[Any]]
 
 CLIENTS = 100
@@ -146,6 +147,15 @@ def partitions() -> dict[str, str]:
     """Return the id and a one-line description of every partition."""
     known = Partitioner.registry
     return {id: (inspect.getdoc(known[id]) or "").partition("\n")[0] for id in sorted(known)}
+
+
+def apportion(shares: Floats, total: int) -> Ints:
+    """Return whole numbers near `total * shares` that add up to `total` (method of largest remainders)."""
+    exact = total * shares
+    whole = np.floor(exact).astype(np.int64)
+    # Stable, so that of equal remainders the first are rounded up on every machine.
+    whole[np.argsort(whole - exact, kind="stable")[: total - int(whole.sum())]] += 1
+    return whole
 
 
 def class_counts(parts: Sequence[Ints], labels: npt.ArrayLike, classes: int | None = None) -> Ints:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.data.partition.mixtures import apportion
+from flatfed.data.partition.base import apportion
 
 Ints = npt.NDArray[np.int64]
 Reached = dict[int, tuple[int, int] | None]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from flatfed.core.configuration.checking import Range
 from flatfed.core.errors import ConfigError
 from flatfed.data.partition.base import Groups, Ints, Partitioner, deal_samples
-from flatfed.data.partition.mixtures import Mixtures, fill_by_draws
+from flatfed.data.partition.dirichlet import Mixtures, fill_by_draws
 from flatfed.data.partition.natural import COARSE
 
 Concentration = Annotated[float, Range(low=0.0, open_low=True, high=1e9)]

@@ -65,7 +65,7 @@ class ProcessPool:
         self._shared = SharedDirectory()
         self.directory: Path = self._shared.path
         self.workers = [WorkerHandle(f"worker{n}", self.directory, start_method) for n in range(workers)]
-        # A finalizer and not `__del__`: it also runs where the interpreter ends without a word to the pool.
+        # A finalizer and not `__del__`: it also runs where the interpreter ends and does not close the pool.
         # It is given the parts and not the pool, which it would keep alive.
         self._cleanup = weakref.finalize(self, _shut, os.getpid(), self.workers, self._shared)
         for worker in self.workers:

@@ -72,13 +72,13 @@ def serve(
     try:
         _answer_all(pipe, worker)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # If the parent is gone without a word, nobody else will clean up.
+        # If the parent was killed, nobody else will clean up.
         if _orphaned(parent):
             shutil.rmtree(directory, ignore_errors=True)
 
 
 def _hear_signals() -> None:
-    """Leave signals to the parent, which decides what becomes of the work; but a worker that is told to end ends."""
+    """Leave signals to the parent, which decides what becomes of the work; but a worker that is asked to end ends."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -113,7 +113,7 @@ def _answer_all(pipe: Connection, worker: Worker) -> None:
 
 
 def _orphaned(parent: Parent) -> bool:
-    """Say whether the parent has died; its pipe closes a moment before its children are told."""
+    """Say whether the parent has died; its pipe closes a moment before its children get the signal."""
     deadline = time.monotonic() + ORPHAN_SECONDS
     while os.getppid() == parent.pid and time.monotonic() < deadline:
         time.sleep(0.01)

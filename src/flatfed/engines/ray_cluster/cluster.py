@@ -118,7 +118,7 @@ def _loopback_alone() -> Iterator[None]:
     """Let a Ray that is started now listen on the loopback alone: a cluster for one run has no other guests.
 
     On Linux Ray puts the machine's address in the place of the loopback's, and listens on all of them without asking
-    for a password. It does not where it is told that there are no clusters, as on macOS.
+    for a password. It does not where it is given that there are no clusters, as on macOS.
     """
     from ray._private import ray_constants
 

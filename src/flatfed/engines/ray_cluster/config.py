@@ -25,7 +25,7 @@ class Ray(EngineConfig, id="ray"):
         workers: how many actors; None is as many as the cluster has room for, also while nodes join and leave.
         resources: what each actor takes of its node: `"CPU=1"`, `"CPU=1,GPU=0.5"`.
         minimum: with fewer actors than this the run waits.
-        patience: for so many seconds; then it stops, with a checkpoint.
+        patience: for this many seconds; then it stops, with a checkpoint.
     """
 
     address: str = LOCAL

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from flatfed.core.configuration.plain import escaped
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Item, Job, Jobs, Reply, WorkFunction, failure

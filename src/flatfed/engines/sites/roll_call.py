@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatfed.core.configuration.plain import escaped
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import ConfigError, EngineError, FlatfedError, listed
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.wire import WireError

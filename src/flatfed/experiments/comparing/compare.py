@@ -19,7 +19,7 @@ from flatfed.reports.results.result import OneRun
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import summarise
-from flatfed.runs.records.links import refuse_link
+from flatfed.runs.records.files import refuse_link
 from flatfed.runs.results import check_results
 
 ENDED = ("finished", "diverged")

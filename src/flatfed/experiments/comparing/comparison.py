@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flatfed.algorithms.spelling import Method, parse_method
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
@@ -19,16 +18,16 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers, describe_workers, recorded_workers
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import title_of
-from flatfed.experiments.running.loading import moved
+from flatfed.experiments.running.run import moved
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.monitor import Monitor
+from flatfed.named_code import USER, NamedBy
 from flatfed.reports.tables.extras import Extras
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
-from flatfed.runs.records.files import is_writable, read_json, write_json
-from flatfed.runs.records.sealing import FORMAT
+from flatfed.runs.records.files import FORMAT, is_writable, read_json, write_json
 from flatfed.runs.records.structure import COMPARISON, check
 
 FILE = "comparison.json"
@@ -94,6 +93,7 @@ class Comparison:
             task_recipe=recipe.resolved(task.population).to_dict(),
             watch=self.watch,
             keep_checkpoints=self.keep_checkpoints,
+            named_by=recipe.by,
         )
 
     def plan_of(self, method: Method, task: Task | None = None) -> Plan:
@@ -180,8 +180,8 @@ def load_comparison(
     With `trust` the code that it names may be imported, wherever it comes from.
     """
     record = _checked(path, read_json(path / FILE))
-    comparison = _comparison_of(path, record, data_dir)
-    comparison = replace(comparison, by=NamedBy(path / FILE, trust, path, recorded_files(record["about"])))
+    by = NamedBy(path / FILE, trust, path, recorded_files(record["about"]))
+    comparison = _comparison_of(path, record, data_dir, by)
     if workers is None:
         return comparison
     return replace(comparison, workers=workers)
@@ -194,19 +194,19 @@ def _checked(path: Path, written: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> Comparison:
     try:
-        return _from_record(record, data_dir)
+        return _from_record(record, data_dir, by)
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
 
 
-def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Comparison:
+def _from_record(record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> Comparison:
     """Undo `Comparison.to_dict`; earlier versions wrote less about it."""
     methods = [_method(entry) for entry in record["methods"]]
     about = record["about"]
     return Comparison(
-        _recipe(record["task"], data_dir),
+        _recipe(record["task"], data_dir, by),
         methods,
         record["seeds"],
         Settings(**record["settings"]),
@@ -218,13 +218,14 @@ def _from_record(record: dict[str, Any], data_dir: str | Path | None) -> Compari
         Extras.from_dict(about.get("report") or {}),
         about.get("checkpoint_every"),
         tuple(about.get("keep_checkpoints", ())),
+        by,
     )
 
 
-def _recipe(record: dict[str, Any], data_dir: str | Path | None) -> TaskRecipe:
+def _recipe(record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> TaskRecipe:
     if data_dir is not None:
         record = moved(record, data_dir)
-    return TaskRecipe.from_dict(record)
+    return TaskRecipe.from_dict(record, by)
 
 
 def _flatness(record: dict[str, Any] | None) -> Flatness | None:
@@ -291,7 +292,7 @@ def _renew(comparison: Comparison, out: Path) -> None:
     # Read now, also where the comparison itself comes from this file: another command may have renewed it meanwhile.
     asked, written = comparison.to_dict(), read_json(out / FILE)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
-    recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"]).to_dict()
+    recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"], comparison.by).to_dict()
     if _without(asked, "about") != _without(recorded, "about"):
         raise ConfigError(
             f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {shlex.quote(str(out))}`",

@@ -8,7 +8,7 @@ from typing import Any
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.configuration.config import Config, parameters
-from flatfed.experiments.planning.costs import Costs, costs, optimiser_backprops
+from flatfed.experiments.planning.setting import Costs, costs, optimiser_backprops
 
 NONE = "–"
 HEADINGS = ("id", "purpose", "down / up", "client keeps", "backprops per step", "optimiser", "mean")

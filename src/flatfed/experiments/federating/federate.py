@@ -56,7 +56,8 @@ class FederatedRun:
         local_layers: what stays at the clients: `bn`, `bn-stats`.
         test_data: a data set whose test examples the server evaluates on; None is none.
         test_options: its options.
-        resume: go on with the run in `out`.
+        resume: go on with the run in `out`, with its own method and settings.
+        resume_rounds: a new total number of rounds for a run that is resumed; None keeps its own.
         roll_call_seconds: how long sites may take to answer the roll call.
         checkpoint_every: rounds between two checkpoints; None goes by the clock.
         exact: refuse sites whose arithmetic rounds otherwise than the server's.
@@ -74,6 +75,7 @@ class FederatedRun:
     test_data: str | None = None
     test_options: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
+    resume_rounds: int | None = None
     roll_call_seconds: float = 120.0
     checkpoint_every: int | None = None
     exact: bool = False
@@ -81,14 +83,14 @@ class FederatedRun:
 
 def federate(wanted: FederatedRun, transport: Transport, on_round: OnRound = None, say: Say = lambda text: None) -> Run:
     """Train over the sites, or go on with a run, and return it."""
-    # Before anybody is called: what is wrong here needs no site to be found.
-    spelled = parse_method(wanted.method)
-    settings = build(Settings, {**wanted.settings, "vectorised": False})
     _check_out(wanted)
-    roll = _roll(wanted, transport, say)
     with listening(say):
         if wanted.resume:
-            return _go_on(wanted, transport, roll, settings, on_round, say)
+            return _go_on(wanted, transport, on_round, say)
+        # Before anybody is called: what is wrong here needs no site to be found.
+        spelled = parse_method(wanted.method)
+        settings = build(Settings, {**wanted.settings, "vectorised": False})
+        roll = _roll(wanted, transport, say)
         recipe = _recipe(wanted, roll, settings.seed)
         to = Correspondence(transport, secrets.token_hex(8), roll, recipe, code_fingerprint())
         to = replace(to, oldest=lambda: _oldest(wanted.out))
@@ -165,20 +167,19 @@ def _oldest(out: Path) -> int:
     return min(Checkpoints(out / CHECKPOINTS, "").rounds(), default=0)
 
 
-def _go_on(
-    wanted: FederatedRun, transport: Transport, roll: Roll, settings: Settings, on_round: OnRound, say: Say
-) -> Run:
+def _go_on(wanted: FederatedRun, transport: Transport, on_round: OnRound, say: Say) -> Run:
     """Go on with a run over the sites that it was begun with."""
     directory = RunDirectory.open(wanted.out)
     about = directory.config.get("about", {})
     if FEDERATION not in about:
         raise ConfigError(f"{wanted.out} is no run of a federation; resume it with `flatfed resume`")
     begun = json.loads(about[ROLL])
+    roll = _roll(wanted, transport, say)
     _check_same(begun, roll, wanted.out)
     recipe = ModelRecipe(**begun["model"])
     to = Correspondence(transport, about[FEDERATION], roll, recipe, code_fingerprint())
     to = replace(to, oldest=lambda: _oldest(wanted.out))
-    plan, directory = prepare(wanted.out, settings.rounds, workers=AtSites(to), opened=directory)
+    plan, directory = prepare(wanted.out, wanted.resume_rounds, workers=AtSites(to), opened=directory)
     return _delivered(to, continue_play(plan, directory, on_round, say))
 
 

@@ -19,9 +19,8 @@ from flatfed.experiments.measuring.progress import OnCount
 from flatfed.experiments.measuring.views import Landscape, View, keeping
 from flatfed.flatness.drawable import Grid
 from flatfed.flatness.landscape import scenes
-from flatfed.flatness.measurement import surface_at
-from flatfed.flatness.sample import TRAIN, Sample, own
-from flatfed.flatness.surface import Surface
+from flatfed.flatness.sums import TRAIN, Sample, own
+from flatfed.flatness.surface import Surface, surface_at
 
 Models = dict[int, ClientModel]
 OWN, EVERYONES = "own examples", "everyone's examples"

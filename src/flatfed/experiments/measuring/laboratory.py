@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from flatfed.algorithms import make
 from flatfed.core.configuration.settings import Settings, dtype_name
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.statistics import default_statistics
+from flatfed.core.evaluation.evaluator import default_statistics
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers
@@ -26,14 +26,13 @@ from flatfed.engines.choice import EngineConfig, Workers, chosen, start_engine
 from flatfed.experiments.measuring.progress import OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import open_run, restored
 from flatfed.experiments.running.model_metrics import SMALL
 from flatfed.experiments.running.past import past_of
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, open_run, restored
 from flatfed.experiments.spelling.methods import names_of, parse_measurements
-from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject, surface_at
-from flatfed.flatness.sample import Sample
-from flatfed.flatness.surface import Surface
+from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.sums import Sample
+from flatfed.flatness.surface import Surface, surface_at
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults
 
@@ -260,7 +259,7 @@ def _live(run: Run, say: Say) -> _OpenedRun:
     if run.path is None:
         return _OpenedRun(federation, label)
     directory = open_run(run.path)
-    plan = Plan.from_config(directory.config, federation.task, rounds=None)
+    plan = Plan.from_config(directory.config, federation.task, rounds=None, by=directory.named_by)
     federation.recall = partial(past_of, directory, plan, federation.round, say)
     return _OpenedRun(federation, label, str(directory.config["run"]), directory)
 

@@ -25,7 +25,7 @@ from flatfed.experiments.measuring.corruption_request import (
 from flatfed.experiments.measuring.progress import Failures, OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import runs_named
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import open_run, restored
+from flatfed.experiments.running.run import open_run, restored
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
@@ -113,7 +113,7 @@ def runs_of(
     named = {path: open_run(path, trust, accept_changed_data) for path in paths if not is_comparison(path)}
     runs: dict[Path, Path | RunDirectory] = {}
     for path in runs_named(paths):
-        # Told apart by where they lead, but shown as they were written.
+        # Distinguished by where they lead, but shown as they were written.
         runs.setdefault(path.resolve(), named.get(path, path))
     return list(runs.values())
 

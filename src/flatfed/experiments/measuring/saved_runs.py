@@ -11,7 +11,7 @@ from pathlib import Path
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.task.task import Task
 from flatfed.experiments.comparing.comparison import is_comparison, runs_in
-from flatfed.experiments.running.loading import open_run, with_data
+from flatfed.experiments.running.run import open_run, with_data
 from flatfed.experiments.tasks.recipe import task_of
 from flatfed.runs.directory import RunDirectory
 

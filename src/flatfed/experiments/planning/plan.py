@@ -15,8 +15,14 @@ from flatfed.core.configuration.checking import Count, Index, checked
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError, ConfigWarning
-from flatfed.core.evaluation.evaluator import Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import default_statistics, has_batch_norm, has_local_statistics, test_chunks
+from flatfed.core.evaluation.evaluator import (
+    Evaluator,
+    NoStatistics,
+    default_statistics,
+    has_batch_norm,
+    has_local_statistics,
+    test_chunks,
+)
 from flatfed.core.method.algorithm import Algorithm, Average, client_slots
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
@@ -39,6 +45,7 @@ from flatfed.engines.choice import (
 from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
+from flatfed.named_code import USER, NamedBy
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
 
@@ -60,6 +67,8 @@ class Plan:
     task_recipe: dict[str, Any] | None = None
     watch: tuple[Monitor, ...] = ()
     keep_checkpoints: tuple[int, ...] = ()
+    named_by: NamedBy = USER
+    """Whose word the recipe of the task is, where it names code."""
 
     def __post_init__(self) -> None:
         # What was left open is decided here, so that the record of a run says what was used.
@@ -97,15 +106,15 @@ class Plan:
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], task: Task, rounds: int | None) -> Plan:
-        """Undo `to_config`, perhaps with more rounds."""
+    def from_config(cls, config: dict[str, Any], task: Task, rounds: int | None, by: NamedBy) -> Plan:
+        """Undo `to_config`, perhaps with more rounds; `by` says whose word it is."""
         try:
-            return cls._from_config(config, task, rounds)
+            return cls._from_config(config, task, rounds, by)
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
 
     @classmethod
-    def _from_config(cls, config: dict[str, Any], task: Task, rounds: int | None) -> Plan:
+    def _from_config(cls, config: dict[str, Any], task: Task, rounds: int | None, by: NamedBy) -> Plan:
         settings = build(Settings, {"vectorised": False} | config["settings"])  # older runs went client by client
         if rounds is not None:
             settings = settings.replace(rounds=rounds)
@@ -122,6 +131,7 @@ class Plan:
             task_recipe=config.get("task"),
             watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
             keep_checkpoints=tuple(round for round in kept if round <= settings.rounds),  # it may be shorter now
+            named_by=by,
         )
 
     def engine(self, pulse: Callable[[], None] = lambda: None) -> Engine:

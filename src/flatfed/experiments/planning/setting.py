@@ -1,24 +1,160 @@
-"""What a run is made of, resolved and in numbers: data, clients, network, cost per round. The record's `setting`."""
+"""What a run is made of, resolved and in numbers: data, clients, network, cost per round. The record's `setting`.
+
+What a method costs is counted on a tiny run rather than declared, so that it cannot be out of date.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from flatfed.core.configuration.config import parameters
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.round.sampling import Sampler
+from flatfed.core.method.algorithm import Algorithm, ClientOptimiser, client_slots
+from flatfed.core.method.engine import Jobs, Reply
+from flatfed.core.method.messages import Message
+from flatfed.core.method.state import Slots
+from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP
+from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.task.examples import PartExamples, Partition, TensorExamples
 from flatfed.core.task.task import Task
 from flatfed.data.augment.spelling import spelled
 from flatfed.data.catalogue import find
 from flatfed.data.partition import summary
-from flatfed.experiments.planning.costs import Costs, costs
+from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.models.catalogue import with_defaults
+
+# A vector so long that a few scalars differ from one in their bytes.
+INPUTS, OUTPUTS, EXAMPLES = 64, 4, 4
+VECTOR = 8 * (INPUTS + 1) * OUTPUTS
+SCALARS = VECTOR // 4
+"""Fewer bytes than this, per client and exchange, are scalars."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A method's costs from its second round on: vectors are model-sized, per client and round."""
+
+    down: int
+    up: int
+    exchanges: int
+    client_state: tuple[str, ...]
+    server_state: tuple[str, ...]
+    records: tuple[str, ...]
+    backprops: int
+    """Per local step, over all exchanges."""
+    passes: int
+    """Full passes over the client's examples besides the local steps, per round."""
+    forwards: int
+    """Forward passes without a backward one, per local step."""
+    takes_optimiser: bool
+    uniform: bool
+
+    @property
+    def compute(self) -> str:
+        """Backprops and what comes on top, in words."""
+        forward = ["forward pass"] if self.forwards else []
+        full = ["full batch per round"] if self.passes else []
+        return " + ".join([str(self.backprops), *forward, *full])
+
+
+def costs(algorithm: Algorithm) -> Costs:
+    """Count what a method exchanges, keeps and computes, on a run of two rounds with one and with two local steps."""
+    task = _tiny_task()
+    one, two = _Probe(task, algorithm, 1), _Probe(task, algorithm, 2)
+    # What a second step adds is the cost of a step; the rest comes once per round.
+    per_step = two.backprops - one.backprops
+    return Costs(
+        down=_vectors(one.bytes_down - ENVELOPE_DOWN * one.exchanges),
+        up=_vectors(one.bytes_up - ENVELOPE_UP * one.exchanges),
+        exchanges=one.exchanges,
+        client_state=_names(client_slots(algorithm)),
+        server_state=_names(algorithm.server_state()),
+        records=_names(algorithm.records()),
+        backprops=per_step,
+        passes=one.backprops - per_step,
+        forwards=(two.forwards - two.backprops) - (one.forwards - one.backprops),
+        takes_optimiser="client_opt" in parameters(type(algorithm)),
+        uniform=algorithm.uniform,
+    )
+
+
+def optimiser_backprops(optimiser: ClientOptimiser) -> int:
+    """Return the backprops per local step of a client optimiser."""
+    return costs(Algorithm.registry.make("fedavg", client_opt=optimiser)).backprops
+
+
+def _vectors(count: int) -> int:
+    vectors, rest = divmod(count, VECTOR)
+    if rest > SCALARS:
+        raise AssertionError(f"{rest} bytes are neither vectors nor a few scalars")
+    return vectors
+
+
+def _names(slots: Slots) -> tuple[str, ...]:
+    """Return the model-sized entries."""
+    return tuple(name for name, slot in slots.items() if slot.kind == "vector" or slot.of == "vector")
+
+
+class _Counting(nn.Linear):
+    """A linear model that counts its forward passes."""
+
+    passes = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Count and compute."""
+        # On the class: the engine trains a copy of the model.
+        _Counting.passes += 1
+        return super().forward(inputs)
+
+
+class _CountingEngine(InProcessEngine):
+    """An engine that counts its exchanges."""
+
+    exchanges = 0
+
+    def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
+        """Count and run."""
+        self.exchanges += 1
+        return super().exchange(message, jobs)
+
+
+def _tiny_task() -> Task:
+    """Return a task of one client; an engine trains a copy of its model, so it serves more than once."""
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(EXAMPLES, INPUTS, generator=generator), torch.arange(EXAMPLES) % OUTPUTS
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = _Counting(INPUTS, OUTPUTS)
+    return Task(model, [data])
+
+
+class _Probe:
+    """What the second round of a tiny run with one client exchanges and runs."""
+
+    def __init__(self, task: Task, algorithm: Algorithm, steps: int) -> None:
+        settings = Settings(rounds=2, lr=0.01, batch_size=None, local_epochs=steps, dtype="float64")
+        engine = _CountingEngine(task, algorithm, settings)
+        federation = Plan(task, algorithm, settings, Uniform(1), workers=0).federation(engine)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rounds = federation.rounds()
+            # The first round may be another one: FedGF, say, has no earlier model to send in it.
+            next(rounds)
+            before, engine.exchanges = _Counting.passes, 0
+            row = next(rounds)
+        self.forwards = _Counting.passes - before
+        self.backprops, self.bytes_down, self.bytes_up = row["backprops"], row["bytes_down"], row["bytes_up"]
+        self.exchanges = engine.exchanges
+
 
 Facts = dict[str, Any]
 
@@ -50,7 +186,7 @@ def recipe_of(plan: Plan) -> TaskRecipe | None:
     written = plan.task_recipe
     if written is None or written.get("kind") != "catalogue":
         return None
-    return TaskRecipe.from_dict(written)
+    return TaskRecipe.from_dict(written, plan.named_by)
 
 
 def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
@@ -60,7 +196,7 @@ def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
 
 def _data_of_recipe(recipe: TaskRecipe) -> Facts:
     pool = recipe.pool()
-    options = find(recipe.dataset).with_defaults(recipe.data_options)
+    options = find(recipe.dataset, recipe.by).with_defaults(recipe.data_options)
     return {"name": recipe.dataset, "options": options, "examples": len(pool.train), "classes": pool.classes}
 
 
@@ -114,7 +250,7 @@ def _model(plan: Plan, recipe: TaskRecipe | None) -> Facts:
     options: Facts = {}
     if recipe is not None:
         name = recipe.model or recipe.pool().default_model
-        options = with_defaults(name, recipe.model_options)
+        options = with_defaults(name, recipe.model_options, plan.named_by)
     item = plan.settings.torch_dtype.itemsize
     return {
         "name": name,

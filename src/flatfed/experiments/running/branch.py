@@ -15,16 +15,14 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
-from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import branch_play
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import TENSORS, accepted, remember, task_of
 from flatfed.runs.checkpoints import Loaded
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import BRANCH, CODE, RunDirectory
 from flatfed.runs.history import Row
-from flatfed.runs.records.files import replace_file, write_json
-from flatfed.runs.records.links import read_whole, refuse_way_out
+from flatfed.runs.records.files import read_whole, refuse_way_out, replace_file, write_json
 
 Say = Callable[[str], None]
 
@@ -102,7 +100,7 @@ def branched_plan(
     there = source.config["average"]
     if there is not None:
         raise ConfigError(f"{source.path} has an average already, {there['id']}; branch from a run without one")
-    plan = Plan.from_config(source.config, task or task_of(source, remembered), rounds)
+    plan = Plan.from_config(source.config, task or task_of(source, remembered), rounds, source.named_by)
     plan = replace(plan, average=average)
     plan.check()
     return plan

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics
-from flatfed.core.evaluation.statistics import even_chunks, has_batch_norm
+from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics, even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
@@ -74,7 +73,7 @@ def _apart(federation: Federation) -> bool:
 
 
 def _one_by_one(federation: Federation, clients: list[int]) -> Iterator[list[dict[str, Any]]]:
-    """Measure each client with its own local parts; without metrics where a batch has no statistics."""
+    """Measure each client with its own local layers; without metrics where a batch has no statistics."""
     evaluator = Evaluator(federation.task, federation.settings)
     with single_thread(), preserved_global_state():
         buffers = evaluator.calibrated(federation.evaluated, federation.server.buffers)

@@ -9,8 +9,8 @@ from flatfed.core.errors import CheckpointError
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation, Past
 from flatfed.experiments.planning.plan import Plan
+from flatfed.runs.checkpoints import restore
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.federation_state import restore
 
 
 def past_of(directory: RunDirectory, plan: Plan, round: int, say: Callable[[str], None], engine: Engine) -> Past:

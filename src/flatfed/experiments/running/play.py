@@ -18,10 +18,9 @@ from flatfed.experiments.running.interruption import Interruption, RunInterrupte
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
 from flatfed.machine import disk_full, no_room
-from flatfed.runs.checkpoints import Check, Loaded, Marks
+from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, tensors_of
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, RunDirectory, is_run
-from flatfed.runs.federation_state import restore, stores_of, tensors_of
 from flatfed.runs.history import History, Row, salvaged_rows
 
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
@@ -44,7 +43,7 @@ def play(
     """
     if out is None:
         return _Session(plan, None, on_round).run()
-    recipe, tensors = write_task(plan.task, plan.task_recipe)
+    recipe, tensors = write_task(plan.task, plan.task_recipe, plan.named_by)
     record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():

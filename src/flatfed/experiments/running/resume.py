@@ -11,9 +11,8 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.loading import open_run, with_data
 from flatfed.experiments.running.play import continue_play
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
@@ -85,7 +84,7 @@ def prepare(
         # A task in memory has its data from the old place.
         task = task_of(directory, remembered=data_dir is None)
     directory = accepted(directory, task)
-    plan = Plan.from_config(directory.config, task, rounds).with_workers(workers)
+    plan = Plan.from_config(directory.config, task, rounds, directory.named_by).with_workers(workers)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()

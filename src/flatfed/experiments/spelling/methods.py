@@ -17,7 +17,7 @@ from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.flatness.measurements import Measurement
 from flatfed.flatness.monitor import Monitor
-from flatfed.flatness.sample import Sample
+from flatfed.flatness.sums import Sample
 
 OF_THE_TASK = ("partition", "model", "data")
 """What settings may belong to besides a method and its parts; they describe the task and never reach a method."""
@@ -157,7 +157,7 @@ def relevant(settings: Mapping[str, Any], spellings: Sequence[str]) -> dict[str,
 
 
 def _concerns(methods: Sequence[Spelling], name: SettingName) -> bool:
-    """Say whether a setting is for one of the methods, or for none that there is: then it is a mistake to be told."""
+    """Say whether a setting is for one of the methods, or for none that there is: then it is a mistake."""
     if name.method:
         return _concerns_method(methods, name.method)
     return name.bare in _settable(methods) or name.bare not in _settable_anywhere()

@@ -15,25 +15,22 @@ import numpy as np
 from torch import Tensor
 
 from flatfed import models
-from flatfed.core.configuration.named_code import USER, NamedBy
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition
 from flatfed.core.task.task import Augment, BatchTransform, Task
 from flatfed.data.augment.spelling import named, spelled
-from flatfed.data.catalogue import load
+from flatfed.data.catalogue import find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
-from flatfed.data.storage.fingerprint import fingerprint
-from flatfed.data.storage.pool import Pool
+from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
+from flatfed.named_code import USER, NamedBy
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.records.files import replace_file
-from flatfed.runs.records.links import read_whole, refuse_way_out
-from flatfed.runs.records.sealing import digest
+from flatfed.runs.records.files import digest, read_whole, refuse_way_out, replace_file
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,14 @@ class TaskRecipe:
     weights: str | None = None
     new_head: bool = False
     partition_seed: int | None = None
+    by: NamedBy = field(default=USER, compare=False, repr=False)
+    """Who named the data set; it is no part of what is recorded."""
 
     def build(self, by: NamedBy = USER) -> Task:
         """Load the data, divide it, initialise the model, and try the model on two of the examples.
 
-        `by` says who named the model: where a file did, not every import path is believed.
+        `by` says who named the model: where a file did, not every import path is believed. Who named the data set is
+        the recipe's to say.
         """
         pool = self.pool()
         name = self.model or pool.default_model
@@ -114,8 +114,10 @@ class TaskRecipe:
 
     def pool(self) -> Pool:
         """Return the data set."""
+        # Judged every time: who names code now may not be who named it when it was loaded.
+        source = find(self.dataset, self.by)
         # As text, for the cache needs keys that can be hashed.
-        return _pool(self.dataset, self.data_dir, json.dumps(self.data_options, sort_keys=True))
+        return _pool(source.id, self.data_dir, json.dumps(self.data_options, sort_keys=True), source.written)
 
     def parts(self) -> list[Any]:
         """Return for each client the indices of its training examples."""
@@ -129,13 +131,14 @@ class TaskRecipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe, ready for JSON."""
-        return {"kind": "catalogue", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+        names = [name for name in self.__dataclass_fields__ if name != "by"]
+        return {"kind": "catalogue", **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TaskRecipe:
-        """Undo `to_dict`."""
+    def from_dict(cls, data: dict[str, Any], by: NamedBy) -> TaskRecipe:
+        """Undo `to_dict`; `by` says whose word it is."""
         try:
-            return cls(**{name: value for name, value in data.items() if name not in ("kind", *FINGERPRINTS)})
+            return cls(**{name: value for name, value in data.items() if name not in NO_PARAMETERS}, by=by)
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
 
@@ -143,6 +146,8 @@ class TaskRecipe:
 PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST = "partition_sha256", "data_sha256", "tensors_sha256"
 FINGERPRINTS = (PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST)
 """What is recorded with a recipe to notice that a task built from it is another one."""
+NO_PARAMETERS = ("kind", "by", *FINGERPRINTS)
+"""What the record of a recipe may hold that is not taken from it: who names code is never a record's to say."""
 
 
 def partition_digest(task: Task) -> str:
@@ -158,8 +163,9 @@ def partition_digest(task: Task) -> str:
 
 # A comparison builds many tasks from one data set, which is loaded once; few are held, as they may be large.
 @functools.lru_cache(maxsize=2)
-def _pool(dataset: str, data_dir: str | None, options: str) -> Pool:
-    return load(dataset, data_dir, **json.loads(options))
+def _pool(dataset: str, data_dir: str | None, options: str, _function: Callable[..., Any]) -> Pool:
+    """Load a data set; another function under the same import path is another data set."""
+    return find(dataset).open(DataDirectory(data_dir), json.loads(options))
 
 
 # By the object: as long as it lives, its examples do not change.
@@ -179,13 +185,16 @@ def remember(path: Path, task: Task) -> None:
     _IN_MEMORY[path.resolve()] = task
 
 
-def write_task(task: Task, recipe: dict[str, Any] | None) -> tuple[dict[str, Any], Callable[[Path], None]]:
+def write_task(
+    task: Task, recipe: dict[str, Any] | None, by: NamedBy = USER
+) -> tuple[dict[str, Any], Callable[[Path], None]]:
     """Return what is recorded of a task and a function that writes what belongs to it into a run directory.
 
-    `recipe` is given where the task was built from one; it is described as it is otherwise.
+    `recipe` is given where the task was built from one, and `by` says whose word it is; it is described as it is
+    otherwise.
     """
     if recipe is not None:
-        return _recorded_recipe(task, recipe)
+        return _recorded_recipe(task, recipe, by)
     try:
         # Apart, also where the method pools the clients: the plan pools them again when the run is opened.
         described, tensors = describe_task(task.apart())
@@ -194,8 +203,8 @@ def write_task(task: Task, recipe: dict[str, Any] | None) -> tuple[dict[str, Any
     return _with_tensors(described, tensors)
 
 
-def _recorded_recipe(task: Task, recipe: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Path], None]]:
-    recorded = recipe | _digests(task.apart(), TaskRecipe.from_dict(recipe).pool())
+def _recorded_recipe(task: Task, recipe: dict[str, Any], by: NamedBy) -> tuple[dict[str, Any], Callable[[Path], None]]:
+    recorded = recipe | _digests(task.apart(), TaskRecipe.from_dict(recipe, by).pool())
     if recipe.get("weights") is None:
         return recorded, _write_nothing
     # The weights to start from are kept: their file may be gone when the run is opened again.
@@ -236,7 +245,7 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     """Build a task of the catalogue; other data than before, or otherwise divided, are an error."""
     if (directory.path / TENSORS).exists():  # the whole model that the run started from, its new head included
         recipe = recipe | {"weights": str(_checked_tensors(directory)), "new_head": False}
-    made = TaskRecipe.from_dict(recipe)
+    made = TaskRecipe.from_dict(recipe, directory.named_by)
     task = made.build(directory.named_by)
     if not directory.accepts_changed_data:
         _refuse_changed(directory, recipe, _digests(task, made.pool()))
@@ -264,7 +273,7 @@ def accepted(directory: RunDirectory, task: Task) -> RunDirectory:
     recipe = directory.config["task"]
     if recipe["kind"] != "catalogue" or not directory.accepts_changed_data:
         return directory
-    pool = TaskRecipe.from_dict(recipe).pool()
+    pool = TaskRecipe.from_dict(recipe, directory.named_by).pool()
     return directory.with_config(task=recipe | _digests(task.apart(), pool))
 
 

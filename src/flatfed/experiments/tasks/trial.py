@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from flatfed.core.configuration.users_code import explained
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.task.task import Augment, BatchTransform
 from flatfed.data.storage.pool import Pool
-from flatfed.models.catalogue import explained
 
 EXAMPLES = 2
 

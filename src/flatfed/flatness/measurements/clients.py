@@ -22,9 +22,9 @@ from flatfed.flatness import sums
 from flatfed.flatness.measurement import ClientMeasurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.measurements.rises import count_steps
-from flatfed.flatness.sample import own
 from flatfed.flatness.sharpness import sharpness
 from flatfed.flatness.spectra.spectrum import eigenvalues
+from flatfed.flatness.sums import own
 from flatfed.flatness.surface import Surface
 
 Moment = Literal["last", "next"]

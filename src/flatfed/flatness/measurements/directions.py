@@ -20,8 +20,8 @@ from flatfed.core.round.probe import probe
 from flatfed.flatness.measurement import ClientMeasurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.clients import fixed_clients, squared_norm
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
-from flatfed.flatness.sample import Sample, own
 from flatfed.flatness.sharpness import sharpness
+from flatfed.flatness.sums import Sample, own
 from flatfed.flatness.surface import Surface
 
 

@@ -10,8 +10,6 @@ from flatfed.models.catalogue import model
 
 
 @model("logreg")
-def logreg(classes: int, in_channels: int, image_size: int) -> nn.Module:
+def logreg(classes: int, in_features: int) -> nn.Module:
     """Multinomial logistic regression."""
-    return nn.Sequential(
-        OrderedDict(flatten=nn.Flatten(), head=nn.Linear(in_channels * image_size * image_size, classes))
-    )
+    return nn.Sequential(OrderedDict(flatten=nn.Flatten(), head=nn.Linear(in_features, classes)))

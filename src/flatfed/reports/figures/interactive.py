@@ -13,9 +13,9 @@ import numpy as np
 
 from flatfed.core.errors import ConfigError
 from flatfed.flatness.drawable import Grid
-from flatfed.reports.figures.drawing.pieces import centre_loss, mesh_lines
 from flatfed.reports.figures.drawing.scales import finite, is_wide, with_gaps
 from flatfed.reports.figures.drawing.style import GREY, INK, colour, named, one_note, require_some, short
+from flatfed.reports.figures.surfaces import centre_loss, mesh_lines
 from flatfed.runs.records.files import replace_file
 
 GLASS = 0.25

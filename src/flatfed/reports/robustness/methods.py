@@ -26,8 +26,7 @@ from flatfed.reports.robustness.one_run import (
     show,
     standard_mean,
 )
-from flatfed.reports.tables.grid import known, spread_of
-from flatfed.reports.tables.sheets import columns_of, csv_text, empty_table, in_parts
+from flatfed.reports.tables.grid import columns_of, csv_text, empty_table, in_parts, known, spread_of
 
 if TYPE_CHECKING:
     from rich.table import Table

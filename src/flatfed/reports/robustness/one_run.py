@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatfed.data.corruptions import STANDARD, corruptions
 from flatfed.reports.figures.drawing.style import COLOURS, available, new_figure, require_matplotlib, save
-from flatfed.reports.tables.grid import NOTHING, known_items
-from flatfed.reports.tables.sheets import csv_text, empty_table
+from flatfed.reports.tables.grid import NOTHING, csv_text, empty_table, known_items
 from flatfed.runs.records.files import replace_file, write_json
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flatfed.reports.results.labels import short
 from flatfed.reports.results.result import ACCURACIES, OneRun, Result, all_runs
+from flatfed.reports.results.results import short
 from flatfed.reports.tables import target_tables
 from flatfed.reports.tables.columns import (
     PLAIN,
@@ -20,8 +20,17 @@ from flatfed.reports.tables.columns import (
     value_at,
 )
 from flatfed.reports.tables.extras import Extras
-from flatfed.reports.tables.grid import Column, Spread, fitted, heads_of, known, markdown_lines, texts_of
-from flatfed.reports.tables.sheets import columns_of, csv_text
+from flatfed.reports.tables.grid import (
+    Column,
+    Spread,
+    columns_of,
+    csv_text,
+    fitted,
+    heads_of,
+    known,
+    markdown_lines,
+    texts_of,
+)
 from flatfed.reports.tables.targets import Reaching
 
 if TYPE_CHECKING:
@@ -169,7 +178,9 @@ def markdown(results: Sequence[Result], extras: Extras = PLAIN) -> str:
 def records(results: Sequence[Result], extras: Extras = PLAIN) -> list[Record]:
     """Return one flat record per run: what the CSV and JSON files hold."""
     base = Baseline.of(results, extras)
-    targets = Reaching.all(results, extras)
+    targets: list[Reaching] = []
+    if extras.targets:
+        targets = Reaching.all(results, extras)
     return [_run_record(result, run, extras, base, targets) for result in results for run in result.runs]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -11,8 +12,8 @@ import torch
 from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
-from flatfed.core.configuration.named_code import NamedBy, files_of, is_within_library, origin_of, place_of
 from flatfed.core.errors import CheckpointError, FlatfedError
+from flatfed.named_code import NamedBy, is_library, is_within_library, origin_of, place_of
 from flatfed.runs.records.earlier_versions import import_path_of_today
 
 FUNCTIONS = ("torch.nn.functional", "torch._C._nn")
@@ -168,16 +169,29 @@ def named_files(recorded: Any) -> dict[str, str]:
 
 
 def _paths(recorded: Any, key: str = "") -> Iterator[str]:
-    """Yield the import paths in a record, the model of a catalogue's task included."""
+    """Yield the import paths in a record, the model and the data set of a catalogue's task included."""
     if isinstance(recorded, dict):
         for name, value in recorded.items():
             yield from _paths(value, name)
     elif isinstance(recorded, list):
         for value in recorded:
             yield from _paths(value, key)
-    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model"):
+    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model", "dataset"):
         yield recorded
 
 
 def _is_dataclass_object(value: Any) -> bool:
     return hasattr(value, "__dataclass_fields__") and not isinstance(value, type)
+
+
+def files_of(modules: list[str]) -> dict[str, str]:
+    """Return the files of modules that are imported, packages on the way included: what a record holds of them."""
+    files: dict[str, str] = {}
+    for module in modules:
+        parts = module.split(".")
+        for count in range(1, len(parts) + 1):
+            name = ".".join(parts[:count])
+            file = place_of(name).file if name in sys.modules else None
+            if file is not None and not is_library(name):
+                files[name] = str(file)
+    return files

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import CheckpointError
+from flatfed.named_code import NamedBy
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_value,
@@ -24,7 +24,7 @@ DERIVED = {"_flat_weights", "_flat_weight_refs"}
 
 
 class ModuleDescriber:
-    """Describes modules; a module or a parameter that comes again is told by the path of its first place."""
+    """Describes modules; a module or a parameter that comes again is named by the path of its first place."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors

@@ -13,13 +13,13 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from flatfed.core.configuration.named_code import NamedBy
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Partition, TensorExamples
 from flatfed.core.task.metrics import Classification
 from flatfed.core.task.roster import Roster
 from flatfed.core.task.task import Task
+from flatfed.named_code import NamedBy
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_callable,
@@ -29,7 +29,7 @@ from flatfed.runs.described.import_paths import (
     rebuild_callable,
 )
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
-from flatfed.runs.records.links import refuse_other_than_file, refuse_way_out
+from flatfed.runs.records.files import refuse_other_than_file, refuse_way_out
 
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""

@@ -40,7 +40,7 @@ def texts(
     `path` and `test` are looked for here, then in the data directory. Without a test file, `test_share` of each class
     is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row; `text` may join
     several, `title+body`. Where all are numbers, `header` says whether the first row holds names (true) or a text
-    (false); a row that looks like names must be told. Labels are any words. `client` is a column that says whose text
+    (false); a row that looks like names must be named. Labels are any words. `client` is a column that says whose text
     it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode.
     """
     layout = ColumnLayout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), script)

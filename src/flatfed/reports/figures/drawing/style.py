@@ -15,7 +15,7 @@ from typing import Any, ParamSpec
 from flatfed.core.errors import ConfigError
 from flatfed.runs.records.files import replace_file
 
-# Okabe and Ito's palette, its yellow darkened: told apart with any kind of colour vision. Line styles add to it.
+# Okabe and Ito's palette, its yellow darkened: distinct with any kind of colour vision. Line styles add to it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 STYLES = ("-", "--", "-.", ":")
 

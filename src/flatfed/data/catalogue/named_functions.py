@@ -1,0 +1,66 @@
+"""Data sets by import path, `package.module:function`: code of the user's own that returns one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from flatfed.core.configuration.users_code import explained, not_imported
+from flatfed.core.errors import ConfigError
+from flatfed.core.randomness import key, key_global_generators, preserved_global_state
+from flatfed.data.storage.pool import Pool
+from flatfed.data.storage.tensor_pools import pool_of
+from flatfed.named_code import NamedBy, origin_of
+
+NO_SOURCES = ("flatfed", "torch")
+"""Packages whose functions have other work than to return a data set; any file may name some of them."""
+
+
+def is_import_path(id: str) -> bool:
+    """Say whether a data set is named by an import path."""
+    return ":" in id
+
+
+def named_function(id: str, by: NamedBy) -> Callable[..., Pool]:
+    """Return the function that an import path names, made to return a pool; what `by` may not name is an error."""
+    function = _imported(id, by)
+    _check_function(id, function)
+
+    # With the function's own parameters and annotations, by which options are checked.
+    @functools.wraps(function)
+    def load(*arguments: Any, **options: Any) -> Pool:
+        return pool_of(id, _called(id, function, arguments, options))
+
+    return load
+
+
+def _imported(id: str, by: NamedBy) -> Any:
+    try:
+        return by.find(id)
+    except ConfigError:
+        raise
+    except Exception as error:  # a module of the user's own runs when it is imported
+        reason = not_imported(error, id.partition(":")[0])
+        raise ConfigError(f"the data set {id} cannot be imported: {reason}") from error
+
+
+def _check_function(id: str, function: Any) -> None:
+    """Refuse what returns no data set, before it is called."""
+    if isinstance(function, type) or not callable(function):
+        kind = "class" if isinstance(function, type) else type(function).__name__
+        raise ConfigError(f"the data set {id} is a {kind}, not a function that returns one")
+    if origin_of(function).partition(".")[0] in NO_SOURCES:
+        raise ConfigError(f"the data set {id} is no function of your own that returns one")
+
+
+def _called(id: str, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    # Keyed, so that draws from global generators are the same in every run and when it is resumed.
+    with preserved_global_state():
+        key_global_generators(key(0, "data"))
+        try:
+            return function(*arguments, **options)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"the data set {id} cannot be loaded: {explained(error)}") from error

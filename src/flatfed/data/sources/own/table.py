@@ -1,0 +1,293 @@
+"""Any classification of rows of numbers that lies in a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flatfed.core.configuration.checking import Index
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
+from flatfed.core.task.examples import TensorExamples
+from flatfed.data.catalogue import source
+from flatfed.data.directory import DataDirectory
+from flatfed.data.formats.client_tables import Ints, class_number, in_order, numbered
+from flatfed.data.formats.number_tables import Floats, NumberTable, Scaling, finite_number
+from flatfed.data.storage.held_out import Mask, Share, held_out, keys_of
+from flatfed.data.storage.pool import Pool
+
+NAME = "table"
+SPLITS = ("train", "test")
+USUAL_SPLIT = "split"
+"""The column of splits that is followed where there is one, and need not be there."""
+REFUSE, MEAN = "refuse", "mean"
+MOST_REALS = 20
+"""Different labels with decimals, at most: more of them are a quantity and no classes."""
+
+Words = npt.NDArray[np.str_]
+
+
+@source(NAME)
+def table(
+    directory: DataDirectory,
+    path: str = "",
+    label: object = "label",
+    columns: object = "",
+    classes: Index = 0,
+    class_names: object = "",
+    client: object = "",
+    split: object = USUAL_SPLIT,
+    test_share: Share = 0.1,
+    scaling: str = "",
+    missing: object = REFUSE,
+) -> Pool:
+    """Numbers of your own: a CSV file with a column for each feature and one of labels (data.path).
+
+    `path` is looked for here, then in the data directory. `columns` lists the features, `label` is the column of
+    classes: any words, or with `classes` whole numbers below it; `class_names` fixes names and order. `client` is a
+    column that says whose row it is, for the partition by nature. The column `split` says train or test; without it,
+    `test_share` of each class is kept for the test, the same in every run. `scaling` is a CSV file column,mean,std
+    that all clients agreed on. `missing` is refuse, mean (of `scaling`), or a number that stands for empty cells.
+    """
+    rows = NumberTable.open(directory.find_own(NAME, path, example="table.csv"))
+    agreed = _scaling(directory, scaling)
+    roles = Roles(_name(label), _name(client), _split_column(rows, _name(split)))
+    roles.check(rows)
+    names = _features(rows, roles, _listed(columns, "columns"), agreed)
+    features = rows.features(names, agreed, _missing(missing, agreed))
+    splits = _named_splits(rows, roles.split)
+    labels, order = _labels(rows, roles.label, splits, classes, _listed(class_names, "class_names"))
+    owners = _owners(rows, roles.client)
+    if splits is None:
+        splits = _keyed_splits(rows, labels, owners, test_share)
+    return _pool(features, labels, splits, owners, max(classes, len(order)), order)
+
+
+def _pool(
+    features: Floats, labels: Ints, splits: Words, owners: Ints | None, classes: int, class_names: Sequence[str]
+) -> Pool:
+    train, test = (TensorExamples(*_tensors(features, labels, splits == part)) for part in SPLITS)
+    groups = {} if owners is None else {"client": torch.from_numpy(owners[splits == "train"])}
+    return Pool(
+        name=NAME,
+        train=train,
+        labels=train.targets,
+        test=test,
+        classes=classes,
+        facts={"in_features": features.shape[1]},
+        default_model="mlp",
+        groups=groups,
+        class_names=class_names,
+    )
+
+
+def _tensors(features: Floats, labels: Ints, chosen: Mask) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(features[chosen]), torch.from_numpy(labels[chosen])
+
+
+# --- columns --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns that are no features: of labels, of owners, of splits; the last two may be none."""
+
+    label: str
+    client: str
+    split: str
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """What each column is."""
+        columns = {self.label: "label", self.client: "client", self.split: "split"}
+        columns.pop("", None)
+        return columns
+
+    def check(self, table: NumberTable) -> None:
+        """Refuse columns that are not there, and one that would be two things."""
+        for name in self.by_name:
+            table.check_column(name)
+        filled = list(filter(None, (self.label, self.client, self.split)))
+        if len(set(filled)) < len(filled):
+            raise ConfigError(f"{NAME}: label, client and split must be different columns, not {', '.join(filled)}")
+
+
+def _name(option: object) -> str:
+    return "" if option is None else str(option).strip()
+
+
+def _listed(option: object, name: str) -> list[str]:
+    """Return the names in an option: a list, or a text with commas; none where it is empty."""
+    if option is None or option == "":
+        return []
+    entries = option if isinstance(option, list | tuple) else str(option).split(",")
+    names = [str(entry).strip() for entry in entries]
+    if not all(names):
+        raise ConfigError(f"{NAME}: {PARAMETER} has an empty name in it: {str(option)[:40]!r}", f"data.{name}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{NAME}: {PARAMETER} has a name twice: {str(option)[:40]!r}", f"data.{name}")
+    return names
+
+
+def _split_column(table: NumberTable, name: str) -> str:
+    """Return the column of splits; the usual one need not be there."""
+    if name == USUAL_SPLIT and name not in table:
+        return ""
+    return name
+
+
+def _features(table: NumberTable, roles: Roles, asked: list[str], scaling: Scaling | None) -> list[str]:
+    """Return the columns of features: those asked for, or all others, in the order that all clients agreed on."""
+    names = asked or [name for name in table.places if name not in roles.by_name]
+    for name in names:
+        table.check_column(name)
+        if name in roles.by_name:
+            raise ConfigError(f"{NAME}: the column {name!r} is the {roles.by_name[name]}; take it out of data.columns")
+    if not names:
+        raise ConfigError(f"{table.path} has no column of features, only {', '.join(table.places)}")
+    if scaling is None:
+        return names
+    scaling.check(names)
+    if asked:
+        return names
+    # Files of two clients may have their columns in different orders; the scaling is the same for both.
+    for name in scaling.means:
+        table.check_column(name)
+    return [name for name in scaling.means if name in names]
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+def _scaling(directory: DataDirectory, path: str) -> Scaling | None:
+    if not path:
+        return None
+    return Scaling.read(directory.find_own(NAME, path, "scaling"))
+
+
+def _missing(option: object, scaling: Scaling | None) -> float | str | None:
+    """Return what stands for missing numbers: a number, the word mean, or None where they are refused."""
+    if option == REFUSE:
+        return None
+    if option == MEAN and scaling is None:
+        raise ConfigError(f"{NAME}: {PARAMETER}=mean needs the means of data.scaling", "data.missing")
+    if option == MEAN:
+        return MEAN
+    value = None if isinstance(option, bool) else finite_number(str(option))
+    if value is None:
+        raise ConfigError(f"{NAME}: {PARAMETER} must be refuse, mean or a number, not {option!r:.40}", "data.missing")
+    return value
+
+
+# --- splits ---------------------------------------------------------------------------------------------------
+
+
+def _named_splits(table: NumberTable, column: str) -> Words | None:
+    """Return the column of splits, where there is one; both must be in it."""
+    if not column:
+        return None
+    splits = np.array(table.read(column, _split))
+    for name in SPLITS:
+        if name not in splits:
+            raise ConfigError(f"{table.path}: no row has the split {name}")
+    return splits
+
+
+def _split(cell: str) -> str:
+    if cell.lower() not in SPLITS:
+        raise ConfigError(nearest(cell[:40], SPLITS, "split"))
+    return cell.lower()
+
+
+def _keyed_splits(table: NumberTable, labels: Ints, owners: Ints | None, share: float) -> Words:
+    """Keep a share of each class for the test, but leave every owner a row to train on."""
+    # By content and not by place: rows in another order keep their test.
+    keys = keys_of(table.contents(), f"{NAME} test")
+    held = held_out(keys, labels, share)
+    if owners is not None:
+        _leave_each_one(held, keys, owners)
+    if not held.any():
+        raise ConfigError(f"{table.path}: no row can be kept for a test; add rows, or a column split")
+    return np.where(held, "test", "train")
+
+
+def _leave_each_one(held: Mask, keys: Ints, owners: Ints) -> None:
+    """Give back the row with the largest key to each owner all of whose rows are held out."""
+    sizes = np.bincount(owners)
+    held_sizes = np.bincount(owners[held], minlength=len(sizes))
+    for owner in np.flatnonzero(sizes == held_sizes):
+        rows = np.flatnonzero(owners == owner)
+        held[rows[np.argmax(keys[rows])]] = False
+
+
+def _owners(table: NumberTable, column: str) -> Ints | None:
+    if not column:
+        return None
+    cells = table.column(column)
+    return numbered(cells, in_order(cells))
+
+
+# --- labels ---------------------------------------------------------------------------------------------------
+
+
+def _labels(
+    table: NumberTable, column: str, splits: Words | None, classes: int, names: list[str]
+) -> tuple[Ints, list[str]]:
+    """Return the class of each row, and the names of the classes where they are known."""
+    if classes == 1 or len(names) == 1:
+        raise ConfigError(f"{NAME}: a classification needs two classes or more")
+    if classes and names and len(names) != classes:
+        raise ConfigError(f"{NAME}: data.class_names has {len(names)} names for data.classes={classes}")
+    if classes:
+        return np.array(table.read(column, class_number(classes)), np.int64), names
+    if names:
+        return np.array(table.read(column, lambda cell: _place(cell, names)), np.int64), names
+    cells = table.column(column)
+    _refuse_quantity(table, column, cells)
+    order = in_order(_trained(cells, splits))
+    _check_order(table, column, cells, order)
+    return numbered(cells, order), order
+
+
+def _place(cell: str, names: list[str]) -> int:
+    if cell not in names:
+        raise ConfigError(nearest(cell[:40], names, "class"))
+    return names.index(cell)
+
+
+def _trained(cells: list[str], splits: Words | None) -> list[str]:
+    """Return the labels of the rows that are trained on; without a column of splits, every class is."""
+    if splits is None:
+        return cells
+    return [cell for cell, split in zip(cells, splits, strict=True) if split == "train"]
+
+
+def _refuse_quantity(table: NumberTable, column: str, cells: list[str]) -> None:
+    """Refuse labels that are a quantity: a regression has no classes."""
+    reals = sorted(filter(_has_decimals, set(cells)))
+    if len(reals) > min(MOST_REALS, len(cells) // 2):
+        raise ConfigError(
+            f"{table.path}: the column {column!r} holds {len(reals):,} different numbers such as {reals[0][:40]!r}; "
+            f"{NAME} is for classes, and a regression needs a task from Python (docs/python.md)"
+        )
+
+
+def _has_decimals(cell: str) -> bool:
+    number = finite_number(cell)
+    return number is not None and not number.is_integer()
+
+
+def _check_order(table: NumberTable, column: str, cells: list[str], order: list[str]) -> None:
+    """Refuse a single class, and a label that no training row has."""
+    if len(order) < 2:
+        raise ConfigError(
+            f"{table.path}: all training rows have the label {order[0][:40]!r}; where others have more classes, "
+            "name all with data.class_names, or their number with data.classes"
+        )
+    known = set(order)
+    for row, cell in zip(table.rows, cells, strict=True):
+        if cell not in known:
+            raise row.wrong(f"no training row has the label {cell[:40]!r}")

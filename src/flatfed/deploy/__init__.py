@@ -1,0 +1,1 @@
+"""A federation of organisations: certificates, keys, scripts and services for each of them, and a doctor for it."""

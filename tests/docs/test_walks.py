@@ -1,0 +1,26 @@
+"""A reader who follows a command opens few files: `run`, `resume` and `landscape`, counted by `walks.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs.walks import Files, walk_all
+
+MOST = {"run": 86, "resume": 81, "landscape": 73}
+"""Files of which a function is called; more than this need a reason, or a neighbour to join."""
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
+    return walk_all(tmp_path_factory.mktemp("walks"))
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_walk_leads_through_few_files(walks: dict[str, Files], name: str) -> None:
+    assert len(walks[name]) <= MOST[name], "\n".join(walks[name])
+
+
+def test_a_walk_is_counted_whole(walks: dict[str, Files]) -> None:
+    assert "Federation.rounds" in walks["run"]["core/round/federation.py"]
+    assert "continue_play" in walks["resume"]["experiments/running/play.py"]
+    assert "landscape" in walks["landscape"]["experiments/measuring/landscapes.py"]
