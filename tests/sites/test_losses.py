@@ -1,4 +1,4 @@
-"""Sites that die, are away, are late or lose their answers: what counts is what a simulation with the same losses has."""
+"""Sites that die, are away, are late or lose their answers: what counts is what a simulation with these losses has."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_lost_state_fails_its_client_alone(sites: Forked, tmp_path: Path) -> N
     rejected = [row.get("rejected", []) for row in run.history]
     assert rejected == [[], *[[{"client": 3, "reason": reason}]] * 3]
     assert [row["clients"] for row in run.history] == [[0, 1, 2, 3, 4], *[[0, 1, 2, 4]] * 3]
-    longer = federated(sites.transport, "scaffold", tmp_path / "run", **(ALL | {"rounds": 5}), resume=True)
+    longer = federated(sites.transport, "scaffold", tmp_path / "run", resume=True, resume_rounds=5)
     assert longer.history[4]["rejected"] == [{"client": 3, "reason": reason}]
 
 

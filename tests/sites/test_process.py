@@ -210,7 +210,20 @@ def test_another_request_for_work_comes_before_the_present_one(alone: ForkedSite
         answer = ask_socket(str(alone.site.socket), request(), PATIENCE, MOST)
         assert Envelope.from_bytes(answer).kind == "replies"
         given_up = Envelope.from_bytes(receive_frame(connection, MOST))
-    assert (given_up.kind, given_up.facts["reason"]) == ("refused", "the site was asked for other work")
+    assert (given_up.kind, given_up.facts["reason"]) == ("refused", "the site was asked for other work of this run")
+
+
+def test_a_request_of_another_run_waits_for_its_turn(alone: ForkedSite) -> None:
+    other = request(assignment(run="run2"), run="run2")
+    with asking(alone, endless()) as first:
+        eventually(lambda: is_training(alone), "it trains")
+        with asking(alone, other) as second:
+            # What comes after it on the same socket is answered: it has been heard, and nothing was given up for it.
+            assert is_training(alone)
+            first.close()
+            assert Envelope.from_bytes(receive_frame(second, MOST)).kind == "replies"
+    abandoned = [line["reason"] for line in alone.audit() if line["what"] == "abandoned"]
+    assert abandoned == ["nobody waits for this work any more"]
 
 
 def test_work_ends_with_its_time(alone: ForkedSite) -> None:
@@ -306,13 +319,14 @@ def test_no_value_is_in_the_audit_log(sites: Forked, tmp_path: Path) -> None:
             assert value in (0.0, 1.0) or repr(value) not in text
 
 
-def test_an_audit_log_that_is_a_link_is_not_followed(home: Path) -> None:
+def test_what_cannot_be_noted_is_refused(home: Path) -> None:
     (home / "b" / "state").mkdir(parents=True)
     (home / "mine").write_text("mine")
     (home / "b" / "state" / "audit.jsonl").symlink_to(home / "mine")
     service = service_in(home, "b")
-    with pytest.raises(OSError, match="symbolic"):
-        service.answer(Envelope("hello").to_bytes())
+    for data in (Envelope("hello").to_bytes(), request(), b"nonsense"):
+        answer = Envelope.from_bytes(service.answer(data))
+        assert (answer.kind, "cannot write its audit log" in answer.facts["reason"]) == ("refused", True)
     assert (home / "mine").read_text() == "mine"
 
 

@@ -150,13 +150,13 @@ def test_what_is_wrong_here_is_found_before_anybody_is_called(home: Path) -> Non
 def test_a_run_is_resumed_with_the_sites_it_was_begun_with(home: Path) -> None:
     federated(services_in(home), "fedavg", home / "run", rounds=1)
     direct = services_in(home)
-    with pytest.raises(FlatfedError, match="was begun with .* and now the sites are"):
-        federated(direct, "fedavg", home / "run", rounds=2, resume=True, sites=("a", "b"))
+    with pytest.raises(FlatfedError, match=r"was begun with .* and now the sites are"):
+        federated(direct, "fedavg", home / "run", resume=True, sites=("a", "b"))
     whole = data_of("b")
     direct.services["b"] = service_in(home, "b", SiteData(whole.pool, [whole.parts[0][:-1]]))
     with pytest.raises(FlatfedError, match="put them back, or begin a new run"):
-        federated(direct, "fedavg", home / "run", rounds=2, resume=True)
-    run = federated(services_in(home), "fedavg", home / "run", rounds=2, resume=True)
+        federated(direct, "fedavg", home / "run", resume=True)
+    run = federated(services_in(home), "fedavg", home / "run", resume=True, resume_rounds=2)
     assert (run.status, len(run.history)) == ("finished", 2)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from flatfed.core.configuration.checking import Index, Positive, checked
 from flatfed.core.configuration.settings import about_settings
 from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.experiments.federating.federate import FederatedRun, federate
@@ -56,19 +57,30 @@ def wanted(config: Mapping[str, Any]) -> FederatedRun:
         settings=chosen,
         sites=[name.strip() for name in str(config.get("sites", "")).split(",") if name.strip()],
         out=Path(str(config.get("out", "runs/federation"))),
-        sampling=int(config.get("sampling", 0)),
+        sampling=checked(Index, config.get("sampling", 0), "sampling"),
         model=str(config.get("model", "")) or None,
         model_options=_options(config, "model_options"),
         augment=False if augment in OFF else augment,
         local_layers=str(config.get("local_layers", "")) or None,
         test_data=str(config.get("test_data", "")) or None,
         test_options=_options(config, "test_data_options"),
-        resume=bool(config.get("resume", False)),
-        resume_rounds=int(config.get("resume_rounds", 0)) or None,
-        roll_call_seconds=float(config.get("roll_call_seconds", 120)),
-        checkpoint_every=int(config.get("checkpoint_every", 0)) or None,
-        exact=bool(config.get("exact", False)),
+        resume=_truth(config, "resume"),
+        resume_rounds=checked(Index, config.get("resume_rounds", 0), "resume_rounds") or None,
+        roll_call_seconds=checked(Positive, config.get("roll_call_seconds", 120), "roll_call_seconds"),
+        checkpoint_every=checked(Index, config.get("checkpoint_every", 0), "checkpoint_every") or None,
+        exact=_truth(config, "exact"),
     )
+
+
+def _truth(config: Mapping[str, Any], name: str) -> bool:
+    """Return what is true or false, also as a word: `-c` may have been given quotes."""
+    value = config.get(name, False)
+    if isinstance(value, bool):
+        return value
+    truths = {"true": True, "false": False}
+    if str(value).lower() not in truths:
+        raise ConfigError(f"{name} must be true or false, not {value!r:.60}")
+    return truths[str(value).lower()]
 
 
 def _options(config: Mapping[str, Any], name: str) -> dict[str, Any]:

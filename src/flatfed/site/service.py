@@ -53,7 +53,13 @@ class SiteService:
         self._doing = ""
 
     def answer(self, request: bytes) -> bytes:
-        """Return the answer to a request."""
+        """Return the answer to a request; what cannot be noted in the audit log is refused."""
+        try:
+            return self._noted_answer(request)
+        except OSError as error:
+            return refusal(f"the site cannot write its audit log: {error.strerror or error}")
+
+    def _noted_answer(self, request: bytes) -> bytes:
         try:
             envelope = Envelope.from_bytes(request, self.site.limits.largest_bytes)
             return self._answer(envelope).to_bytes()

@@ -58,6 +58,16 @@ def _loader() -> Any:
             finally:
                 self.depth -= 1
 
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            """Refuse a name that stands twice: only one of the values would count."""
+            seen = set()
+            for name, _ in node.value:
+                if (name.tag, str(name.value)) in seen:
+                    line = name.start_mark.line + 1
+                    raise yaml.YAMLError(f"line {line}: {str(name.value)!r:.60} stands there a second time")
+                seen.add((name.tag, str(name.value)))
+            return super().construct_mapping(node, deep)
+
     left_out = {"timestamp", "binary", "omap", "pairs", "set"}
     tags = {f"tag:yaml.org,2002:{name}" for name in left_out}
     Loader.yaml_constructors = {tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag not in tags}

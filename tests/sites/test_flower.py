@@ -1,0 +1,140 @@
+"""Bytes in Flower's messages, and the bound on arrays before they are put together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app.message.array import ArrayChunk
+from flwr.supercore.inflatable.inflatable_object import (
+    add_header_to_object_body,
+    get_all_nested_objects,
+    get_object_children_ids_from_object_content,
+)
+
+from flatfed.core.errors import ConfigError
+from flatfed.flower.inflation import bounded_arrays
+from flatfed.flower.records import from_records, to_records
+from flatfed.flower.server_app import wanted
+
+CHUNK = 5 << 20
+"""What Flower cuts arrays into."""
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_come_back(data: bytes) -> None:
+    assert from_records(to_records(data)) == data
+
+
+def array(data: bytes) -> Array:
+    return Array(dtype="uint8", shape=(len(data),), stype="bytes", data=data)
+
+
+def inflated(sent: Array, limit: int) -> Array:
+    with bounded_arrays(limit):
+        return Array.inflate(sent.deflate(), sent.children)
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK, CHUNK + 1, 2 * CHUNK + 7])
+def test_an_array_is_read_up_to_the_bound_and_not_above(size: int) -> None:
+    data = bytes(range(251)) * (size // 251 + 1)
+    sent = array(data[:size])
+    assert inflated(sent, size).data == data[:size]
+    if size:
+        with pytest.raises(ValueError, match="above the bound"):
+            inflated(sent, size - 1)
+
+
+def test_equal_pieces_are_counted_as_often_as_they_are_named() -> None:
+    sent = array(bytes(3 * CHUNK))
+    assert len(sent.children) == 1
+    assert len(inflated(sent, 3 * CHUNK).data) == 3 * CHUNK
+    with pytest.raises(ValueError, match=r"15,728,640 bytes, above the bound 15,728,639"):
+        inflated(sent, 3 * CHUNK - 1)
+
+
+def test_one_piece_named_a_thousand_times_is_refused_before_it_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = ArrayChunk(memoryview(bytes(1 << 20)))
+    sent = array(bytes(1 << 20))
+    body = json.loads(sent.deflate().partition(b"\0")[2])
+    forged = json.dumps(body | {"arraychunk_ids": [0] * 1000}).encode()
+    content = add_header_to_object_body(object_body=forged, obj=sent)
+    assert get_object_children_ids_from_object_content(content) == [piece.object_id]
+    joined: list[Any] = []
+    real = Array.inflate
+    monkeypatch.setattr(Array, "inflate", classmethod(lambda cls, *given: joined.append(given) or real(*given)))
+    with bounded_arrays(1 << 24), pytest.raises(ValueError, match=r"1,048,576,000 bytes, above the bound"):
+        Array.inflate(content, {piece.object_id: piece})
+    assert joined == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"3", b"{}", b'{"arraychunk_ids": [7]}', b'{"arraychunk_ids": ["a"]}', b"\xff"]
+)
+def test_a_forged_array_is_a_value_error(body: bytes) -> None:
+    sent = array(b"some")
+    content = add_header_to_object_body(object_body=body, obj=sent)
+    with bounded_arrays(100), pytest.raises(ValueError, match=r"cannot be put together"):
+        Array.inflate(content, sent.children)
+
+
+def test_several_arrays_of_a_message_share_the_bound() -> None:
+    first, second = array(b"a" * 60), array(b"b" * 60)
+    with bounded_arrays(100):
+        Array.inflate(first.deflate(), first.children)
+        with pytest.raises(ValueError, match="120 bytes, above the bound 100"):
+            Array.inflate(second.deflate(), second.children)
+
+
+def test_the_bound_ends_with_the_message() -> None:
+    sent = array(b"a" * 60)
+    with bounded_arrays(10), pytest.raises(ValueError, match="above the bound"):
+        Array.inflate(sent.deflate(), sent.children)
+    assert Array.inflate(sent.deflate(), sent.children).data == sent.data
+    assert len(get_all_nested_objects(to_records(b"abc"))) > 1
+
+
+ODD = {
+    "nothing": RecordDict({}),
+    "other-name": RecordDict({"x": ArrayRecord({"envelope": array(b"a")})}),
+    "other-entry": RecordDict({"flatfed": ArrayRecord({"x": array(b"a")})}),
+    "other-kind": RecordDict({"flatfed": ArrayRecord({"envelope": Array("uint8", (1,), "numpy.ndarray", b"a")})}),
+}
+
+
+@pytest.mark.parametrize("records", ODD.values(), ids=ODD.keys())
+def test_records_that_hold_something_else(records: RecordDict) -> None:
+    with pytest.raises(ValueError, match="this message holds"):
+        from_records(records)
+
+
+def test_a_run_configuration() -> None:
+    found = wanted({"method": "scaffold", "sites": "a, b,", "rounds": 3, "lr": 0.1, "checkpoint_every": 2, "model": ""})
+    assert (found.method, found.sites, found.checkpoint_every) == ("scaffold", ["a", "b"], 2)
+    assert found.settings == {"rounds": 3, "lr": 0.1}
+    assert wanted({}).checkpoint_every is None
+    with pytest.raises(ConfigError, match="did you mean"):
+        wanted({"metod": "fedavg"})
+    with pytest.raises(ConfigError, match="must be JSON"):
+        wanted({"model_options": "hidden=64"})
+
+
+@pytest.mark.parametrize("name", ["sampling", "roll_call_seconds", "checkpoint_every", "resume_rounds"])
+def test_a_number_of_the_run_configuration_that_is_none(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        wanted({name: "many"})
+
+
+@pytest.mark.parametrize("name", ["resume", "exact"])
+def test_a_truth_of_the_run_configuration(name: str) -> None:
+    assert getattr(wanted({name: True}), name) is True
+    assert getattr(wanted({name: "false"}), name) is False
+    with pytest.raises(ConfigError, match=name):
+        wanted({name: "maybe"})
