@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.app.message.array import ArrayChunk
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import (
@@ -25,11 +25,14 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from flatfed.core.errors import ConfigError, EngineError
+from flatfed.core.method.envelope import Envelope
 from flatfed.engines.sites.transport import NoAnswer
+from flatfed.flower import client_app
 from flatfed.flower.grid import GridTransport
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 from flatfed.flower.server_app import wanted
+from sites.bench import Forked
 
 CHUNK = 5 << 20
 """What Flower cuts arrays into."""
@@ -215,6 +218,25 @@ def test_a_node_that_failed_says_why() -> None:
 def test_a_superlink_that_is_away_ends_the_run_with_advice() -> None:
     with pytest.raises(EngineError, match=r"cannot be reached .*; resume the run when it is back"):
         asked(Store(lambda message: httpx.ConnectError("refused")))
+
+
+def context(**node_config: str) -> Context:
+    return Context(run_id=1, node_id=1, node_config=dict(node_config), state=RecordDict(), run_config={})
+
+
+def test_the_app_of_a_node_passes_bytes_on_to_the_site(sites: Forked) -> None:
+    sent = delivered(Message(to_records(Envelope("hello").to_bytes()), dst_node_id=5, message_type="query", ttl=300.0))
+    reply = client_app.app(sent, context(**{"site-socket": sites.address("b")}))
+    assert Envelope.from_bytes(from_records(reply.content)).facts["site"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("node_config", "reason"), [({}, "no site-socket"), ({"site-socket": "/no"}, "does not answer")]
+)
+def test_the_app_of_a_node_without_its_site_says_so(node_config: dict[str, str], reason: str) -> None:
+    sent = delivered(Message(to_records(b"abc"), dst_node_id=5, message_type="query", ttl=300.0))
+    with pytest.raises((ValueError, RuntimeError), match=reason):
+        client_app.app(sent, context(**node_config))
 
 
 def test_a_run_configuration() -> None:
