@@ -18,7 +18,8 @@ from flatfed.core.method.state import State
 from flatfed.core.method.wire import decode_reply, encode_reply
 from flatfed.engines.sites.transport import Answer
 from flatfed.engines.sites.versions import handle
-from sites.bench import Changed, assert_same, federated, services_in, simulated
+from flatfed.experiments.federating.federate import federate
+from sites.bench import Changed, assert_same, federated, services_in, simulated, wanted
 
 ALL: dict[str, Any] = {"sampling": 5, "rounds": 3}
 WHEN = (1, 0, 0)
@@ -143,7 +144,11 @@ def test_answers_of_the_evaluation_that_are_none_are_passed_over(home: Path) -> 
 
     facts = {"metrics": {"accuracy": math.nan, "loss": "low", "examples": 9, "a b": 1, "good": 2.0, "x": True}}
     forged = {"a": b"\0\1", "b": Envelope("metrics", facts).to_bytes()}
-    run = federated(Lying(services_in(home), {}), "fedavg", home / "run", rounds=1, sampling=5)
+    said: list[str] = []
+    run = federate(
+        wanted("fedavg", home / "run", rounds=1, sampling=5), Lying(services_in(home), {}), None, said.append
+    )
+    assert "the site a cannot evaluate the model: these bytes are no flatfed envelope" in said
     row = run.history[0]
     assert sorted(row["sites"]) == ["b", "c"]
     assert row["sites"]["b"] == {"examples": 9.0, "good": 2.0}

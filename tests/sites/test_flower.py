@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.app.message.array import ArrayChunk
+from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import (
     add_header_to_object_body,
     get_all_nested_objects,
     get_object_children_ids_from_object_content,
 )
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.task_identity import TaskIdentity
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, EngineError
+from flatfed.core.method.envelope import Envelope
+from flatfed.engines.sites.transport import NoAnswer
+from flatfed.flower import client_app
+from flatfed.flower.grid import GridTransport
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 from flatfed.flower.server_app import wanted
+from sites.bench import Forked
 
 CHUNK = 5 << 20
 """What Flower cuts arrays into."""
@@ -113,6 +123,120 @@ ODD = {
 def test_records_that_hold_something_else(records: RecordDict) -> None:
     with pytest.raises(ValueError, match="this message holds"):
         from_records(records)
+
+
+@pytest.fixture(autouse=True)
+def in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let messages be made, as in the process of an app."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+class Store(Grid):
+    """Messages as a SuperLink stores them: in pieces, put together when they are pulled. `answer` is the node."""
+
+    def __init__(self, answer: Callable[[Message], Message | Exception | None]) -> None:
+        self.answer, self.forge = answer, dict[str, bytes]()
+        self.waiting: dict[str, Message] = {}
+
+    def get_node_ids(self) -> list[int]:
+        return [7, 5]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        pushed = {str(number): message for number, message in enumerate(messages)}
+        self.waiting |= pushed
+        return list(pushed)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        (identity,) = message_ids
+        reply = self.answer(self.waiting[identity])
+        if isinstance(reply, Exception):
+            raise reply
+        if reply is None:
+            return []
+        if reply.has_error():
+            return [reply]
+        records = reply.content
+        contents = {name: part.deflate() for name, part in get_all_nested_objects(records).items()}
+        for name, content in contents.items():
+            contents[name] = self.forge.get(content.partition(b" ")[0].decode(), content)
+        reply.content = cast(RecordDict, inflate_object_from_contents(records.object_id, contents))
+        return [reply]
+
+    def set_run(self, *given: Any) -> None: ...
+    def create_message(self, *given: Any) -> Any: ...
+    def get_nodes(self) -> Any: ...
+    def send_and_receive(self, *given: Any, **more: Any) -> Any: ...
+    @property
+    def run(self) -> Any: ...
+
+
+def echoed(message: Message) -> Message:
+    return Message(to_records(from_records(message.content)[::-1]), reply_to=delivered(message))
+
+
+def delivered(message: Message) -> Message:
+    """Return a message as a node has it."""
+    message.metadata.__dict__["_message_id"] = "1"
+    return message
+
+
+def asked(store: Store, seconds: float = 300.0, limit: int = 1000) -> dict[str, Any]:
+    return dict(GridTransport(store).ask({"5": b"abc", "7": b"xyz"}, seconds, limit, lambda: None))
+
+
+def test_bytes_go_to_nodes_and_back() -> None:
+    assert GridTransport(Store(echoed)).addresses() == ["5", "7"]
+    assert asked(Store(echoed)) == {"5": b"cba", "7": b"zyx"}
+
+
+def test_a_node_that_does_not_answer_is_given_up() -> None:
+    answers = asked(Store(lambda message: None), 0.01)
+    assert answers == {"5": NoAnswer("no reply within 0.01 s"), "7": NoAnswer("no reply within 0.01 s")}
+
+
+def test_an_answer_above_the_bound_is_not_put_together() -> None:
+    reasons = [answer.reason for answer in asked(Store(echoed), limit=2).values()]
+    assert reasons == ["an answer that cannot be read: 3 bytes, above the bound 2"] * 2
+
+
+@pytest.mark.parametrize("kind", ["Array", "ArrayRecord", "RecordDict", "ArrayChunk"])
+@pytest.mark.parametrize("content", [b"", b"Array 0\0", b"RecordDict 2\0{}", b"ArrayRecord 2\0[]", b"\xff\0\0"])
+def test_forged_content_is_no_answer(kind: str, content: bytes) -> None:
+    store = Store(echoed)
+    store.forge[kind] = content
+    for answer in asked(store).values():
+        assert isinstance(answer, NoAnswer)
+        assert answer.reason
+
+
+def test_a_node_that_failed_says_why() -> None:
+    failed = asked(Store(lambda message: Message(Error(1, "bad \x1b[2J"), reply_to=delivered(message))))
+    assert [answer.reason for answer in failed.values()] == [r"the node failed: bad \x1b[2J"] * 2
+
+
+def test_a_superlink_that_is_away_ends_the_run_with_advice() -> None:
+    with pytest.raises(EngineError, match=r"cannot be reached .*; resume the run when it is back"):
+        asked(Store(lambda message: httpx.ConnectError("refused")))
+
+
+def context(**node_config: str) -> Context:
+    return Context(run_id=1, node_id=1, node_config=dict(node_config), state=RecordDict(), run_config={})
+
+
+def test_the_app_of_a_node_passes_bytes_on_to_the_site(sites: Forked) -> None:
+    sent = delivered(Message(to_records(Envelope("hello").to_bytes()), dst_node_id=5, message_type="query", ttl=300.0))
+    reply = client_app.app(sent, context(**{"site-socket": sites.address("b")}))
+    assert Envelope.from_bytes(from_records(reply.content)).facts["site"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("node_config", "reason"), [({}, "no site-socket"), ({"site-socket": "/no"}, "does not answer")]
+)
+def test_the_app_of_a_node_without_its_site_says_so(node_config: dict[str, str], reason: str) -> None:
+    sent = delivered(Message(to_records(b"abc"), dst_node_id=5, message_type="query", ttl=300.0))
+    with pytest.raises((ValueError, RuntimeError), match=reason):
+        client_app.app(sent, context(**node_config))
 
 
 def test_a_run_configuration() -> None:

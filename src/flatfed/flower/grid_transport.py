@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from flatfed.core.configuration.checking import escaped
+from flatfed.core.errors import EngineError
 from flatfed.engines.sites.transport import Answer, NoAnswer, Pulse
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 
 POLL = 0.2
 """Seconds between two looks for answers."""
-TRIES = 5
-"""How often a call to the SuperLink is repeated while it does not answer, with a second in between."""
 
 
 class GridTransport:
@@ -28,7 +29,8 @@ class GridTransport:
 
     def addresses(self) -> list[str]:
         """Return the nodes that are connected now."""
-        return [str(node) for node in sorted(self._grid.get_node_ids())]
+        with _reached():
+            return [str(node) for node in sorted(self._grid.get_node_ids())]
 
     def ask(
         self, requests: Mapping[str, bytes], seconds: float, limit: int, pulse: Pulse
@@ -58,18 +60,31 @@ class GridTransport:
         ]
         if not messages:
             return {}
-        identities = list(self._grid.push_messages(messages))
+        with _reached():
+            identities = list(self._grid.push_messages(messages))
         return {identity: address for identity, address in zip(identities, requests, strict=False) if identity}
 
     def _pull(self, identity: str, limit: int) -> Answer | None:
         """Return the answer to a message, where it has come."""
         try:
             # One at a time: what is wrong with one must not take others with it.
-            with bounded_arrays(limit):
+            with _reached(), bounded_arrays(limit):
                 messages = list(self._grid.pull_messages([identity]))
-        except ValueError as error:  # an array that is too large, or no array
-            return NoAnswer(f"an answer that cannot be read: {error}")
+        except EngineError:
+            raise
+        except Exception as error:  # whatever forged content brings about in Flower
+            return NoAnswer(f"an answer that cannot be read: {escaped(str(error))[:300]}")
         return _content(messages[0]) if messages else None
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Let a SuperLink that is away, also after Flower's own tries, be an error that says what to do."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        text = escaped(str(error))[:300]
+        raise EngineError(f"the SuperLink cannot be reached ({text}); resume the run when it is back") from error
 
 
 def _content(message: Any) -> Answer:

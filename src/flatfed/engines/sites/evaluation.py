@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.envelope import Envelope
@@ -18,6 +19,8 @@ from flatfed.core.round.federation import Federation
 from flatfed.engines.news import tell
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.engines.sites.engine import SECONDS, Correspondence
+from flatfed.engines.sites.roll_call import REFUSED
+from flatfed.engines.sites.transport import Answer, NoAnswer
 from flatfed.engines.sites.versions import NEVER, version_of
 
 EVALUATE, METRICS = "evaluate", "metrics"
@@ -84,13 +87,21 @@ def ask_sites(to: Correspondence, assignment: Assignment, kind: str, federation:
         requests[address] = Envelope(kind, facts | {"versions": versions}, parts).to_bytes()
     answers: dict[str, Envelope] = {}
     for address, answer in to.transport.ask(requests, seconds, MOST_METRICS_BYTES, to.pulse):
-        if not isinstance(answer, bytes):
-            continue
         try:
-            answers[site_at[address]] = Envelope.from_bytes(answer, MOST_METRICS_BYTES)
-        except WireError:  # a site that answers with something else has not measured
-            continue
+            answers[site_at[address]] = _read(answer)
+        except WireError as error:  # the others have answered: the run goes on
+            tell(f"the site {site_at[address]} cannot {kind} the model: {error}")
     return answers
+
+
+def _read(answer: Answer) -> Envelope:
+    """Return the envelope of an answer; where there is none, or it is a refusal, a `WireError` says why."""
+    if isinstance(answer, NoAnswer):
+        raise WireError(answer.reason)
+    envelope = Envelope.from_bytes(answer, MOST_METRICS_BYTES)
+    if envelope.kind == REFUSED:
+        raise WireError(escaped(str(envelope.facts.get("reason", "refused"))[:400]))
+    return envelope
 
 
 def _numbers(facts: Mapping[str, Any]) -> dict[str, float]:
