@@ -2,7 +2,7 @@
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
 hangs can be given up. Work is given up when whoever asked for it has hung up, when another request of the same run
-arrives (the server has gone on), and when the site is to end. Who is here and whether the site is well is answered at once.
+arrives (the server has gone on), and when the site is to end. Who is here, and whether it is well, is answered at once.
 """
 
 from __future__ import annotations
