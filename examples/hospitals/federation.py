@@ -84,7 +84,9 @@ def call(*command: str) -> None:
     """Run a command and show it; one that fails ends the program."""
     print(f"\n$ {' '.join(command)}", flush=True)
     program = sys.executable if command[0] == "python" else command[0]
-    subprocess.run([program, *command[1:]], check=True, env=environment())
+    code = subprocess.run([program, *command[1:]], check=False, env=environment()).returncode
+    if code:
+        raise SystemExit(f"{command[0]} ended with {code}")
 
 
 def environment(**more: str) -> dict[str, str]:
