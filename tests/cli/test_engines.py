@@ -132,6 +132,20 @@ def test_a_worker_that_is_too_large_for_this_machine_is_refused(row: Row, tmp_pa
     assert not (tmp_path / "new").exists()
 
 
+def test_a_start_of_ray_that_fails_is_a_sentence(tmp_path: Path) -> None:
+    """There is a file where its directory should be."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'flatfed[ray]'")
+    (tmp_path / "file").touch()
+    command = ("from flatfed.cli.main import main; main()", *RUN, "--engine", "ray")
+    environment = os.environ | {"RAY_TMPDIR": str(tmp_path / "file")}
+    outcome = subprocess.run([sys.executable, "-c", *command], capture_output=True, text=True, env=environment)
+    assert outcome.returncode == 2, outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last.startswith("Error: Ray could not be started on this machine: ")
+    assert not (tmp_path / "new").exists()
+
+
 def test_without_the_package_the_sentence_says_what_to_install(tmp_path: Path) -> None:
     """In an interpreter whose packages are all of this one's but Ray."""
     packages = tmp_path / "packages"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flatfed.data.partition.base import apportion, deal_by_size, deal_classes, share
+from flatfed.data.partition.base import apportion
+from flatfed.data.partition.class_shares import deal_by_size, deal_classes, share
 from flatfed.data.partition.dirichlet import Mixtures, fill_by_draws, random_turns
 
 

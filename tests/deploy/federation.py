@@ -53,7 +53,7 @@ PROGRAMS = (
     "flwr-serverapp",
     "nginx",
 )
-LONG = 300.0
+LONG = 600.0
 """The bound of a wait, in seconds: far more than anything takes on a busy machine."""
 
 GRACE = 5.0
@@ -115,6 +115,8 @@ class Program:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    may_end: bool = False
+    """Whether a test has ended it, or waits for its end."""
 
     @property
     def text(self) -> str:
@@ -127,16 +129,18 @@ class Program:
         return self.process.poll()
 
     def check_running(self) -> None:
-        """Fail with its log where it has ended."""
-        if self.code is not None:
+        """Fail with its log where it has ended and should not have."""
+        if self.code is not None and not self.may_end:
             raise AssertionError(f"{self.name} ended with {self.code}:\n{self.text}")
 
     def wait_ended(self, seconds: float = LONG) -> int:
         """Return its exit code once it has ended."""
+        self.may_end = True
         return self.process.wait(seconds)
 
     def kill(self) -> None:
         """End it at once, as a power cut would; what it has started goes on, as it would."""
+        self.may_end = True
         self.process.kill()
         self.process.wait(LONG)
 
@@ -147,6 +151,8 @@ class Program:
 
 def stop_all(programs: list[Program]) -> None:
     """Ask programs to end, all at once; they and all that they have started are gone when this returns."""
+    for program in programs:
+        program.may_end = True
     families = [descendants(program.process.pid) for program in programs]
     for program in programs:
         program.process.terminate()
@@ -221,7 +227,8 @@ class Federation:
     def start(self, script: Path, *arguments: str, name: str = "", **variables: str) -> Program:
         """Start a script in the background; options come after those in it, variables beside those of all programs."""
         name = name or f"{script.parent.name}-{script.stem}"
-        log = self.folder / "logs" / f"{name}-{len(self.programs)}.log"
+        logs = self.folder / "logs"
+        log = logs / f"{name}-{len(list(logs.iterdir()))}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ["/bin/sh", str(script), *arguments],

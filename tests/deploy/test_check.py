@@ -8,7 +8,6 @@ import socket
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from flatfed.deploy.authority import make_authority, valid_for
 from flatfed.deploy.deployment import Deployment
 from flatfed.deploy.doctor.certificates import check_authority
 from flatfed.deploy.doctor.connection import check_clock, split_address
-from flatfed.deploy.doctor.diagnosis import Diagnosis
 from flatfed.deploy.doctor.surroundings import check_versions
 from flatfed.deploy.initialise import initialise
 from flatfed.deploy.node_keys import make_node_key
@@ -326,16 +324,20 @@ def test_data_that_cannot_be_looked_at_is_said(fed: Path, monkeypatch: pytest.Mo
 def test_the_sites_own_findings_are_shown(fed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 
-    def check_site(path: Path) -> list[Diagnosis]:
+    def check_site(path: Path) -> list[types.SimpleNamespace]:
         asked.append(path)
-        return [replace(Diagnosis("fault", "label", "is missing"), fix="name a column")]
+        return [
+            types.SimpleNamespace(what="label", state="fault", text="is missing"),
+            types.SimpleNamespace(what="model", state="ok", text="mlp"),
+        ]
 
     module = types.ModuleType("flatfed.site.check")
     module.check_site = check_site  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flatfed.site", types.ModuleType("flatfed.site"))
     monkeypatch.setitem(sys.modules, "flatfed.site.check", module)
-    assert faults(fed / "sites/a")["data: label"] == "is missing"
-    assert asked == [fed / "sites/a/site.yaml"]
+    assert faults(fed / "sites/a")["site: label"] == "is missing"
+    assert of_level(fed / "sites/a", "ok")["site: model"] == "mlp"
+    assert asked == [fed / "sites/a/site.yaml"] * 2
 
 
 @pytest.mark.parametrize("text", [None, "- a", "site: [", "site: 3", "\0"])

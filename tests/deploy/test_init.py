@@ -196,6 +196,7 @@ def test_an_administrator_types_three_commands(folder: Path) -> None:
     text = (folder / "sites/hospital-a/README.md").read_text()
     commands = [line for line in text.partition("`node.key`")[0].splitlines() if line.startswith("    ")]
     assert len(commands) == 3
+    assert "+cpu" not in commands[0]
     assert "flatfed site check" in text
 
 
@@ -208,6 +209,20 @@ def test_sites_come_in_everywhere_and_the_superlink_hears_this_machine_alone(fol
 def test_a_trial_stays_on_this_machine(tmp_path: Path) -> None:
     initialise(tmp_path / "fed", Deployment(("a",), port=8500))
     assert "listen 127.0.0.1:8500 ssl;" in (tmp_path / "fed/server/proxy/nginx.conf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "listened", "address"),
+    [
+        (("fed.example.org",), "8500", "fed.example.org:8500"),
+        (("localhost", "127.0.0.1"), "127.0.0.1:8500", "localhost:8500"),
+        (("2001:db8::7",), "[::]:8500 ipv6only=off", "[2001:db8::7]:8500"),
+        (("::1", "localhost"), "[::1]:8500", "[::1]:8500"),
+    ],
+)
+def test_addresses(hosts: tuple[str, ...], listened: str, address: str) -> None:
+    deployment = Deployment(("a",), hosts, 8500)
+    assert (deployment.listened_address, deployment.address) == (listened, address)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,17 @@ PAGES = sorted(
         *(ROOT / "docs/algorithms").glob("*.md"),
     ]
 )
-OF_BENCH = {"--only", "--repeats", "--check", "--parameters", "--steps", "--step-ms", "--gigabits", "--cohort"}
+OF_BENCH = {
+    "--files",
+    "--only",
+    "--repeats",
+    "--check",
+    "--parameters",
+    "--steps",
+    "--step-ms",
+    "--gigabits",
+    "--cohort",
+}
 OF_RAY = {"--head", "--port", "--num-cpus", "--include-dashboard", "--block"}
 OF_SLURM = {
     "--array",
@@ -36,7 +46,8 @@ OF_SLURM = {
     "--signal",
     "--time",
 }
-FOREIGN = OF_BENCH | OF_RAY | OF_SLURM
+OF_FLOWER = {"--stream", "--node-config", "--show", "--now"}
+FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER
 """Options of other programs than flatfed."""
 
 OLD_WORDS = {

@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -89,7 +90,14 @@ def ray_of_this_process() -> Cluster:
     with pytest.MonkeyPatch.context() as patch:
         # What starts on it imports the tests' modules too.
         patch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
+        patch.setenv("RAY_TMPDIR", directory_of_ray())
         return Cluster("local")
+
+
+@functools.cache
+def directory_of_ray() -> str:
+    """Return a directory for what Ray writes; its name is short, as the paths of sockets begin with it."""
+    return tempfile.mkdtemp(prefix="ff-ray-", dir="/tmp")
 
 
 def leave_ray() -> None:
@@ -97,7 +105,9 @@ def leave_ray() -> None:
     if not ray_of_this_process.cache_info().currsize:
         return
     ray_of_this_process().leave()
+    shutil.rmtree(directory_of_ray(), ignore_errors=True)
     ray_of_this_process.cache_clear()
+    directory_of_ray.cache_clear()
     with warnings.catch_warnings():
         # Ray leaves files of its own to the garbage collector, which would speak of them in the middle of another test.
         warnings.simplefilter("ignore", ResourceWarning)

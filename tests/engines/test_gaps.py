@@ -118,10 +118,16 @@ def test_a_worker_that_dies_in_a_gap_is_replaced(engine: Any, tmp_path: Path) ->
     assert sums(results) == SUMS
 
 
-@pytest.mark.parametrize(
-    ("piece", "message"), [(faulty, "faulty of .*ValueError: no such number"), (deadly, "deadly of .* 3 times")]
-)
-def test_work_that_cannot_be_done_is_named(piece: Any, message: str, engine: Any, tmp_path: Path) -> None:
+def test_work_that_fails_is_named(engine: Any, tmp_path: Path) -> None:
+    check_impossible(faulty, "faulty of .*ValueError: no such number", engine, tmp_path)
+
+
+@pytest.mark.parametrize("shared", rows_of(needs="has_gaps", without="starts_slowly"), indirect=True)
+def test_work_that_kills_its_workers_is_named(engine: Any, tmp_path: Path) -> None:
+    check_impossible(deadly, "deadly of .* 3 times", engine, tmp_path)
+
+
+def check_impossible(piece: Any, message: str, engine: Any, tmp_path: Path) -> None:
     """The clients' replies come all the same; the error comes when the results are asked for."""
     results = begin(engine, piece, tmp_path)
     for _ in range(5):

@@ -9,7 +9,19 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FORMATS = ("message", "idx", "idx.gz", "cifar.pickle", "csv", "clients.csv", "pairs", "npy", "history")
+FORMATS = (
+    "message",
+    "idx",
+    "idx.gz",
+    "cifar.pickle",
+    "csv",
+    "clients.csv",
+    "numbers.csv",
+    "scaling.csv",
+    "pairs",
+    "npy",
+    "history",
+)
 TEXTS = ("method", "schedule", "measurements", "watch", "augmentation", "setting", "value", "target", "yaml")
 MEGABYTES, SECONDS = 4096, 30
 """What one input may take of memory and time before it counts as a defect."""

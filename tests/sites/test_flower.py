@@ -28,7 +28,7 @@ from flatfed.core.errors import ConfigError, EngineError
 from flatfed.core.method.envelope import Envelope
 from flatfed.engines.sites.transport import NoAnswer
 from flatfed.flower import client_app
-from flatfed.flower.grid import GridTransport
+from flatfed.flower.grid_transport import GridTransport
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 from flatfed.flower.server_app import wanted

@@ -35,7 +35,7 @@ OWN: dict[str, Any] = {
     "exact": False,
     "evaluate_last": 1,
 }
-"""What a federation is told beside the training settings, or with another default than theirs."""
+"""What a federation is given beside the training settings, or with another default than theirs."""
 
 
 def run_config(deployment: Deployment) -> dict[str, Any]:

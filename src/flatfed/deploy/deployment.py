@@ -75,9 +75,10 @@ class Deployment:
     @property
     def listened_address(self) -> str:
         """Where the proxy listens: on the loopback interface in a trial, on every interface otherwise."""
-        if all(is_loopback(host) for host in self.hosts):
-            return f"127.0.0.1:{self.port}"
-        return str(self.port)
+        local = all(is_loopback(host) for host in self.hosts)
+        if any(_is_v6(host) for host in self.hosts):
+            return f"[::1]:{self.port}" if local else f"[::]:{self.port} ipv6only=off"
+        return f"127.0.0.1:{self.port}" if local else str(self.port)
 
     def node_port(self, site: str) -> int:
         """Return the port for a SuperNode's own processes, another one per site: all may run on one machine."""

@@ -10,7 +10,7 @@ from flatfed.deploy.authority import make_authority, make_server_certificate, va
 from flatfed.deploy.deployment import INNER_NAME, Deployment
 from flatfed.deploy.flower_extra import require_flower
 from flatfed.deploy.kit_files import PRIVATE, PRIVATE_FOLDER, filled, make_folder, write_new
-from flatfed.deploy.manifest import FILE, as_text, describe, installed_versions
+from flatfed.deploy.manifest import FILE, as_text, describe, installed_versions, public_version
 from flatfed.deploy.node_keys import make_node_key
 from flatfed.deploy.server_kit import write_server
 from flatfed.deploy.site_kit import write_site
@@ -26,6 +26,7 @@ def initialise(folder: Path, deployment: Deployment) -> None:
     server = make_server_certificate(authority, list(hosts), validity)
     keys = {site: make_node_key(site) for site in deployment.sites}
     versions = installed_versions()
+    pinned = {name: public_version(version) for name, version in versions.items()}
     record = as_text(describe(deployment, authority, server, keys, versions))
     expires = validity.end.date().isoformat()
 
@@ -37,11 +38,11 @@ def initialise(folder: Path, deployment: Deployment) -> None:
     write_new(drawer / "ca.crt", authority.certificate_text)
     write_new(drawer / "README.md", filled("authority-README.md", {"expires": expires}))
     write_app(folder / "app", deployment)
-    write_server(folder / "server", deployment, authority, server, keys, versions)
+    write_server(folder / "server", deployment, authority, server, keys, pinned)
     write_new(folder / "server" / FILE, record)
     sites = make_folder(folder / "sites", PRIVATE_FOLDER)
     for site, key in keys.items():
-        write_site(sites / site, site, deployment, authority, key, versions)
+        write_site(sites / site, site, deployment, authority, key, pinned)
         write_new(sites / site / FILE, record)
 
 

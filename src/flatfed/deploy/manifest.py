@@ -32,6 +32,11 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
+def public_version(version: str) -> str:
+    """Return a version without its build: 2.13.0 of 2.13.0+cpu."""
+    return version.partition("+")[0]
+
+
 def describe(
     deployment: Deployment, authority: Issued, server: Issued, keys: Mapping[str, NodeKey], versions: Mapping[str, str]
 ) -> dict[str, Any]:

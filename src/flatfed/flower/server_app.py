@@ -17,7 +17,7 @@ from flatfed.core.configuration.checking import Index, Positive, checked
 from flatfed.core.configuration.settings import about_settings
 from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.experiments.federating.federate import FederatedRun, federate
-from flatfed.flower.grid import GridTransport
+from flatfed.flower.grid_transport import GridTransport
 from flatfed.runs.history import Row
 
 app = ServerApp()

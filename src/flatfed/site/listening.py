@@ -2,7 +2,7 @@
 
 Connections are read and answered in threads of their own; the work is done in the main thread, where a client that
 hangs can be given up. Work is given up when whoever asked for it has hung up, when another request of the same run
-arrives (the server has gone on), and when the site is to end. Who is here and whether the site is well is told at once.
+arrives (the server has gone on), and when the site is to end. Who is here, and whether it is well, is answered at once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Request:
     def is_given_up(self) -> bool:
         """Say whether whoever asked has hung up."""
         poller = select.poll()
-        # Of no events: an end of the connection is always told.
+        # Of no events: an end of the connection is always reported.
         poller.register(self.connection, 0)
         return bool(poller.poll(0))
 
@@ -75,10 +75,10 @@ class SiteProcess:
         present = self._present
         if present is None:
             return ""
-        if any(request.run == present.run for request in list(self._waiting)):
-            return "the site was asked for other work of this run"
         if present.is_given_up():
             return "nobody waits for this work any more"
+        if any(request.run == present.run for request in list(self._waiting)):
+            return "the site was asked for other work of this run"
         return ""
 
     def run(self) -> None:

@@ -26,7 +26,7 @@ from flatfed.site.audit import AuditLog, sizes
 from flatfed.site.config import Site
 from flatfed.site.data import NotAllowed, SiteData
 from flatfed.site.permission import RoundCounter
-from flatfed.site.work import SiteWork, decoded_versions
+from flatfed.site.run_work import SiteWork, decoded_versions
 
 HEALTH = "health"
 MOST_REASON = 400

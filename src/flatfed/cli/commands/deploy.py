@@ -73,7 +73,8 @@ def init(folder: Path, sites: str, hosts: tuple[str, ...], port: int, superlink_
     names = tuple(name.strip() for name in sites.split(",") if name.strip())
     deployment = Deployment(names, hosts or HOSTS, port, superlink_port, days)
     initialise(folder, deployment)
-    echo(f"wrote {folder}: the server's folder, the app, and {len(names)} sites; begin with {folder / 'README.md'}")
+    echo(f"wrote {folder} with a folder for the server and one for each of {', '.join(names)}")
+    echo(f"begin with {folder / 'README.md'}")
     echo(f"move {folder / 'authority'} offline: whoever has its key can pretend to be the server")
 
 

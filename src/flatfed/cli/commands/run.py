@@ -35,6 +35,7 @@ passes over all of them: as much as N/m rounds of a method that asks m of N clie
 def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **options: Any) -> int:
     """Train ALGORITHM on DATASET and write a run directory.
 
+    DATASET: an id of `flatfed list datasets`, or a function of yours that returns the data, my_module:load.
     ALGORITHM: fedavg, feddyn+sam (client optimiser), fedasam+swa (averaging), with settings feddyn(alpha=0.1)+sam.
     Ctrl-C stops and saves at any time; `flatfed resume` goes on.
     """

@@ -68,8 +68,8 @@ class Source:
     @property
     def written(self) -> Callable[..., Any]:
         """The function as it was written."""
-        written: Callable[..., Any] = inspect.unwrap(self.load)
-        return written
+        function: Callable[..., Any] = inspect.unwrap(self.load)
+        return function
 
     @property
     def on_disk(self) -> bool:

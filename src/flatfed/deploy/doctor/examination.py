@@ -96,7 +96,10 @@ def _check_data(path: Path) -> Iterator[Diagnosis]:
         yield warning("data", "not available: this flatfed cannot look at a site's data", "install a newer flatfed")
         return
     for found in module.check_site(path):
-        yield Diagnosis(found.level, f"data: {found.subject}", found.text, found.fix)
+        fix = (
+            "" if found.state == "ok" else f"edit {path.name}; look again with: flatfed site check --config {path.name}"
+        )
+        yield Diagnosis(found.state, f"site: {found.what}", found.text, fix)
 
 
 def _name_of(folder: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from flatfed.deploy.doctor.diagnosis import Diagnosis, fault, warning, well
-from flatfed.deploy.manifest import installed_versions
+from flatfed.deploy.manifest import installed_versions, public_version
 
 LEAST_ROOM, GOOD_ROOM = 0.5e9, 5e9
 SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin")
@@ -21,10 +21,10 @@ def check_versions(made: Mapping[str, str]) -> Iterator[Diagnosis]:
         found = here.get(name)
         if found is None:
             yield fault("versions", f"{name} is not installed", "pip install 'flatfed[flower]'")
-        elif _plain(found) == _plain(wanted):
+        elif public_version(found) == public_version(wanted):
             yield well("versions", f"{name} {found}")
         elif name == "torch":
-            fix = f"install torch {_plain(wanted)} for the same bits as everywhere"
+            fix = f"install torch {public_version(wanted)} for the same bits as everywhere"
             yield warning("versions", f"torch {found}, the deployment was made with {wanted}", fix)
         else:
             fix = f"pip install '{name}=={wanted}'"
@@ -51,8 +51,3 @@ def check_room(folder: Path) -> Diagnosis:
     if free < GOOD_ROOM:
         return warning("disk", text, "make room: messages, states and models are kept here")
     return well("disk", text)
-
-
-def _plain(version: str) -> str:
-    """Return a version without its build: 2.13.0 of 2.13.0+cpu."""
-    return version.partition("+")[0]

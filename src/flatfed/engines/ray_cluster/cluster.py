@@ -17,6 +17,8 @@ from flatfed.machine import usable_cores
 LOCAL, AUTO = "local", "auto"
 CONNECT_SECONDS = 5.0
 LOOPBACK = "127.0.0.1"
+START_ATTEMPTS = 3
+"""Ray gives up on a start after 30 s, which a machine that is busy may need."""
 
 
 class Cluster:
@@ -37,21 +39,29 @@ class Cluster:
 
     def _join(self, cpus: float) -> None:
         refuse_silent(self.address)
+        attempts = START_ATTEMPTS if self.address == LOCAL else 1
+        for attempt in range(1, attempts + 1):
+            try:
+                self._init(cpus)
+                return
+            except Exception as error:  # of many kinds: no answer, a wrong token, another version of Ray or Python
+                if attempt == attempts:
+                    raise ConfigError(self._why_not(error), parameter="address") from error
+
+    def _init(self, cpus: float) -> None:
+        """Start Ray, or join it."""
         options: dict[str, Any] = {"address": self.address, "log_to_driver": False, "logging_level": logging.ERROR}
-        try:
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(_no_signals_changed())
-                stack.enter_context(_untidiness_unsaid())
-                if self.address == LOCAL:
-                    stack.enter_context(_loopback_alone())
-                    options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
-                    # Ray would let everything else on the machine go before its workers.
-                    options["_system_config"] = {"worker_niceness": 0}
-                    # More workers than cores only take turns, as processes do.
-                    options["num_cpus"] = max(usable_cores(), math.ceil(cpus))
-                self._ray.init(**options)
-        except Exception as error:  # of many kinds: no answer, a wrong token, another version of Ray or Python
-            raise ConfigError(self._why_not(error), parameter="address") from error
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_no_signals_changed())
+            stack.enter_context(_untidiness_unsaid())
+            if self.address == LOCAL:
+                stack.enter_context(_loopback_alone())
+                options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
+                # Ray would let everything else on the machine go before its workers.
+                options["_system_config"] = {"worker_niceness": 0}
+                # More workers than cores only take turns, as processes do.
+                options["num_cpus"] = max(usable_cores(), math.ceil(cpus))
+            self._ray.init(**options)
 
     def _why_not(self, error: Exception) -> str:
         """Return why the cluster cannot be joined, and what to do."""
@@ -61,6 +71,11 @@ class Cluster:
                 f"HOST:PORT of a head node for {PARAMETER}"
             )
         reason = str(error).strip().split("\n")[0].rstrip(".")
+        if self.address == LOCAL:
+            return (
+                f"Ray could not be started on this machine: {reason:.120}; is there enough memory and disk for it? "
+                "Worker processes need less: leave the engine out"
+            )
         return (
             f"{PARAMETER}: no Ray cluster could be joined at {self.address}: {reason:.120}; are the versions of Ray "
             "and Python the same there, and is the token right?"

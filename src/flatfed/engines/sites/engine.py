@@ -55,7 +55,7 @@ class Correspondence:
         return {site.name: site.address for site in self.roll.sites}
 
     def assignment(self, algorithm: Algorithm, settings: Settings) -> Assignment:
-        """Return what the sites are told of the run."""
+        """Return what the sites must know of the run."""
         sites = [(site.name, site.counts) for site in self.roll.sites]
         return Assignment(self.run, algorithm.to_dict(), settings.to_dict(), self.model, sites, self.code)
 
