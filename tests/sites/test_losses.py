@@ -167,20 +167,26 @@ def test_work_that_is_late_is_given_up_and_the_next_round_works(hangs_up: bool, 
     victim = sites.sites["b"]
     transport = GivingUp(sites, "b")
 
+    before = len(victim.audit())
+
+    def given_up() -> list[str]:
+        return [line["reason"] for line in victim.audit()[before:] if line["what"] == "abandoned"]
+
     def go_on() -> None:
         if hangs_up:
             transport.connection.close()
         victim.let_go()
+        if hangs_up:
+            # Before the next request comes, which would be a reason too.
+            eventually(given_up, "the work is given up")
 
     transport.before[sites.address("b"), THIRD] = go_on
-    before = len(victim.audit())
     # The evaluation after a round would ask the site too, in the middle of its work.
     options = ALL | {"evaluate_every": 4, "evaluate_last": 0}
     run = federated(transport, "scaffold", tmp_path / "run", **options)
     assert_same(run, simulated("scaffold", {("b", SECOND): LOST}, **options), sites.home)
     if hangs_up:
-        abandoned = [line for line in victim.audit()[before:] if line["what"] == "abandoned"]
-        assert [line["reason"] for line in abandoned] == ["nobody waits for this work any more"]
+        assert given_up() == ["nobody waits for this work any more"]
     transport.connection.close()
 
 
