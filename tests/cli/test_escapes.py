@@ -79,8 +79,8 @@ def test_colours_of_ones_own_stay() -> None:
 
 
 def test_there_is_one_way_to_print() -> None:
-    """Whatever a command prints goes through `printing`, which escapes it."""
-    others = [path for path in CLI.rglob("*.py") if path.name != "printing.py"]
+    """Whatever a command prints goes through `output/streams.py`, which escapes it."""
+    others = [path for path in CLI.rglob("*.py") if path.name != "streams.py"]
     for path in others:
         assert not set(printing_calls(path)), path
 

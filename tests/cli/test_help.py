@@ -105,8 +105,9 @@ def test_python_finds_the_command_too() -> None:
     assert "unknown command 'runn'; did you mean 'run'" in done.stderr
 
 
-LARGE = [("run",), ("compare",), ("branch",), ("flatness",), ("landscape",), ("data", "show")]
-SMALL_ONES = [("show",), ("robustness",), ("resume",), ("evaluate",), ("list",)]
+LARGE = [(name,) for name in ("run", "compare", "branch", "flatness", "landscape", "robustness", "resume", "evaluate")]
+LARGE += [("data", "show")]
+SMALL_ONES = [("show",), ("list",), ("site", "run"), ("deploy", "init")]
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])

@@ -349,13 +349,16 @@ def simulated(
     return play(Plan(task, spelled.algorithm, settings, sampler, spelled.average, OwnEngine(engine)), None)
 
 
+BY_SITES = (*TIMES, "sites", "test_loss", "test_accuracy")
+"""Times, and what is measured at the sites alone: the simulation has no test set."""
+
+
 def rows(run: Run) -> list[str]:
     """Return the history as exact text, without times and without what only sites measure."""
     found = []
     for row in run.history:
-        plain = {name: value for name, value in row.items() if name not in (*TIMES, "sites")}
-        watch = {name: value for name, value in plain.get("watch", {}).items() if not name.startswith("sites_")}
-        found.append(json.dumps(plain | {"watch": watch}, sort_keys=True))
+        plain = {name: value for name, value in row.items() if name not in BY_SITES}
+        found.append(json.dumps(plain, sort_keys=True))
     return found
 
 

@@ -152,4 +152,4 @@ def test_answers_of_the_evaluation_that_are_none_are_passed_over(home: Path) -> 
     row = run.history[0]
     assert sorted(row["sites"]) == ["b", "c"]
     assert row["sites"]["b"] == {"examples": 9.0, "good": 2.0}
-    assert row["watch"]["sites_accuracy"] == row["sites"]["c"]["accuracy"]
+    assert row["test_accuracy"] == row["sites"]["c"]["accuracy"]

@@ -52,8 +52,8 @@ def test_the_numbers_of_a_site_are_those_of_the_model_on_its_own_test_examples(h
     expected = {name: measured(run.model(), name) for name in NAMES}
     for name in NAMES:
         assert row["sites"][name] == pytest.approx(expected[name] | {"examples": TEST}, rel=1e-6)
-    means = {f"sites_{key}": sum(expected[name][key] for name in NAMES) / 3 for key in ("loss", "accuracy")}
-    assert {key: row["watch"][key] for key in means} == pytest.approx(means, rel=1e-6)
+    means = {f"test_{key}": sum(expected[name][key] for name in NAMES) / 3 for key in ("loss", "accuracy")}
+    assert {key: row[key] for key in means} == pytest.approx(means, rel=1e-6)
 
 
 def test_the_delivered_model_is_the_runs(home: Path) -> None:

@@ -44,7 +44,7 @@ class Limits(Config):
     min_examples: Count = 1
     """Examples of a client, at least."""
     rounds_per_day: Count | None = None
-    """Rounds of a day (UTC), at most."""
+    """Requests for training of a day (UTC), at most; a method with two exchanges makes two in a round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,9 +38,19 @@ def check_run(
         raise NotAllowed(
             f"a client here has {min(counts)} examples, and this site trains on {limits.min_examples} or more"
         )
-    batch = settings.batch_size
-    if batch is not None and batch < limits.min_batch:
-        raise NotAllowed(f"batches of {batch} examples; this site takes {limits.min_batch} or more")
+    smallest = min(_smallest_batch(count, settings.batch_size) for count in counts)
+    if smallest < limits.min_batch:
+        raise NotAllowed(
+            f"with batch_size={settings.batch_size} a batch here would have {smallest} examples, and this site takes "
+            f"{limits.min_batch} or more; choose another batch size"
+        )
+
+
+def _smallest_batch(count: int, size: int | None) -> int:
+    """Return how many examples the smallest batch of a client's epoch has: the last one may be short."""
+    if size is None or count <= size:
+        return count
+    return count % size or size
 
 
 def _words(value: object) -> list[str]:
@@ -46,19 +58,30 @@ def _words(value: object) -> list[str]:
     return list(value)
 
 
+def _digest(parts: Sequence[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
 class RoundCounter:
-    """Counts the rounds of a day, on disk, so that a restart does not begin anew."""
+    """Counts the rounds of a day, on disk, so that a restart does not begin anew.
+
+    Every request for training counts once, whatever the server calls its round: a method with two exchanges takes
+    two, and so does a round that is tried again. The very same request counts once however often it comes.
+    """
 
     def __init__(self, folder: Path, most: int | None) -> None:
         self._path, self._most = folder / "rounds.json", most
 
-    def admit(self, run: str, round: int) -> None:
-        """Count a round, once however often it is asked for; refuse it when the day is full."""
+    def admit(self, request: Sequence[bytes]) -> None:
+        """Count a request, given in parts; refuse it when the day is full."""
         if self._most is None:
             return
         day = datetime.now(UTC).date().isoformat()
         rounds = self._of(day)
-        name = f"{run} {round}"
+        name = _digest(request)
         if name in rounds:
             return
         if len(rounds) >= self._most:

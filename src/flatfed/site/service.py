@@ -29,6 +29,8 @@ from flatfed.site.permission import RoundCounter
 from flatfed.site.run_work import SiteWork, decoded_versions
 
 HEALTH = "health"
+MOST_RUNS = 2
+"""Runs that are held ready at once; each takes the memory of its model."""
 MOST_REASON = 400
 """Characters of a reason, in the audit log and in an answer."""
 
@@ -47,7 +49,7 @@ class SiteService:
         self._why_stale = why_stale
         """Says why the work of the present request is of no use any more; nothing where it is."""
         self._rounds = RoundCounter(site.folder, site.limits.rounds_per_day)
-        self._work: SiteWork | None = None
+        self._works: dict[str, SiteWork] = {}
         self._deadline = float("inf")
         self._started = time.time()
         self._doing = ""
@@ -136,12 +138,16 @@ class SiteService:
     def _work_for(self, assignment: bytes) -> SiteWork:
         """Return the work of a run; it is built when its assignment is seen first."""
         digest = hashlib.sha256(assignment).hexdigest()
-        if self._work is None or self._work.digest != digest:
-            self._work = None  # before the next is built: two models may not fit
-            self._work = SiteWork(assignment, self.site, self.data, self._pulse)
-            names = self._work.assignment
-            self.audit.note("run", run=names.run, method=self._work.algorithm.id, model=names.model.name)
-        return self._work
+        work = self._works.pop(digest, None)
+        if work is None:
+            work = SiteWork(assignment, self.site, self.data, self._pulse)
+            names = work.assignment
+            self.audit.note("run", run=names.run, method=work.algorithm.id, model=names.model.name)
+        # The latest last: the one that was not used for longest goes first.
+        while len(self._works) >= MOST_RUNS:
+            del self._works[next(iter(self._works))]
+        self._works[digest] = work
+        return work
 
     def _pulse(self) -> None:
         """Give up work that nobody waits for any more."""
@@ -154,9 +160,9 @@ class SiteService:
     def _exchange(self, work: SiteWork, message: Message, envelope: Envelope) -> Envelope:
         jobs = [decode_job(part) for part in envelope.parts[2:]]
         oldest = _whole(envelope.facts.get("oldest"))
+        self._rounds.admit(envelope.parts[1:])
         replies: list[Reply] = []
         for job in jobs:
-            self._rounds.admit(work.assignment.run, job.round)
             reply = work.reply(message, job, oldest)
             self._note_reply(work, message, job, reply)
             replies.append(reply)

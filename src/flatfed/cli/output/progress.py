@@ -40,6 +40,11 @@ class _Live:
         if self._bar is not None:
             self._bar.stop()
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether a bar can be shown; while there is one, rich stands in the place of the terminal."""
+        return self._bar is not None or sys.stderr.isatty()
+
     def say(self, text: str) -> None:
         """Tell something between the lines."""
         if self._bar is not None:
@@ -93,7 +98,7 @@ class Progress(_Live):
     def _show(self, round: int) -> None:
         complete = self.done_before + round
         left = self._left(complete)
-        if sys.stderr.isatty():
+        if self._is_live:
             self._begin(_bar, self.rounds * self.runs, left="", note="")
             self._bar.update(self._task, completed=complete, description=self.name, note=self.note, left=left)
         elif self._is_due(round):
@@ -143,7 +148,7 @@ class StepProgress(_Live):
 
     def show(self, name: str, done: int, total: int | None) -> None:
         """Tell what comes next, and how many of the pieces are done; a total that is not known yet is None."""
-        if sys.stderr.isatty():
+        if self._is_live:
             self._begin(partial(_steps_bar, self.unit), total)
             self._bar.update(self._task, completed=done, total=total, description=name)
         # After the last piece nothing comes next.

@@ -47,7 +47,7 @@ class RoundMonitor(Protocol):
         ...
 
     def read(self, federation: Federation) -> Mapping[str, Any]:
-        """Return what goes into the round's row: names to numbers under `watch`, and more."""
+        """Return what goes into the round's row: names to numbers under `watch`, numbers of their own, and more."""
         ...
 
 
@@ -190,7 +190,10 @@ class Federation:
 
     def _add_to_row(self, row: Row, results: Mapping[str, Any]) -> None:
         for name, values in results.items():
-            row.setdefault(name, {}).update(_json(values))
+            if isinstance(values, Mapping):
+                row.setdefault(name, {}).update(_json(values))
+            else:
+                row[name] = _number(values)
 
     def begin_round(self) -> None:
         """Let server and method be those of the round that comes, also after the last that is planned."""

@@ -16,6 +16,7 @@ from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.messages import Message
 from flatfed.core.method.wire import WireError
 from flatfed.core.round.federation import Federation
+from flatfed.core.task.task import TEST
 from flatfed.engines.news import tell
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.engines.sites.engine import SECONDS, Correspondence
@@ -30,7 +31,7 @@ EXAMPLES = "examples"
 
 
 class SiteEvaluation:
-    """Puts each site's metrics into the rows that are evaluated, and their means over the sites' examples."""
+    """Puts each site's metrics into the rows that are evaluated, and their means over all sites' test examples."""
 
     looks_back = False
 
@@ -50,7 +51,11 @@ class SiteEvaluation:
             numbers = _numbers(envelope.facts) if envelope.kind == METRICS else {}
             if numbers:
                 metrics[site] = numbers
-        return {"sites": metrics, "watch": _means(metrics)}
+        means = _means(metrics)
+        if federation.task.test_sets:
+            return {"sites": metrics, "watch": {f"sites_{name}": value for name, value in means.items()}}
+        # Where the server has no test set, the sites' examples together are the test.
+        return {"sites": metrics, **{f"{TEST}_{name}": value for name, value in means.items()}}
 
 
 def deliver(to: Correspondence, federation: Federation) -> None:
@@ -124,5 +129,5 @@ def _means(sites: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     for name in sorted(names):
         having = [numbers for numbers in sites.values() if name in numbers]
         total = sum(numbers[EXAMPLES] for numbers in having)
-        means[f"sites_{name}"] = sum(numbers[name] * numbers[EXAMPLES] for numbers in having) / total
+        means[name] = sum(numbers[name] * numbers[EXAMPLES] for numbers in having) / total
     return means
