@@ -128,3 +128,15 @@ def test_any_content_is_a_site_or_a_config_error(content: dict[str, Any]) -> Non
         assert "\n" not in str(error)
     else:
         assert site.limits.largest_bytes > 0
+
+
+def test_a_site_with_a_name_and_data_of_its_own_needs_no_file() -> None:
+    outcome = flatfed("site", "check", "--name", "here", "--data", "digits")
+    assert outcome.code == 0
+    assert "site here" in outcome.out
+    assert "1,437 training examples" in outcome.out
+
+
+def test_options_without_a_command_are_those_of_run() -> None:
+    assert flatfed("site", "--config", "nowhere.yaml").err == flatfed("site", "run", "--config", "nowhere.yaml").err
+    assert flatfed("site", "--data", "digitz", "--name", "here").code == 2

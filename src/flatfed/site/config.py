@@ -141,18 +141,25 @@ class Site:
 
 
 def read_site(file: Path, **changes: Any) -> Site:
-    """Return the site of a file; `changes` are typed on the command line and go before it."""
-    content: Any = {}
+    """Return the site of a file; `changes` are typed on the command line and go before it.
+
+    Where name and data are typed, the file need not be there.
+    """
+    given = {name: value for name, value in changes.items() if value is not None}
+    content: dict[str, Any] = {}
+    if file.exists() or not {"site", "data"} <= given.keys():
+        content = _mapping(str(file), _content(file))
+    return site_of(content | given, file.absolute().parent, str(file))
+
+
+def _content(file: Path) -> Any:
     try:
-        content = read_yaml(read_regular(file).decode("utf-8"))
+        return read_yaml(read_regular(file).decode("utf-8"))
     except OSError as error:
-        raise ConfigError(
-            f"{file}: {error.strerror or error}; write it, or make one with `flatfed deploy init`"
-        ) from None
+        reason = error.strerror or error
+        raise ConfigError(f"{file}: {reason}; write it, or make one with `flatfed deploy init`") from None
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not YAML that can be used: {error}") from None
-    given = {name: value for name, value in changes.items() if value is not None}
-    return site_of(_mapping(str(file), content) | given, file.absolute().parent, str(file))
 
 
 def site_of(content: Mapping[str, Any], home: Path, label: str) -> Site:

@@ -24,7 +24,14 @@ MARKS = {"ok": "ok", "warning": "WARNING", "fault": "FAULT"}
 
 
 class _SiteGroup(click.Group):
-    """Suggests the nearest command for an unknown one."""
+    """Suggests the nearest command for an unknown one; options without a command are those of `run`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `flatfed site --data ...` for `flatfed site run --data ...`."""
+        own = {name for param in self.get_params(ctx) for name in param.opts}
+        if args and args[0].startswith("-") and args[0] not in own:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -41,7 +48,7 @@ def site() -> None:
 
     \b
       flatfed site check --config site.yaml     what would be trained on; nothing leaves
-      flatfed site run --config site.yaml       listen and work until it is ended
+      flatfed site run --config site.yaml       listen and work until it is ended (run may be left out)
       flatfed site health --config site.yaml    is it well, and what does it do?
 
     `flatfed deploy init` writes site.yaml with all that it can hold. Exit codes: 0 done, 1 a fault was found or nobody
@@ -53,6 +60,7 @@ def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what all commands take."""
     decorators = [
         option("--config", "The site's file.", click.Path(path_type=Path), Path("site.yaml")),
+        option("--name", "The site's name, in place of the file's.", str),
         option("--data", "Data set, in place of the file's: flatfed data list, or module:function.", str),
         option("--set settings", "An option of the data: data.path=patients.csv.", multiple=True, metavar="NAME=VALUE"),
     ]
@@ -61,27 +69,28 @@ def _site_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _changes(data: str | None, settings: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """Return what is typed in place of what the file says."""
+def _data_options(settings: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the data with those that are typed."""
     changed = dict(options)
     for name, value in typed_once(settings).items():
         if not name.startswith(DATA):
             raise ConfigError(f"--set {name}: only options of the data can be set here, such as data.path=...")
         changed[name.removeprefix(DATA)] = value
-    return {"data": data, "data_options": changed or None}
+    return changed
 
 
-def _read(config: Path, data: str | None, settings: tuple[str, ...]) -> Site:
+def _read(config: Path, name: str | None, data: str | None, settings: tuple[str, ...]) -> Site:
     from flatfed.site.config import read_site
 
-    own = read_site(config)
-    options = dict(own.data_options) if data is None else {}
-    return read_site(config, **_changes(data, settings, options))
+    # With a name and data of its own, a site needs no file.
+    typed: dict[str, Any] = {"site": name, "data": data}
+    options = dict(read_site(config, **typed).data_options) if data is None else {}
+    return read_site(config, **typed, data_options=_data_options(settings, options))
 
 
 @site.command(cls=GroupedCommand, short_help="Listen and work until it is ended.")
 @_site_options
-def run(config: Path, data: str | None, settings: tuple[str, ...]) -> None:
+def run(config: Path, name: str | None, data: str | None, settings: tuple[str, ...]) -> None:
     """Load the data, then answer what the federation's server asks, within the limits of the site's file.
 
     The process ends on SIGINT or SIGTERM; work that was under way is given up, and nothing of it counts. States of
@@ -90,19 +99,19 @@ def run(config: Path, data: str | None, settings: tuple[str, ...]) -> None:
     from flatfed.site.data import load_data
     from flatfed.site.listening import SiteProcess
 
-    own = _read(config, data, settings)
+    own = _read(config, name, data, settings)
     SiteProcess(own, load_data(own), echo).run()
 
 
 @site.command(cls=GroupedCommand, short_help="Show what would be trained on; nothing leaves.")
 @_site_options
 @json_option
-def check(config: Path, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
+def check(config: Path, name: str | None, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
     """Look at the site's file, data, folder and limits, and show what a run would be trained on. Nothing leaves."""
     from flatfed.site.check import check_site
 
     # Not `_read`: a file that is wrong is a finding too.
-    findings = check_site(config, lambda: _read(config, data, settings))
+    findings = check_site(config, lambda: _read(config, name, data, settings))
     if as_json:
         echo(json.dumps([finding.__dict__ for finding in findings], indent=1))
     else:
@@ -118,11 +127,11 @@ def _print(findings: list[SiteFinding]) -> None:
 @site.command(cls=GroupedCommand, short_help="Ask a running site whether it is well.")
 @_site_options
 @json_option
-def health(config: Path, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
+def health(config: Path, name: str | None, data: str | None, settings: tuple[str, ...], as_json: bool) -> int:
     """Ask the site's process whether it is well, and what it does; a site that trains answers too."""
     from flatfed.site.health import ask_health
 
-    facts = ask_health(_read(config, data, settings))
+    facts = ask_health(_read(config, name, data, settings))
     if as_json:
         echo(json.dumps(facts))
     else:
