@@ -23,7 +23,7 @@ import torch.func  # noqa: F401
 
 import flatfed.reports.write as flatfed_reports
 from flatfed.cli.main import main
-from flatfed.engines.processes import ProcessEngine
+from flatfed.engines.processes.pool import ProcessEngine
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT)
 SECONDS = 300.0
