@@ -103,8 +103,18 @@ def test_python_finds_the_command_too() -> None:
     assert "unknown command 'runn'; did you mean 'run'" in done.stderr
 
 
-LARGE = [("run",), ("compare",), ("branch",), ("flatness",), ("landscape",), ("data", "show")]
-SMALL_ONES = [("show",), ("robustness",), ("resume",), ("evaluate",), ("list",)]
+LARGE = [
+    ("run",),
+    ("compare",),
+    ("branch",),
+    ("flatness",),
+    ("landscape",),
+    ("robustness",),
+    ("resume",),
+    ("evaluate",),
+    ("data", "show"),
+]
+SMALL_ONES = [("show",), ("list",)]
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
