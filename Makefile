@@ -50,7 +50,7 @@ test: setup browser proxy
 	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
 
-# A federation on Flower whose sites, nodes, apps and SuperLink are killed, stand still and lie: ten minutes.
+# A federation on Flower whose sites and nodes are killed, stand still, lose states or differ: minutes.
 federation-faults: setup proxy
 	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower
 
