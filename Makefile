@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
-unexport FLATFED_FUZZ FLATFED_BATTERY
+unexport FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION
 
-.PHONY: setup demo browser proxy federation test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation federation-faults test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -49,6 +49,10 @@ test: setup browser proxy
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
+
+# A federation on Flower whose sites and nodes are killed, stand still, lose states or differ: minutes.
+federation-faults: setup proxy
+	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower
 
 # The methods with every setting that a test knows, where `make test` takes a design of them.
 battery: setup

@@ -333,13 +333,14 @@ def simulated(
     sampling: int = 4,
     model: str = "logreg",
     local_layers: str | None = None,
+    datas: Mapping[str, SiteData] | None = None,
     **changes: Any,
 ) -> Run:
     """Train the same clients in this process; replies are lost where they are in the federation."""
-    datas = [data_of(name) for name in NAMES]
-    first = datas[0].pool
+    datas = datas or {name: data_of(name) for name in NAMES}
+    first = datas["a"].pool
     network = models.build(model, CLASSES, seed=0, **first.facts)
-    clients = [PartExamples(data.pool.train, part) for data in datas for part in data.parts]
+    clients = [PartExamples(data.pool.train, part) for data in datas.values() for part in data.parts]
     local = {"local": local_layers} if local_layers else {}
     task = ff.Task(network, clients, loss=first.loss, metrics=first.metrics, prepare=first.prepare, **local)
     spelled = parse_method(method)

@@ -220,6 +220,13 @@ def test_a_superlink_that_is_away_ends_the_run_with_advice() -> None:
         asked(Store(lambda message: httpx.ConnectError("refused")))
 
 
+def test_a_run_that_was_stopped_at_the_superlink_ends_with_advice() -> None:
+    request = httpx.Request("POST", "https://link")
+    refused = httpx.HTTPStatusError("no", request=request, response=httpx.Response(401, request=request))
+    with pytest.raises(EngineError, match=r"refuses this run \(401\): it was stopped there; go on with resume=true"):
+        asked(Store(lambda message: refused))
+
+
 def context(**node_config: str) -> Context:
     return Context(run_id=1, node_id=1, node_config=dict(node_config), state=RecordDict(), run_config={})
 

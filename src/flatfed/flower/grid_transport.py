@@ -84,6 +84,11 @@ def _reached() -> Iterator[None]:
         yield
     except httpx.HTTPError as error:
         text = escaped(str(error))[:300]
+        if isinstance(error, httpx.HTTPStatusError) and error.response.is_client_error:
+            status = error.response.status_code
+            raise EngineError(
+                f"the SuperLink refuses this run ({status}): it was stopped there; go on with resume=true"
+            ) from error
         raise EngineError(f"the SuperLink cannot be reached ({text}); resume the run when it is back") from error
 
 

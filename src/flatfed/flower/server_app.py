@@ -30,18 +30,34 @@ OWN = (
 OFF = ("", "none")
 
 
+class RunEnded(Exception):
+    """The end of a run that has not come to its good end, in one sentence.
+
+    An ordinary exception, as Flower sends the last lines and the status only after one; after `SystemExit` the run
+    would seem to go on until its heartbeat is missed. Flower prints the traceback, which says nothing to people.
+    """
+
+    @property
+    def __traceback__(self) -> None:
+        """Nothing: the sentence is all there is to say."""
+
+    @__traceback__.setter
+    def __traceback__(self, value: object) -> None:
+        """Keep nothing."""
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train over the nodes of the grid."""
     try:
         run = federate(wanted(context.run_config), GridTransport(grid), _show, _say)
     except FlatfedError as error:
-        # One sentence; Flower prints the traceback of whatever is raised.
         _say(f"Error: {error}")
-        raise SystemExit(2) from None
-    _say(f"{run.status}: {run.path}{f' ({run.reason})' if run.reason else ''}")
+        raise RunEnded(str(error)) from None
+    end = f"{run.status}: {run.path}{f' ({run.reason})' if run.reason else ''}"
+    _say(end)
     if run.status != "finished":
-        raise SystemExit(1)
+        raise RunEnded(end)
 
 
 def wanted(config: Mapping[str, Any]) -> FederatedRun:

@@ -1,0 +1,165 @@
+"""What goes wrong in a federation on Flower: it costs the replies concerned, or is refused in one sentence.
+
+It takes minutes, so it has a target of its own: `make federation-faults`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import flatfed
+from deploy.federation import until
+from flower.bench import MISSING, Bench, Member, started
+
+pytestmark = [
+    pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults"),
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Flower's own, at its import
+]
+
+FIRST, SECOND = (0, 0, 0), (1, 0, 0)
+ENDLESS = 1000
+"""More rounds than a test waits for: it stops the run."""
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with started() as bench:
+        yield bench
+
+
+# --- who cannot take part -------------------------------------------------------------------------------------------
+
+
+def refusal(bench: Bench, name: str, **changes: object) -> str:
+    """Return the one sentence with which a run ends that cannot begin."""
+    number = bench.begin("fedavg", name, **changes)
+    assert bench.federation.wait_finished(number) != "finished:completed"
+    said = bench.log(number)
+    assert "Traceback" not in said
+    (sentence,) = [line for line in said.splitlines() if line.startswith("flatfed: Error: ")]
+    assert not bench.out(name).exists()
+    return sentence
+
+
+def test_other_data_are_refused(bench: Bench) -> None:
+    c = bench["c"]
+    c.restart(data_options={"classes": 4})
+    sentence = refusal(bench, "other-data")
+    assert "the sites a and c have different data: classes is 3 and 4" in sentence
+    c.restart()
+
+
+def test_a_site_without_its_data_ends_with_a_sentence(bench: Bench, tmp_path: Path) -> None:
+    home = bench["a"].home
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    shutil.copy(home / "site.sh", kit)
+    (kit / "site.yaml").write_text("site: x\ndata: table\ndata_options: {path: none.csv, label: y}\n")
+    program = bench.federation.start(kit / "site.sh")
+    assert program.wait_ended() == 2
+    assert "Traceback" not in program.text
+    assert "none.csv" in program.text
+
+
+OTHER = """#!/bin/sh
+exec {python} -c 'import sys; sys.path.insert(0, "{folder}"); from flatfed.cli.main import main; sys.exit(main())' "$@"
+"""
+
+
+def test_another_flatfed_is_refused(bench: Bench) -> None:
+    c = bench["c"]
+    folder = c.home / "other"
+    shutil.copytree(Path(flatfed.__file__).parent, folder / "flatfed", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "flatfed" / "frames.py").open("a") as file:
+        file.write("# Another release.\n")
+    # The script looks here first, as where a site has an environment of its own.
+    command = c.home / ".venv/bin/flatfed"
+    command.parent.mkdir(parents=True)
+    command.write_text(OTHER.format(python=sys.executable, folder=folder))
+    command.chmod(0o755)
+    c.restart()
+    sentence = refusal(bench, "other-release")
+    assert "the site c has another flatfed" in sentence
+    assert "install the same release on both" in sentence
+    command.unlink()
+    c.restart()
+
+
+# --- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def states(member: Member) -> dict[Path, bytes]:
+    """Return the states of a site's clients by their files."""
+    return {file: file.read_bytes() for file in (member.home / "state/runs").rglob("*.safetensors")}
+
+
+def test_a_lost_state_costs_the_client_its_rounds(bench: Bench) -> None:
+    a, b = bench["a"], bench["b"]
+    before = len(b.audit("exchange"))
+    old = states(b)
+    a.hold()
+    number = bench.begin("feddyn", "lost")
+    a.wait_held()
+    b.wait_answered(before + 1)
+    (lost_file,) = states(b).keys() - old.keys()
+    lost_file.unlink()
+    a.let_go()
+    bench.finish(number)
+    _, lost = bench.same_so_far("feddyn", "lost")
+    assert list(lost) == [("b", SECOND)]
+    assert "the state of client 2 is not here; put runs/" in lost["b", SECOND]
+
+
+# --- who is away ----------------------------------------------------------------------------------------------------
+
+
+def is_back(bench: Bench, name: str) -> bool:
+    """Say whether clients 3 and 4 have taken part after the first round."""
+    return any({3, 4} <= set(row["clients"]) for row in bench.history(name)[1:])
+
+
+def test_a_site_that_stands_still_is_late_and_comes_back(bench: Bench) -> None:
+    c = bench["c"]
+    c.hold()
+    number = bench.begin("fedgloss+sam", "late", rounds=ENDLESS, exchange_timeout=bench.patience())
+    c.wait_held()
+    c.signal(signal.SIGSTOP)
+    c.let_go()
+    until(lambda: bench.history("late"), "the first round")
+    c.signal(signal.SIGCONT)
+    until(lambda: is_back(bench, "late"), "c to be back")
+    bench.stop(number)
+    _, lost = bench.same_so_far("fedgloss+sam", "late")
+    assert ("c", FIRST) in lost
+
+
+# --- last, as it takes more than a minute ----------------------------------------------------------------------------
+
+
+def test_a_node_that_was_killed_comes_back_after_a_minute(bench: Bench) -> None:
+    c = bench["c"]
+    assert c.node is not None
+    c.node.kill()
+
+    def comes_back() -> bool:
+        c.start_node()
+        assert c.node is not None
+        node = c.node
+        node.may_end = True
+        until(lambda: node.code is not None or "SuperNode ID" in node.text, "the node")
+        return node.code is None
+
+    until(comes_back, "the SuperLink to let the node in")
+    bench.finish(bench.begin("scaffold", "back", rounds=1))
+    run = bench.loaded("back")
+    assert run.history[0]["clients"] == [0, 1, 2, 3, 4]
+    assert torch.isfinite(run.vector).all()

@@ -1,0 +1,80 @@
+"""A federation on Flower is its simulation to the bit, also where the server, a site or a node is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.federation import until
+from engines.bench import exact
+from flatfed.core.method.messages import unpack
+from flower.bench import MISSING, Bench, started
+from sites.bench import assert_same, run_name
+
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Flower's own, at its import
+]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with started() as bench:
+        yield bench
+
+
+def test_two_exchanges_in_a_round(bench: Bench) -> None:
+    number = bench.begin("mime", "mime")
+    bench.finish(number)
+    run = bench.loaded("mime")
+    assert_same(run, bench.simulated("mime"), bench.home)
+    said = bench.log(number)
+    assert "3 sites, 5 clients" in said
+    assert "results are those of a simulation to the bit" in said
+    assert "round 2, 5 clients" in said
+    listed = bench.federation.flwr("list", "flatfed", "--run-id", str(number)).stdout
+    assert "finished:completed" in listed
+    for member in bench.sites.values():
+        model = unpack((member.home / "state/models" / f"{run_name(run)}.safetensors").read_bytes())
+        assert exact(model) == exact(run.model().state_dict())
+
+
+def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench) -> None:
+    a, b = bench["a"], bench["b"]
+    a.hold()
+    b.hold()
+    before = len(b.audit("exchange"))
+    bench.begin("scaffold", "killed")
+    a.wait_held()
+    b.wait_held()
+    b.let_go()
+    b.wait_answered(before + 1)
+    # The server waits for a, so b has nothing to do.
+    b.restart()
+    b.hold()
+    a.let_go()
+    b.wait_held()
+    assert len(bench.history("killed")) == 1
+    bench.kill_server_app()
+    b.let_go()
+    again = bench.resume("killed")
+    bench.finish(again)
+    assert_same(bench.loaded("killed"), bench.simulated("scaffold"), bench.home)
+    assert "the final model is at a, b, c" in bench.log(again)
+
+
+def test_a_node_killed_in_a_round_and_the_run_stopped_later(bench: Bench) -> None:
+    """The last one: the SuperLink lets the node back in only after a minute."""
+    c = bench["c"]
+    assert c.node is not None
+    c.hold()
+    number = bench.begin("feddyn", "stopped", rounds=1000, exchange_timeout=bench.patience())
+    c.wait_held()
+    c.node.kill()
+    c.let_go()
+    until(lambda: len(bench.history("stopped")) >= 2, "two rounds")
+    bench.stop(number)
+    run, lost = bench.same_so_far("feddyn", "stopped")
+    assert run.round >= 2
+    assert all(("c", (round, 0, 0)) in lost for round in range(run.round))
