@@ -180,6 +180,25 @@ def test_an_odd_job_is_refused(job: Job | bytes, facts: dict[str, Any], reason: 
     assert reason in reason_of(service_in(home, "b"), request(None, job, **facts))
 
 
+def test_a_request_from_before_another_is_refused_and_undoes_nothing(home: Path) -> None:
+    def asked(round: int, kept: int, **facts: int) -> Envelope:
+        # A new service every time, as after a restart.
+        return answered(service_in(home, "b"), request(None, Job(2, round, 0, 0.1, handle(kept)), **facts))
+
+    def version(envelope: Envelope) -> int:
+        return version_of(decode_reply(envelope.parts[0]).kept) or 0
+
+    first = version(asked(0, 0))
+    second = version(asked(1, first))
+    third = version(asked(2, second))
+    late = asked(1, first)
+    assert late.kind == "refused"
+    assert "older than one that was worked on" in str(late.facts["reason"])
+    # The state of the third round is still there; a server that was resumed may go back.
+    assert version(asked(3, third)) > third
+    assert version(asked(1, first, start=1)) == second
+
+
 def test_an_unknown_version_is_the_clients_failure(home: Path) -> None:
     envelope = answered(service_in(home, "b"), request(None, Job(2, 1, 0, 0.1, handle(77))))
     assert (

@@ -95,7 +95,7 @@ def _reached() -> Iterator[None]:
 def _content(message: Any) -> Answer:
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
-        return NoAnswer(f"the node failed: {escaped(str(reason))[:300]}")
+        return NoAnswer(f"the node failed: {escaped(str(reason))[:120]}")
     try:
         return from_records(message.content)
     except ValueError as error:

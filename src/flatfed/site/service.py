@@ -161,6 +161,9 @@ class SiteService:
         jobs = [decode_job(part) for part in envelope.parts[2:]]
         oldest = _whole(envelope.facts.get("oldest"))
         self._rounds.admit(envelope.parts[1:])
+        start = _whole(envelope.facts.get("start", 0))
+        for moment in sorted({(start, job.round, job.attempt, job.exchange) for job in jobs}):
+            work.states.admit(moment)
         replies: list[Reply] = []
         for job in jobs:
             reply = work.reply(message, job, oldest)

@@ -7,6 +7,7 @@ back to them: to its oldest checkpoint.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from flatfed.core.errors import FlatfedError
@@ -16,10 +17,19 @@ from flatfed.engines.sites.versions import round_of
 from flatfed.runs.records.files import replace_file
 
 SUFFIX = ".safetensors"
+NEWEST = "newest.json"
+"""The latest request that was worked on."""
+
+Moment = tuple[int, int, int, int]
+"""When a request was made: in which start of the server, round, attempt at it and exchange. Later ones are larger."""
 
 
 class StateLost(FlatfedError):
     """A version that the server counts on and that is not here."""
+
+
+class OldRequest(FlatfedError):
+    """A request from before one that was worked on already: late on its way, or replayed."""
 
 
 class StateFiles:
@@ -27,6 +37,16 @@ class StateFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    def admit(self, moment: Moment) -> None:
+        """Note when a request was made, and refuse one from before: it would undo what came after it."""
+        path = self._folder / NEWEST
+        newest = _newest(path)
+        if moment < newest:
+            raise OldRequest(f"this request is older than one that was worked on: {moment}, and {newest} was here")
+        if moment > newest:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(path, json.dumps(moment).encode())
 
     def read(self, client: int, version: int) -> State:
         """Return a version of a client's state."""
@@ -63,3 +83,14 @@ class StateFiles:
 
     def _path(self, client: int, version: int) -> Path:
         return self._folder / str(client) / f"{version}{SUFFIX}"
+
+
+def _newest(path: Path) -> Moment:
+    """Return when the latest request was made; before all of them where none was noted."""
+    try:
+        start, round, attempt, exchange = json.loads(path.read_text())
+        return int(start), int(round), int(attempt), int(exchange)
+    except FileNotFoundError:
+        return (-1, 0, 0, 0)
+    except (OSError, ValueError, TypeError) as error:
+        raise StateLost(f"{NEWEST} of this run cannot be read ({error}); put it back, or remove it") from None

@@ -45,6 +45,8 @@ class Correspondence:
     roll: Roll
     model: ModelRecipe
     code: str
+    start: int = 0
+    """How often the run was resumed: after each, rounds may be asked for again."""
     pulse: Pulse = lambda: None
     oldest: Callable[[], int] = lambda: 0
     """The oldest round whose states may be asked for again: that of the oldest checkpoint."""
@@ -104,7 +106,12 @@ class SitesEngine:
 
     def _request(self, broadcast: bytes, jobs: Sequence[Job]) -> bytes:
         """Return the request to a site; what is the same for all comes first, so that it is carried once."""
-        facts = {"run": self._to.run, "oldest": self._to.oldest(), "seconds": self._seconds}
+        facts = {
+            "run": self._to.run,
+            "start": self._to.start,
+            "oldest": self._to.oldest(),
+            "seconds": self._seconds,
+        }
         parts = [self._assignment, broadcast, *(encode_job(job) for job in jobs)]
         return Envelope(EXCHANGE, facts, parts).to_bytes()
 

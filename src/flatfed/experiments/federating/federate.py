@@ -13,7 +13,7 @@ from flatfed import models
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.core.errors import CheckpointError, ConfigError, FlatfedError
 from flatfed.core.model.layout import Local
 from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.task.roster import Roster
@@ -33,9 +33,13 @@ from flatfed.experiments.running.run import Run
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import CHECKPOINTS, RunDirectory, is_run
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
+from flatfed.runs.records.files import replace_file
 
 FEDERATION, ROLL = "federation", "roll"
 """What a run keeps of its federation: the run's name at the sites, and who answered the roll call."""
+
+STARTS = "starts"
+"""A file of the run directory: how often it was resumed."""
 
 Say = Callable[[str], None]
 
@@ -177,7 +181,7 @@ def _go_on(wanted: FederatedRun, transport: Transport, on_round: OnRound, say: S
     roll = _roll(wanted, transport, say)
     _check_same(begun, roll, wanted.out)
     recipe = ModelRecipe(**begun["model"])
-    to = Correspondence(transport, about[FEDERATION], roll, recipe, code_fingerprint())
+    to = Correspondence(transport, about[FEDERATION], roll, recipe, code_fingerprint(), _next_start(wanted.out))
     to = replace(to, oldest=lambda: _oldest(wanted.out))
     plan, directory = prepare(wanted.out, wanted.resume_rounds, workers=AtSites(to), opened=directory)
     return _delivered(to, continue_play(plan, directory, on_round, say))
@@ -188,6 +192,19 @@ def _delivered(to: Correspondence, run: Run) -> Run:
     if run.status == "finished":
         deliver(to, run._federation)
     return run
+
+
+def _next_start(out: Path) -> int:
+    """Return how often the run was resumed, this time included, and note it: sites tell new requests from old ones."""
+    path = out / STARTS
+    try:
+        before = int(path.read_text())
+    except FileNotFoundError:
+        before = 0
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}; write a larger number into it than before") from None
+    replace_file(path, str(before + 1).encode())
+    return before + 1
 
 
 def _check_same(begun: Mapping[str, Any], roll: Roll, out: Path) -> None:
