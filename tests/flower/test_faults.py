@@ -163,3 +163,19 @@ def test_a_node_that_was_killed_comes_back_after_a_minute(bench: Bench) -> None:
     run = bench.loaded("back")
     assert run.history[0]["clients"] == [0, 1, 2, 3, 4]
     assert torch.isfinite(run.vector).all()
+
+
+def test_a_node_killed_in_a_round_and_the_run_stopped_later(bench: Bench) -> None:
+    """The last one: the SuperLink lets the node back in only after a minute."""
+    c = bench["c"]
+    assert c.node is not None
+    c.hold()
+    number = bench.begin("feddyn", "stopped", rounds=1000, exchange_timeout=bench.patience())
+    c.wait_held()
+    c.node.kill()
+    c.let_go()
+    until(lambda: len(bench.history("stopped")) >= 2, "two rounds")
+    bench.stop(number)
+    run, lost = bench.same_so_far("feddyn", "stopped")
+    assert run.round >= 2
+    assert all(("c", (round, 0, 0)) in lost for round in range(run.round))

@@ -1,4 +1,4 @@
-"""A federation on Flower is its simulation to the bit, also where the server, a site or a node is killed."""
+"""A federation on Flower is its simulation to the bit, also where the server or a site is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.federation import until
 from engines.bench import exact
 from flatfed.core.method.messages import unpack
 from flower.bench import MISSING, Bench, started
@@ -62,19 +61,3 @@ def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench
     bench.finish(again)
     assert_same(bench.loaded("killed"), bench.simulated("scaffold"), bench.home)
     assert "the final model is at a, b, c" in bench.log(again)
-
-
-def test_a_node_killed_in_a_round_and_the_run_stopped_later(bench: Bench) -> None:
-    """The last one: the SuperLink lets the node back in only after a minute."""
-    c = bench["c"]
-    assert c.node is not None
-    c.hold()
-    number = bench.begin("feddyn", "stopped", rounds=1000, exchange_timeout=bench.patience())
-    c.wait_held()
-    c.node.kill()
-    c.let_go()
-    until(lambda: len(bench.history("stopped")) >= 2, "two rounds")
-    bench.stop(number)
-    run, lost = bench.same_so_far("feddyn", "stopped")
-    assert run.round >= 2
-    assert all(("c", (round, 0, 0)) in lost for round in range(run.round))
