@@ -150,7 +150,7 @@ def test_the_app(folder: Path) -> None:
     assert config["sites"] == "hospital-a,hospital-b"
     assert about_settings().keys() <= config.keys()
     for name, value in defaults().items():
-        if name != "exchange_timeout":
+        if name not in ("exchange_timeout", "evaluate_last"):
             assert config[name] == ("" if value is None else value)
     assert (config["rounds"], config["lr"], config["exchange_timeout"], config["method"]) == (100, 0.1, 600, "fedavg")
 
@@ -167,10 +167,10 @@ def test_flower_can_pack_the_app(folder: Path) -> None:
 
 def test_a_site_is_configured_in_yaml(folder: Path) -> None:
     config = yaml.safe_load((folder / "sites/hospital-a/site.yaml").read_text())
-    keys = ["site", "data", "data_options", "partition", "clients", "folder", "socket", "limits"]
+    keys = ["site", "data", "data_options", "partition", "clients", "folder", "socket", "device", "limits"]
     assert list(config) == keys
     assert config["site"] == "hospital-a"
-    limits = ["methods", "code", "largest_message", "min_batch", "min_examples", "rounds_per_day"]
+    limits = ["methods", "models", "code", "largest_message", "min_batch", "min_examples", "rounds_per_day"]
     assert list(config["limits"]) == limits
     assert config["socket"] in (folder / "sites/hospital-a/supernode.sh").read_text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-NOT_THE_USERS = ("importlib", "site-packages", "flatfed/core", "flatfed/data", "flatfed/models")
+NOT_THE_USERS = ("importlib", "site-packages", "flatfed/core", "flatfed/data", "flatfed/models", "flatfed/named_code")
 """Parts of the paths of files that are not the user's: a line in them says nothing about an error of the user's."""
 
 
