@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
-unexport FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION
+unexport FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION FLATFED_CLUSTER
 
-.PHONY: setup demo browser proxy federation federation-faults test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation federation-faults cluster-faults test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -54,10 +54,14 @@ test: setup browser proxy
 federation-faults: setup proxy
 	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower
 
+# A Ray cluster of two nodes without enough workers, without its driver, with a wrong token: minutes.
+cluster-faults: setup
+	FLATFED_CLUSTER=1 $(BIN)/python -m pytest tests/engines/test_ray_cluster.py
+
 # The methods with every setting that a test knows, where `make test` takes a design of them.
 battery: setup
 	FLATFED_BATTERY=1 $(BIN)/python -m pytest -n 2 tests/methods tests/core/test_probe.py tests/core/test_local_by_name.py \
-	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models
+	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models tests/docs/test_walks.py
 
 # The tests that draw examples, with new ones (a failure prints how to have it again), and readers of bytes and texts
 # under inputs that are steered by coverage. A finding fails it. It takes about a quarter of an hour on two cores, a fifth of

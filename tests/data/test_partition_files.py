@@ -163,7 +163,7 @@ def test_wrong_csv(content: str, message: str, tmp_path: Path) -> None:
         (np.array([0, 0, 2**62, 0, 0, 0]), f"sample 2 has owner {2**62}"),
         (np.array([0, 0, 2, 0, 0, 0]), "client 1 has no samples"),
         (np.full(6, -1), "there are no clients"),
-        (np.array([print] * 6, dtype=object), "it holds Python objects, which are not opened"),
+        (np.array([len] * 6, dtype=object), "it holds Python objects, which are not opened"),
     ],
 )
 def test_wrong_owners(array: np.ndarray, message: str, tmp_path: Path) -> None:

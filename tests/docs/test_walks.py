@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from docs.walks import Files, walk_all
+
+pytestmark = pytest.mark.skipif("FLATFED_BATTERY" not in os.environ, reason="takes long: make battery")
 
 MOST = {"run": 86, "resume": 81, "landscape": 73}
 """Files of which a function is called; more than this need a reason, or a neighbour to join."""

@@ -93,6 +93,10 @@ def test_a_node_dies_and_another_comes_in_the_middle_of_a_round_and_no_bit_is_lo
     assert_same(bits(ff.load_run(tmp_path / "run", task=digits()), CLIENTS), expected)
 
 
+LONG_ONES = pytest.mark.skipif("FLATFED_CLUSTER" not in os.environ, reason="takes long: make cluster-faults")
+
+
+@LONG_ONES
 def test_without_enough_workers_or_its_driver_a_run_stops_and_goes_on_from_a_checkpoint(
     nodes: Nodes, expected: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -124,6 +128,7 @@ def run_command(directory: Path, *options: str) -> tuple[str, ...]:
     return (*FLATFED, "run", "digits", "fedavg", *small, "--engine", "ray", *options)
 
 
+@LONG_ONES
 def test_tokens_and_too_few_workers_on_the_command_line(nodes: Nodes, tmp_path: Path) -> None:
     """One after another they would take as long as all of them together."""
     wrong = tmp_path / "token"

@@ -18,6 +18,7 @@ import torch
 import flatfed
 from deploy.federation import until
 from flower.bench import MISSING, Bench, Member, started
+from sites.bench import assert_same
 
 pytestmark = [
     pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults"),
@@ -95,6 +96,30 @@ def test_another_flatfed_is_refused(bench: Bench) -> None:
 
 
 # --- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench) -> None:
+    a, b = bench["a"], bench["b"]
+    a.hold()
+    b.hold()
+    before = len(b.audit("exchange"))
+    bench.begin("scaffold", "killed")
+    a.wait_held()
+    b.wait_held()
+    b.let_go()
+    b.wait_answered(before + 1)
+    # The server waits for a, so b has nothing to do.
+    b.restart()
+    b.hold()
+    a.let_go()
+    b.wait_held()
+    assert len(bench.history("killed")) == 1
+    bench.kill_server_app()
+    b.let_go()
+    again = bench.resume("killed")
+    bench.finish(again)
+    assert_same(bench.loaded("killed"), bench.simulated("scaffold"), bench.home)
+    assert "the final model is at a, b, c" in bench.log(again)
 
 
 def states(member: Member) -> dict[Path, bytes]:

@@ -1,4 +1,4 @@
-"""A federation on Flower is its simulation to the bit, also where the server or a site is killed."""
+"""A federation on Flower is its simulation to the bit."""
 
 from __future__ import annotations
 
@@ -37,27 +37,3 @@ def test_two_exchanges_in_a_round(bench: Bench) -> None:
     for member in bench.sites.values():
         model = unpack((member.home / "state/models" / f"{run_name(run)}.safetensors").read_bytes())
         assert exact(model) == exact(run.model().state_dict())
-
-
-def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench) -> None:
-    a, b = bench["a"], bench["b"]
-    a.hold()
-    b.hold()
-    before = len(b.audit("exchange"))
-    bench.begin("scaffold", "killed")
-    a.wait_held()
-    b.wait_held()
-    b.let_go()
-    b.wait_answered(before + 1)
-    # The server waits for a, so b has nothing to do.
-    b.restart()
-    b.hold()
-    a.let_go()
-    b.wait_held()
-    assert len(bench.history("killed")) == 1
-    bench.kill_server_app()
-    b.let_go()
-    again = bench.resume("killed")
-    bench.finish(again)
-    assert_same(bench.loaded("killed"), bench.simulated("scaffold"), bench.home)
-    assert "the final model is at a, b, c" in bench.log(again)
