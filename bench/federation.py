@@ -45,10 +45,10 @@ def seconds_of(rows: list[dict[str, Any]]) -> float:
 def on_flower(federation: Federation, number: int, model: str, hidden: str, rounds: int) -> float:
     """Return the seconds of a round over Flower."""
     out = f"runs/{number}"
-    options = json.dumps({"hidden": hidden}).replace('"', '\\"') if hidden else ""
+    options = json.dumps({"hidden": hidden})
     config = f'method="fedavg" rounds={rounds} lr={LR} batch_size={BATCH} out="{out}" evaluate_every={rounds}'
     if model:
-        config += f' model="{model}" model_options="{options}"'
+        config += f" model='{model}' model_options='{options}'"
     run = federation.run(federation.folder / "app", config)
     status = federation.wait_finished(run, 1800)
     if status != "finished:completed":
