@@ -9,27 +9,14 @@ from pathlib import Path
 import click
 
 from flatfed.cli.data.tables import print_table
-from flatfed.cli.options.groups import GroupedCommand
+from flatfed.cli.options.groups import GroupedCommand, NearestGroup
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import nearest
 
 FAILED = 1
 COLOURS = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
-class _DeployGroup(click.Group):
-    """Suggests the nearest command for an unknown one."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the nearest ones."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise click.UsageError(nearest(args[0], self.commands, "command"), ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_DeployGroup, short_help="Make and check a federation of organisations.")
+@click.group(cls=NearestGroup, short_help="Make and check a federation of organisations.")
 def deploy() -> None:
     """Make what a federation of organisations needs, and find what is wrong with it.
 

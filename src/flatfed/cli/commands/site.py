@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.making.task import typed_once
-from flatfed.cli.options.groups import GroupedCommand, json_option, option
+from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.site.check import SiteFinding
@@ -23,8 +23,8 @@ DATA = "data."
 MARKS = {"ok": "ok", "warning": "WARNING", "fault": "FAULT"}
 
 
-class _SiteGroup(click.Group):
-    """Suggests the nearest command for an unknown one; options without a command are those of `run`."""
+class _SiteGroup(NearestGroup):
+    """Takes options without a command for those of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take `flatfed site --data ...` for `flatfed site run --data ...`."""
@@ -32,14 +32,6 @@ class _SiteGroup(click.Group):
         if args and args[0].startswith("-") and args[0] not in own:
             args = ["run", *args]
         return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the nearest ones."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise click.UsageError(nearest(args[0], self.commands, "command"), ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_SiteGroup, short_help="Take part in a federation with data of your own.")

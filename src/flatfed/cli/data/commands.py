@@ -10,10 +10,10 @@ import click
 
 from flatfed.cli.data.show import show
 from flatfed.cli.data.tables import print_table, warn_of_broken_modules
-from flatfed.cli.options.groups import GroupedCommand
+from flatfed.cli.options.groups import GroupedCommand, NearestGroup
 from flatfed.cli.options.values import word_for
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.data.acquiring.findings import Finding
@@ -24,19 +24,7 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
-class _DataGroup(click.Group):
-    """Suggests the nearest command for an unknown one."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the nearest ones."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise click.UsageError(nearest(args[0], self.commands, "command"), ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_DataGroup, short_help="Get, check and list data sets.")
+@click.group(cls=NearestGroup, short_help="Get, check and list data sets.")
 def data() -> None:
     """Get the official files of data sets, check them, and tell what is in place.
 

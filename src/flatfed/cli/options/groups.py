@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.options.values import Number, Whole, list_of_whole, naming, options_of, parts_of, typed_words
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import Settings
@@ -38,6 +38,18 @@ FIRST = (
 
 FEW = 9
 """A command with no more options than this shows them under one heading."""
+
+
+class NearestGroup(click.Group):
+    """Subcommands, of which the nearest is suggested for an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name the nearest ones."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise click.UsageError(nearest(args[0], self.commands, "command"), ctx)
+        return super().resolve_command(ctx, args)
 
 
 class GroupedOption(click.Option):
