@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from flatfed import models
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Examples, PartExamples
-from flatfed.core.task.roster import AbsentExamples
+from flatfed.core.task.roster import Roster
 from flatfed.core.task.task import Task
 from flatfed.data.augment.spelling import named
 from flatfed.data.catalogue import load
@@ -78,27 +78,17 @@ def _parts(site: Site, pool: Pool) -> Sequence[Any]:
     return partitioner.divide(np.asarray(pool.labels), groups, site.config.clients, 0)
 
 
-class SiteClients(Sequence[Examples]):
-    """The clients of a whole federation as one site sees them."""
+class SiteClients(Roster):
+    """The clients of a whole federation as one site sees them: its own have examples."""
 
     def __init__(self, data: SiteData, own: range, counts: Sequence[int]) -> None:
+        super().__init__(counts)
         self._own = {client: PartExamples(data.pool.train, part) for client, part in zip(own, data.parts, strict=True)}
-        self._counts = counts
 
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    @overload
-    def __getitem__(self, client: int) -> Examples: ...
-    @overload
-    def __getitem__(self, client: slice) -> Sequence[Examples]: ...
-    def __getitem__(self, client: int | slice) -> Examples | Sequence[Examples]:
-        if isinstance(client, slice):
-            return [self[number] for number in range(*client.indices(len(self)))]
-        number = range(len(self))[client]
-        if number in self._own:
-            return self._own[number]
-        return AbsentExamples(self._counts[number], number)
+    def _examples(self, client: int) -> Examples:
+        if client in self._own:
+            return self._own[client]
+        return super()._examples(client)
 
 
 def task_for(assignment: Assignment, site: Site, data: SiteData) -> Task:

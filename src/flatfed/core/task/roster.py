@@ -47,5 +47,7 @@ class Roster(Sequence[Examples]):
         if isinstance(client, slice):
             return [self[number] for number in range(*client.indices(len(self)))]
         # Negative numbers too, as of any sequence.
-        number = range(len(self))[client]
-        return AbsentExamples(self.counts[number], number)
+        return self._examples(range(len(self))[client])
+
+    def _examples(self, client: int) -> Examples:
+        return AbsentExamples(self.counts[client], client)
