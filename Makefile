@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export OMP_NUM_THREADS ?= 1
-unexport FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION FLATFED_CLUSTER
+unexport FLATFED_SHARE FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION FLATFED_CLUSTER
 
-.PHONY: setup demo browser proxy federation federation-faults cluster-faults test battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation federation-faults cluster-faults test test-rest shares battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
 
 setup: $(READY)
 
@@ -44,19 +44,29 @@ federation: setup proxy
 	rm -rf hospitals
 	$(BIN)/python examples/hospitals/federation.py hospitals
 
-# The linters run beside the tests: the type checker alone would keep one core idle for a minute.
+# What is in this share is said in tests/shares.txt. The linters run beside the tests: the type checker alone would keep one
+# core idle for a minute. Three at a time on two cores, as some tests wait.
 test: setup browser proxy
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
+	FLATFED_SHARE=short $(BIN)/python -m pytest -n 3 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
+
+# The longer tests, which `make test` leaves out; the two together are all but what has a target of its own below.
+test-rest: setup browser proxy
+	FLATFED_SHARE=rest $(BIN)/python -m pytest -n 3 --dist loadfile
+
+# The shares anew, from the times of all tests.
+shares: setup browser proxy
+	$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml=junit.xml
+	$(BIN)/python tests/write_shares.py junit.xml
 
 # A federation on Flower whose sites and nodes are killed, stand still, lose states or differ: minutes.
 federation-faults: setup proxy
-	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower
+	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower tests/deploy/test_federation.py
 
-# A Ray cluster of two nodes without enough workers, without its driver, with a wrong token: minutes.
+# All tests of engines on Ray too, and a cluster of two nodes: one dies, one comes, too few workers, no driver, a wrong token.
 cluster-faults: setup
-	FLATFED_CLUSTER=1 $(BIN)/python -m pytest tests/engines/test_ray_cluster.py
+	FLATFED_CLUSTER=1 $(BIN)/python -m pytest -k "ray" tests/engines tests/cli/test_engines.py
 
 # The methods with every setting that a test knows, where `make test` takes a design of them.
 battery: setup

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from flatfed.machine import STOP_SIGNALS
+from shares import SHARE, in_share
 
 # A slow machine is no failure of what is tested: no deadlines, no check of how long the drawing took.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,8 +61,11 @@ def pytest_runtest_setup() -> None:
 NEEDS_RAY = re.compile(r"test_ray\.py|\[(.*\W)?ray\b")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need Ray together, at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not in this share of the tests, and put those that need Ray together, at the end."""
+    chosen = in_share([item.nodeid for item in items], SHARE)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
     items.sort(key=needs_ray)
 
 
@@ -89,7 +93,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class OneRay(LoadFileScheduling):
         """Files, and one group more. What takes long begins first: no worker is to wait for it at the end."""
 
-        first = ("ray", "tests/engines/test_ray_cluster.py")
+        first = ("tests/flower/test_federation.py", "ray")
 
         def _split_scope(self, nodeid: str) -> str:
             return "ray" if NEEDS_RAY.search(nodeid) else super()._split_scope(nodeid)

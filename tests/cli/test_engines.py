@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.command import SMALL, flatfed, read_history, refused, without_time
-from engines.table import ENGINES, Row, on_engines
+from engines.table import ENGINES, ON_CLUSTERS, Row, on_engines
 from flatfed.core.round.federation import TIMES
 
 RUN = ("run", "digits", "fedavg", *SMALL, "--workers", "1", "--out", "new")
@@ -46,6 +46,7 @@ def numbers(value: Any) -> list[Any]:
 # --- every command -----------------------------------------------------------------------------------------------
 
 
+@ON_CLUSTERS
 @pytest.mark.usefixtures("on_ray")
 def test_flatness(run: Path, tmp_path: Path) -> None:
     few = ("--measure", "lambda_max,client_divergence", "--samples", "200", "--json")

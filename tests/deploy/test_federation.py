@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import sqlite3
@@ -20,6 +21,7 @@ from flatfed.deploy.node_keys import make_node_key
 from flatfed.deploy.server_kit import FLEET_PATHS
 
 pytestmark = [
+    pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults"),
     pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Flower's own, at its import
 ]

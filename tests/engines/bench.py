@@ -177,11 +177,10 @@ CASES = {
 }
 
 DESIGN = (
-    "scaffold+asam+swa, BatchNorm",
     "mime, two exchanges",
     "fedwmsam+swa, personal parts, local BatchNorm",
 )
-"""Cases that have everything once: for engines that take long to start."""
+"""Cases that have nearly everything once: for engines that take long to start."""
 
 
 # Code of users that goes wrong.

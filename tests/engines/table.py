@@ -27,6 +27,9 @@ from flatfed.engines.ray_cluster.cluster import Cluster
 from flatfed.experiments.planning.plan import Plan
 
 TESTS = Path(__file__).parents[1]
+CLUSTER = "FLATFED_CLUSTER" in os.environ
+"""Whether Ray is to be tested in everything: `make cluster-faults`."""
+ON_CLUSTERS = pytest.mark.skipif(not CLUSTER, reason="takes long: make cluster-faults")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class Row:
     has_gaps: bool = True
     """Computations go on while clients are trained."""
     starts_slowly: bool = False
-    """It takes seconds: some tests take a part of their cases, those of what all pools do alike none."""
+    """It takes seconds: some tests take a part of their cases, those of what all pools do alike none.
+
+    `make cluster-faults` takes them all.
+    """
     ample: float = 2.0
     """Seconds that are more than enough for clients that need milliseconds."""
     package: str = ""
@@ -118,7 +124,7 @@ ENGINES = {
     "in-process": Row(lambda workers: ff.InProcess(), replaces_workers=False, has_gaps=False),
     "processes": Row(lambda workers: ff.Processes(workers=workers)),
     "futures": Row(_futures, replaces_workers=False, bounds_time=False, has_gaps=False),
-    "ray": Row(_ray, starts_slowly=True, ample=5.0, package="ray"),
+    "ray": Row(_ray, starts_slowly=not CLUSTER, ample=5.0, package="ray"),
 }
 
 

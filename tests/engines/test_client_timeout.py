@@ -85,7 +85,7 @@ def no_reply(client: int, seconds: float) -> tuple[int, str]:
     return client, f"no reply within {seconds:g} s"
 
 
-@on_engines(needs="bounds_time")
+@on_engines(needs="bounds_time", without="starts_slowly")
 def test_clients_that_hang_are_rejected_and_leave_no_trace(row: Row) -> None:
     where = {"client_timeout": row.ample, "engine": row.config(2)}
     hanging = [SLEEPER] if row.starts_slowly else [LOOPER, SLEEPER]

@@ -120,7 +120,7 @@ def test_a_failed_run_can_be_resumed_with_a_repaired_algorithm(tmp_path: Path, m
     assert_same(bits(ff.resume(tmp_path / "run"), 4), undisturbed())
 
 
-@on_engines()
+@on_engines(without="starts_slowly")
 def test_an_exception_names_the_client_and_leaves_a_run_that_goes_on(row: Row, tmp_path: Path) -> None:
     changes = {"engine": row.config(1), "out": tmp_path / "run", "checkpoint_every": 1}
     with pytest.raises(ff.EngineError, match=rf"client {VICTIM}\b.*ZeroDivisionError: this target is too much"):

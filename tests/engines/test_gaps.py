@@ -56,7 +56,7 @@ def task(clients: int = 3) -> ff.Task:
     return ff.Task(torch.nn.Linear(4, 2), data, test=data[0], test_batch=4)
 
 
-@pytest.fixture(scope="module", params=rows_of(needs="has_gaps"))
+@pytest.fixture(scope="module", params=rows_of(needs="has_gaps", without="starts_slowly"))
 def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
     """One for all tests, some of which kill its workers: starting one may take seconds."""
     settings = Settings(rounds=1, lr=0.1, vectorised=False)
@@ -122,7 +122,6 @@ def test_work_that_fails_is_named(engine: Any, tmp_path: Path) -> None:
     check_impossible(faulty, "faulty of .*ValueError: no such number", engine, tmp_path)
 
 
-@pytest.mark.parametrize("shared", rows_of(needs="has_gaps", without="starts_slowly"), indirect=True)
 def test_work_that_kills_its_workers_is_named(engine: Any, tmp_path: Path) -> None:
     check_impossible(deadly, "deadly of .* 3 times", engine, tmp_path)
 

@@ -172,7 +172,7 @@ def test_a_worker_without_a_job_in_the_first_exchange_knows_what_it_said() -> No
         assert found == {client: {"w": norm(w), "a": norm(2 * w), "n": 3.0} for client in range(4)}
 
 
-@on_engines()
+@on_engines(without="starts_slowly")
 def test_a_new_attempt_begins_anew_and_a_later_exchange_cannot_come_first(row: Row) -> None:
     asked = plan(Telling(), "plain")
     w = torch.ones(asked.task.layout().size)

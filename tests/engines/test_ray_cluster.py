@@ -30,9 +30,11 @@ from engines.nodes import (
     text_of,
 )
 from engines.play_on_cluster import CLIENTS, METHOD, SETTINGS
+from engines.table import ON_CLUSTERS
 from flatfed.runs.directory import RunDirectory
 
 pytestmark = [
+    ON_CLUSTERS,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed"),
     pytest.mark.skipif(not can_have_networks(), reason="a network of its own needs Linux and the rights to make one"),
 ]
@@ -93,10 +95,6 @@ def test_a_node_dies_and_another_comes_in_the_middle_of_a_round_and_no_bit_is_lo
     assert_same(bits(ff.load_run(tmp_path / "run", task=digits()), CLIENTS), expected)
 
 
-LONG_ONES = pytest.mark.skipif("FLATFED_CLUSTER" not in os.environ, reason="takes long: make cluster-faults")
-
-
-@LONG_ONES
 def test_without_enough_workers_or_its_driver_a_run_stops_and_goes_on_from_a_checkpoint(
     nodes: Nodes, expected: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -128,7 +126,6 @@ def run_command(directory: Path, *options: str) -> tuple[str, ...]:
     return (*FLATFED, "run", "digits", "fedavg", *small, "--engine", "ray", *options)
 
 
-@LONG_ONES
 def test_tokens_and_too_few_workers_on_the_command_line(nodes: Nodes, tmp_path: Path) -> None:
     """One after another they would take as long as all of them together."""
     wrong = tmp_path / "token"

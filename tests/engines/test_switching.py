@@ -11,7 +11,7 @@ import pytest
 
 import flatfed as ff
 from engines.bench import alive, assert_same, bits, digits, eventually, worker_pids
-from engines.table import ENGINES, Row, marks_of, on_engines
+from engines.table import ENGINES, ON_CLUSTERS, Row, marks_of, on_engines
 from flatfed.core.configuration.settings import Settings
 from flatfed.runs.directory import RunDirectory
 
@@ -23,6 +23,8 @@ WAYS = [("in-process", "futures", "processes"), ("processes", "ray", "in-process
 def way(*names: str) -> Any:
     rows = [ENGINES[name] for name in names]
     marks = [mark for row in rows for mark in marks_of(row)]
+    if any(row.starts_slowly for row in rows):
+        marks.append(ON_CLUSTERS)
     return pytest.param(rows, id=" to ".join(names), marks=marks)
 
 
