@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import platform
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from flatfed.core.task.examples import Examples, TensorExamples
 from flatfed.core.task.origin import Origin
 from flatfed.core.task.task import Task
 from flatfed.data.corruptions import CorruptedExamples
-from flatfed.engines.ray_cluster.bare_task import with_examples, without_examples
+from flatfed.engines.ray_cluster.bare_task import Unreadable, read, with_examples, without_examples
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
 CLIENTS = 4
@@ -70,35 +72,24 @@ def test_a_node_reads_its_own_examples_and_no_bit_is_lost(row: Row, tmp_path: Pa
     assert_same(found, expected)
 
 
-def other(folder: Path) -> str:
+def change_a_pixel(folder: Path) -> None:
     """Change one pixel of one test image."""
     file = written(folder) / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    return "they are not the examples of this run"
 
 
-def missing(folder: Path) -> str:
-    folder.mkdir()
-    return f"mnist: {folder}/MNIST/raw/train-images-idx3-ubyte"
-
-
-def damaged(folder: Path) -> str:
-    file = written(folder) / "MNIST" / "raw" / "train-labels-idx1-ubyte"
-    file.write_bytes(idx(np.full(200, 77, np.uint8)))
-    return f"{file} is damaged"
-
-
-@on_engines("ray", spoil=lambda row: [other, missing, damaged])
-def test_a_node_without_the_same_examples_is_refused(row: Row, spoil: Any, tmp_path: Path) -> None:
+@on_engines("ray")
+def test_a_node_with_other_examples_is_refused(row: Row, tmp_path: Path) -> None:
     task, there = built(written(tmp_path / "here")), tmp_path / "there"
-    reason = spoil(there)
+    change_a_pixel(there)
     with pytest.raises(EngineError) as caught:
         play(task, engine=row.config(1).replace(node_data=str(there)), out=tmp_path / "run")
-    text = str(caught.value)
-    assert text.startswith(f"the node {platform.node()} cannot take the examples from {there}: {reason}")
-    assert text.endswith("Have the same data on every node, or leave --node-data (node_data) out, and they are sent")
+    assert str(caught.value) == (
+        f"the node {platform.node()} cannot take the examples from {there}: they are not the examples of this run. "
+        "Have the same data on every node, or leave --node-data (node_data) out, and they are sent"
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -149,6 +140,29 @@ def test_what_is_made_of_the_task_stays_as_it_was_made(task: Task, tmp_path: Pat
     changed = replace(task, tests={"fog": CorruptedExamples(task.test, "fog", 3), "unseen": unseen}).pooled()
     assert_alike(sent(changed, tmp_path), changed)
     assert_alike(sent(changed.apart(), tmp_path), changed.apart())
+
+
+def spoil_labels(folder: Path) -> None:
+    file = written(folder) / "MNIST" / "raw" / "train-labels-idx1-ubyte"
+    file.write_bytes(idx(np.full(200, 77, np.uint8)))
+
+
+SPOILT = {
+    "other": (change_a_pixel, "they are not the examples of this run"),
+    "missing": (Path.mkdir, r"mnist: .*/there/MNIST/raw/train-images-idx3-ubyte.* is missing; .* with --node-data"),
+    "damaged": (spoil_labels, r".*/there/MNIST/raw/train-labels-idx1-ubyte is damaged: it has labels outside"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "reason"), SPOILT.values(), ids=SPOILT.keys())
+def test_what_a_node_says_of_its_examples(
+    task: Task, spoil: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
+    origin = origin_of(task)
+    spoil(tmp_path / "there")
+    answer = read(without_examples(task, origin), origin.within(str(tmp_path / "there")), origin.fingerprint())
+    assert isinstance(answer, Unreadable)
+    assert re.match(reason, answer.reason), answer.reason
 
 
 def test_clients_with_other_examples_are_refused(task: Task) -> None:

@@ -79,10 +79,15 @@ class _FindingUnpickler(pickle.Unpickler):
 def read_at_node(data: Any, origin: Origin, fingerprint: str) -> Task | Unreadable:
     """Return the task with the examples of this node; it lies in the node's object store for all of its actors."""
     keep_tensors_as_arrays()
+    return read(data.tobytes(), origin, fingerprint)
+
+
+def read(data: bytes, origin: Origin, fingerprint: str) -> Task | Unreadable:
+    """Return the task with the examples of an origin, which must have this fingerprint."""
     try:
         if origin.fingerprint() != fingerprint:
             return Unreadable("they are not the examples of this run")
-        return with_examples(data.tobytes(), origin.examples())
+        return with_examples(data, origin.examples())
     except Exception as error:  # whatever can be wrong with files
         return Unreadable(_reason(error))
 

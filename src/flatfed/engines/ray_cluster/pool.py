@@ -215,7 +215,8 @@ class ActorPool:
 
     def _is_reading(self) -> bool:
         """Say whether actors have come whose node still reads the examples: that takes as long as it takes."""
-        tasks = [handle.task for handle in self._coming() if handle.task is not None]
+        # Each once: the actors of a node have one task.
+        tasks = list({handle.task for handle in self._coming() if handle.task is not None})
         return len(self._ready(tasks)) < len(tasks)
 
     # What gets to them.
