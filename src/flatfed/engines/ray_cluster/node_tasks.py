@@ -23,7 +23,7 @@ class NodeTasks(Protocol):
         """Return the reference to the task for the actors of a node; it may still be on its way."""
         ...
 
-    def lost(self, node: Introduction, task: Any, how: str) -> None:
+    def lost(self, node: Introduction, task: Any) -> None:
         """Hear that an actor of a node ended before it had the task; raise an error where that must not go on."""
         ...
 
@@ -46,7 +46,7 @@ class SentTask:
         """Return the one reference that there is."""
         return self._task
 
-    def lost(self, node: Introduction, task: Any, how: str) -> None:
+    def lost(self, node: Introduction, task: Any) -> None:
         """Nothing: another actor comes."""
 
 
@@ -86,7 +86,7 @@ class ReadTask:
         )(read_at_node)
         return remote.remote(self._bare, self._origin, self._fingerprint)
 
-    def lost(self, node: Introduction, task: Any, how: str) -> None:
+    def lost(self, node: Introduction, task: Any) -> None:
         """Let the node read again for the next actor; one that is there and fails every time is an error."""
         if self._tasks.get(node.node) is not task:  # another of its actors has said so already
             return
@@ -94,8 +94,8 @@ class ReadTask:
         self._losses[node.node] += 1
         if self._losses[node.node] >= MAX_DEATHS:
             raise EngineError(
-                f"the node {node.host} could not read the examples from {self._directory} in {MAX_DEATHS} attempts "
-                f"({how}); it may have too little memory for them"
+                f"the node {node.host} could not read the examples from {self._directory}: the process that reads them "
+                f"ended {MAX_DEATHS} times; it may need more memory than there is"
             )
 
 

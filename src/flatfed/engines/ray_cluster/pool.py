@@ -175,7 +175,7 @@ class ActorPool:
             raise EngineError(f"a worker could not be started on the cluster: {_first_line(error)}") from error
         self.kill(handle)
         if handle.about is not None:
-            self._tasks.lost(handle.about, handle.task, _first_line(error))
+            self._tasks.lost(handle.about, handle.task)
 
     def _is_raised(self, error: Exception) -> bool:
         """Say whether code has raised an error, and not Ray because a process or a node is gone."""
