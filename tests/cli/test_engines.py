@@ -74,7 +74,7 @@ def test_compare_and_resume(tmp_path: Path) -> None:
 NOWHERE = ("--engine", "ray", "--address", "127.0.0.1:1")
 
 
-@pytest.mark.parametrize("command", ["resume", "branch", "flatness", "landscape"])
+@pytest.mark.parametrize("command", ["resume", "branch", "flatness", "landscape", "evaluate", "robustness"])
 def test_other_commands_take_an_engine_too(command: str, run: Path, tmp_path: Path) -> None:
     more = {"resume": ("--rounds", "4"), "branch": ("--out", tmp_path / "new")}.get(command, ())
     outcome = flatfed(command, run, *more, *NOWHERE)
@@ -95,6 +95,12 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown engine": (("--engine", "rai"), "ray"),
     "an address without an engine": (("--address", "auto"), "--address belongs to an engine; add --engine ray"),
     "a minimum without an engine": (("--minimum", "2"), "--minimum belongs to an engine; add --engine ray"),
+    "data of nodes without an engine": (("--node-data", "/d"), "--node-data belongs to an engine; add --engine ray"),
+    "data of nodes of processes": (("--engine", "processes", "--node-data", "/d"), "has no --node-data"),
+    "data in a part of a path": (
+        ("--engine", "ray", "--node-data", "data"),
+        "--node-data must be a whole path that each node knows, such as /data, not 'data'",
+    ),
     "an address of processes": (("--engine", "processes", "--address", "auto"), "has no --address"),
     "workers of one process": (("--engine", "in-process", "--workers", "2"), "has no --workers"),
     "no workers": (("--engine", "ray", "--workers", "0"), "workers must be at least 1, not 0"),

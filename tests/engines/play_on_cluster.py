@@ -1,7 +1,7 @@
-"""A run on a cluster, for tests that disturb it: `play_on_cluster.py DIRECTORY ADDRESS MINIMUM PATIENCE`.
+"""A run on a cluster, for tests that disturb it: `play_on_cluster.py DIRECTORY ADDRESS MINIMUM PATIENCE [DATA]`.
 
-It begins, or goes on where it is. After the first round that it plays, clients on the cluster leave a mark with the
-process that they are in, and wait for a file `go`.
+With DATA each node reads the examples from that directory. It begins, or goes on where it is. After the first round
+that it plays, clients on the cluster leave a mark with the process that they are in, and wait for a file `go`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.nn import functional
 
 import flatfed as ff
 from engines.bench import digits, is_actor
+from engines.data_of_nodes import task_of
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.method.engine import Engine
@@ -47,22 +48,25 @@ class ImpatientRay(ff.Ray):
     """Ray that waits as long as it takes for the first workers, and has `patience` from then on."""
 
     def start(self, task: ff.Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
-        engine: Any = ff.Ray(address=self.address, minimum=self.minimum, patience=600.0).start(
-            task, algorithm, settings, pulse
-        )
+        engine: Any = self._patient().start(task, algorithm, settings, pulse)
         engine._actors._config = self
         return cast(Engine, engine)
 
+    def _patient(self) -> ff.Ray:
+        return ff.Ray(address=self.address, minimum=self.minimum, patience=600.0, node_data=self.node_data)
+
 
 def main() -> None:
-    name, address, minimum, patience = sys.argv[1:]
+    name, address, minimum, patience, *data = sys.argv[1:]
     directory = Path(name)
 
     def hold(row: dict[str, Any]) -> None:
         (directory / "hold").touch()
 
-    task = replace(digits(), loss=WaitingLoss(directory))
-    engine = ImpatientRay(address=address, minimum=int(minimum), patience=float(patience))
+    task = task_of(directory / "here", CLIENTS) if data else digits()
+    task = replace(task, loss=WaitingLoss(directory))
+    node_data = data[0] if data else None
+    engine = ImpatientRay(address=address, minimum=int(minimum), patience=float(patience), node_data=node_data)
     where = {"engine": engine, "on_round": hold}
     with listening(lambda text: print(text, flush=True)):
         if (directory / "run").exists():

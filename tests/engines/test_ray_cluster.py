@@ -17,6 +17,7 @@ import pytest
 
 import flatfed as ff
 from engines.bench import assert_same, bits, digits, eventually
+from engines.data_of_nodes import READS, SLOW, task_of, written
 from engines.nodes import (
     ADDRESS,
     FLATFED,
@@ -59,9 +60,9 @@ def expected() -> dict[str, Any]:
     return bits(ff.train(digits(), METHOD, workers=0, **SETTINGS), CLIENTS)
 
 
-def play(nodes: Nodes, directory: Path, minimum: int, patience: str = LONG) -> Any:
+def play(nodes: Nodes, directory: Path, minimum: int, patience: str = LONG, *data: str) -> Any:
     script = str(HERE / "play_on_cluster.py")
-    return ended(nodes.driver(PYTHON, script, str(directory), ADDRESS, str(minimum), patience))
+    return ended(nodes.driver(PYTHON, script, str(directory), ADDRESS, str(minimum), patience, *data))
 
 
 def waiting(directory: Path) -> set[int]:
@@ -119,6 +120,28 @@ def test_without_enough_workers_or_its_driver_a_run_stops_and_goes_on_from_a_che
 
     # And on processes of this machine, to the end.
     assert_same(bits(ff.resume(tmp_path / "run", task=digits(), workers=2), CLIENTS), expected)
+
+
+@LONG_ONES
+def test_nodes_read_the_examples_themselves_and_one_that_dies_over_it_is_no_loss(nodes: Nodes, tmp_path: Path) -> None:
+    here, there = written(tmp_path / "here"), written(tmp_path / "there")
+    task = task_of(here, CLIENTS)
+    expected = bits(ff.train(task, METHOD, workers=0, **SETTINGS), CLIENTS)
+    for node in list(nodes.others):
+        nodes.kill(node)
+    with play(nodes, tmp_path, 1, LONG, str(there)) as driver:
+        wait_for_clients(tmp_path, 1)
+        (there / SLOW).touch()
+        second = nodes.join()
+        eventually((there / READS).exists, "a node that reads")
+        nodes.kill(second)
+        (there / SLOW).unlink()
+        nodes.join()
+        wait_for_clients(tmp_path, 2)
+        (tmp_path / "go").touch()
+        text = text_of(driver)
+    assert driver.returncode == 0, text
+    assert_same(bits(ff.load_run(tmp_path / "run", task=task), CLIENTS), expected)
 
 
 def run_command(directory: Path, *options: str) -> tuple[str, ...]:

@@ -87,8 +87,10 @@ def _print(lines: list[tuple[str, str]]) -> None:
 def _measure(path: Path, workers: Workers | None, opening: dict[str, Any]) -> EvaluatedRun:
     """Measure the model of a run on the test sets and on each client's examples."""
     from flatfed.engines.choice import recorded_workers
+    from flatfed.experiments.running.model_metrics import check_asked
     from flatfed.experiments.running.run import load_run
 
+    check_asked(workers)
     with StepProgress("clients", at_once=False) as progress:
         run = load_run(path, say=progress.say, **opening)
         assert run.directory is not None

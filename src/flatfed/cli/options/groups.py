@@ -220,7 +220,7 @@ def _evaluated_near(round: int, settings: Settings) -> str:
     return " or ".join(near) or str(settings.rounds)
 
 
-OPTIONS = ("engine", "address", "resources", "minimum", "patience")
+OPTIONS = ("engine", "address", "resources", "minimum", "patience", "node_data")
 
 
 def engine_options(workers: str, default: str | None = None) -> Decorator:
@@ -259,6 +259,13 @@ def engine_options(workers: str, default: str | None = None) -> Decorator:
             Number(),
             group="engine",
         ),
+        option(
+            "--node-data",
+            "Each Ray node reads the data sets from this directory of its own.  [default: the data are sent to it]",
+            str,
+            metavar="DIR",
+            group="engine",
+        ),
     )
 
 
@@ -274,7 +281,7 @@ def take_engine(params: dict[str, Any]) -> None:
         return
     for name, value in given.items():
         if value is not None:
-            raise ConfigError(f"--{name} belongs to an engine; add --engine ray")
+            raise ConfigError(f"--{name.replace('_', '-')} belongs to an engine; add --engine ray")
 
 
 weights_option = option(

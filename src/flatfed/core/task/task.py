@@ -15,6 +15,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Layout, Local
 from flatfed.core.task.examples import Examples, Partition, Pooled, as_examples
 from flatfed.core.task.metrics import Classification, Metrics, declared
+from flatfed.core.task.origin import Origin
 from flatfed.core.task.roster import Roster
 
 Loss = Callable[[Any, Tensor], Tensor]
@@ -48,6 +49,7 @@ class Task:
         name: for people.
         class_names: the name of each class, where they are known.
         joint: the name that `batch_transform` had before.
+        origin: where the examples come from, where other machines can have them too.
     """
 
     model: nn.Module
@@ -64,6 +66,7 @@ class Task:
     test_batch: int = 512
     class_names: Sequence[str] = ()
     joint: InitVar[BatchTransform | None] = None  # the old name
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self, joint: BatchTransform | None) -> None:
         if joint is not None:
@@ -77,6 +80,10 @@ class Task:
         self.tests = {name: self._as_test(test, name) for name, test in self.tests.items()}
         if not any(self.samples(client) for client in range(self.population)):
             raise ConfigError("no client has any data")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process: it gets the examples, and need not know where they come from."""
+        return self.__dict__ | {"origin": None}
 
     def _check_fields(self) -> None:
         """Refuse what is of another kind than it should be."""

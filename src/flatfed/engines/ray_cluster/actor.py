@@ -20,6 +20,7 @@ from flatfed.core.method.wire import decode_job, encode_reply
 from flatfed.core.round.trainer import Trainer
 from flatfed.core.task.task import Task
 from flatfed.engines.pool.work import Failed
+from flatfed.engines.ray_cluster.bare_task import Unreadable
 from flatfed.engines.ray_cluster.sending import as_array
 from flatfed.machine import keep_freed_memory
 
@@ -28,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a worker says of itself when it is ready."""
+    """What a worker says of itself when it has come."""
 
     node: str
     host: str
@@ -49,19 +50,28 @@ def arithmetic() -> dict[str, str]:
 class ClusterWorker:
     """One model, and what it takes to run clients on it; errors are answers."""
 
-    def __init__(self, task: Task, algorithm: Algorithm, settings: Settings) -> None:
+    _trainer: Trainer
+
+    def __init__(self, algorithm: Algorithm, settings: Settings) -> None:
         # Sums over long vectors then have one order, the same as everywhere.
         torch.set_num_threads(1)
         keep_freed_memory()
-        self._trainer = Trainer(task, algorithm, settings)
+        self._algorithm, self._settings = algorithm, settings
         self._messages: list[tuple[str, Message]] = []
 
     def introduce(self) -> Introduction:
-        """Say who this is, once it is ready."""
+        """Say who this is."""
         import ray
 
         node = ray.get_runtime_context().get_node_id()
         return Introduction(node, platform.node(), os.getpid(), arithmetic())
+
+    def take(self, task: Task | Unreadable) -> Unreadable | None:
+        """Take the task; where its examples could not be read on this node, say so."""
+        if isinstance(task, Unreadable):
+            return task
+        self._trainer = Trainer(task, self._algorithm, self._settings)
+        return None
 
     def train(self, jobs: list[Array], names: list[str], *held: Array) -> list[Array] | Failed:
         """Run clients: they `held` everyone's messages of the round, one under each of the names."""

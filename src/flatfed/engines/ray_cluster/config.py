@@ -26,6 +26,8 @@ class Ray(EngineConfig, id="ray"):
         resources: what each actor takes of its node: `"CPU=1"`, `"CPU=1,GPU=0.5"`.
         minimum: with fewer actors than this the run waits.
         patience: for this many seconds; then it stops, with a checkpoint.
+        node_data: each node reads the examples from this directory of its own, and their fingerprint is compared; None
+            sends them with the task.
     """
 
     address: str = LOCAL
@@ -33,10 +35,12 @@ class Ray(EngineConfig, id="ray"):
     resources: str = "CPU=1"
     minimum: Count = 1
     patience: Positive = 120.0
+    node_data: str | None = None
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, pulse: Pulse = no_pulse) -> Engine:
         """Connect to the cluster and start the actors."""
         self.check(settings)
+        self._refuse_no_origin(task)
         from flatfed.engines.ray_cluster.engine import RayEngine
 
         return RayEngine(task, algorithm, settings, self, pulse)
@@ -48,7 +52,27 @@ class Ray(EngineConfig, id="ray"):
             raise ConfigError(f"ray: minimum={self.minimum} can never be met with {self.workers} workers")
         if importlib.util.find_spec("ray") is None:
             raise ConfigError("the engine ray needs the package ray; install it with: pip install 'flatfed[ray]'")
+        self._refuse_part_of_a_path()
         refuse_silent(self.address)
+
+    def _refuse_part_of_a_path(self) -> None:
+        """Refuse a directory that depends on where a process was started: nodes have no such place in common."""
+        if self.node_data is None or self.node_data.startswith(("/", "~")):
+            return
+        raise ConfigError(
+            f"{PARAMETER} must be a whole path that each node knows, such as /data, not {self.node_data!r:.60}",
+            parameter="node_data",
+        )
+
+    def _refuse_no_origin(self, task: Task) -> None:
+        """Refuse a task whose examples only this process has."""
+        if self.node_data is None or task.origin is not None:
+            return
+        raise ConfigError(
+            "this task was not made from a data set by name, so its examples must be sent to the nodes; leave "
+            f"{PARAMETER} out",
+            parameter="node_data",
+        )
 
 
 def parsed_resources(text: str) -> dict[str, float]:

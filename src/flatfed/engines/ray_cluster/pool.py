@@ -22,9 +22,11 @@ from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
 from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, T, TrainWork, Work, WorkResult
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic
+from flatfed.engines.ray_cluster.bare_task import Unreadable
 from flatfed.engines.ray_cluster.cluster import LOCAL, Cluster
 from flatfed.engines.ray_cluster.config import Ray, parsed_resources
-from flatfed.engines.ray_cluster.sending import as_array, tensors_as_arrays
+from flatfed.engines.ray_cluster.node_tasks import node_tasks, unreadable
+from flatfed.engines.ray_cluster.sending import as_array
 
 LOOK_SECONDS = 1.0
 """How often the pool looks whether nodes have joined."""
@@ -32,11 +34,13 @@ LOOK_SECONDS = 1.0
 
 @dataclass(eq=False)
 class ActorHandle:
-    """One actor as the server sees it: `coming` until it has introduced itself."""
+    """One actor as the server sees it: `coming` until it has introduced itself, then until it has its task."""
 
     actor: Any
     coming: Any
     about: Introduction | None = None
+    task: Any = None
+    is_ready: bool = False
     answer: Any = None
     begun: bool = False
 
@@ -58,9 +62,7 @@ class ActorPool:
         self._ray: Any = ray
         self._cluster, self._config, self._settings = cluster, config, settings
         self._resources = parsed_resources(config.resources)
-        with tensors_as_arrays():
-            # Once: each node fetches it, and its actors read it where it lies.
-            self._task = self._put(task)
+        self._tasks = node_tasks(task, config.node_data)
         self._algorithm = algorithm
         self._handles: list[ActorHandle] = []
         self._names = itertools.count()
@@ -69,15 +71,6 @@ class ActorPool:
         self._last_news = ""
         self._refuse_no_room()
         self._fill()
-
-    def _put(self, task: Task) -> Any:
-        try:
-            return self._ray.put(task)
-        except Exception as error:  # whatever in a task cannot be sent
-            raise EngineError(
-                f"this task cannot be sent to a cluster ({error}); define its model, loss and data sets at the top "
-                "level of a module that the nodes have too"
-            ) from error
 
     def _refuse_no_room(self) -> None:
         """Refuse workers that are too large for this machine; other clusters may get larger nodes."""
@@ -95,12 +88,12 @@ class ActorPool:
     @property
     def workers(self) -> list[ActorHandle]:
         """The actors that are ready."""
-        return [handle for handle in self._handles if handle.about is not None]
+        return [handle for handle in self._handles if handle.is_ready]
 
     @property
     def description(self) -> str:
         """How many actors there are, and on how many nodes, for people."""
-        nodes = {handle.about.node for handle in self._handles if handle.about is not None}
+        nodes = {handle.about.node for handle in self.workers if handle.about is not None}
         coming = len(self._handles) - len(self.workers)
         actors = _counted(len(self.workers), "actor")
         text = f"Ray ({self._cluster.address}): {actors} on {_counted(len(nodes), 'node')}"
@@ -134,19 +127,23 @@ class ActorPool:
             # Jobs would go to an actor that is still being restarted: the pool has another come in its place.
             max_restarts=0,
         )(ClusterWorker)
-        actor = remote.remote(self._task, self._algorithm, self._settings)
+        actor = remote.remote(self._algorithm, self._settings)
         return ActorHandle(actor, actor.introduce.remote())
 
     def _look(self) -> None:
         """Welcome actors that are ready, drop those that have died, and start others where there is room."""
-        for handle in [handle for handle in self._handles if handle.about is None]:
+        for handle in self._coming():
             if self._ready([handle.coming]):
                 self._welcome(handle)
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._fill()
-        if all(handle.about is not None for handle in self._handles):  # no more are on their way
+        if not self._coming():
             self._tell()
         self._refuse_too_few()
+
+    def _coming(self) -> list[ActorHandle]:
+        """Return the actors that are on their way, or take their task."""
+        return [handle for handle in self._handles if not handle.is_ready]
 
     def _tell(self) -> None:
         """Say how many workers there are, where that has changed."""
@@ -156,14 +153,35 @@ class ActorPool:
             tell(news)
 
     def _welcome(self, handle: ActorHandle) -> None:
+        """Hear an actor that is not ready: first who it is, and then whether it has its task."""
         try:
-            handle.about = self._ray.get(handle.coming)
-        except self._ray.exceptions.RayTaskError as error:  # raised by our own code: it would be again
-            raise EngineError(f"a worker could not be started on the cluster: {_first_line(error)}") from error
-        except self._ray.exceptions.RayError:
-            self._handles.remove(handle)
+            answer = self._ray.get(handle.coming)
+        except self._ray.exceptions.RayError as error:
+            self._turn_away(handle, error)
             return
-        self._compare(cast(Introduction, handle.about))
+        if isinstance(answer, Introduction):
+            self._compare(answer)
+            handle.about = answer
+            handle.task = self._tasks.on(answer)
+            handle.coming = handle.actor.take.remote(handle.task)
+        elif isinstance(answer, Unreadable):
+            raise unreadable(cast(Introduction, handle.about), self._config.node_data, answer)
+        else:
+            handle.is_ready = True
+
+    def _turn_away(self, handle: ActorHandle, error: Exception) -> None:
+        """Let another come for an actor that ended before it was ready; an error of our own code would come again."""
+        if self._is_raised(error):
+            raise EngineError(f"a worker could not be started on the cluster: {_first_line(error)}") from error
+        self.kill(handle)
+        if handle.about is not None:
+            self._tasks.lost(handle.about, handle.task)
+
+    def _is_raised(self, error: Exception) -> bool:
+        """Say whether code has raised an error, and not Ray because a process or a node is gone."""
+        errors = self._ray.exceptions
+        # Of an actor whose task got lost, the cause is an error of Ray's.
+        return isinstance(error, errors.RayTaskError) and not isinstance(error.cause, errors.RayError)
 
     def _compare(self, about: Introduction) -> None:
         """Refuse a node with another flatfed, and tell of one whose arithmetic rounds otherwise."""
@@ -184,7 +202,7 @@ class ActorPool:
     def _refuse_too_few(self) -> None:
         """Stop where there have been too few actors for too long."""
         now = time.monotonic()
-        if len(self.workers) >= self._config.minimum:
+        if len(self.workers) >= self._config.minimum or self._is_reading():
             self._enough = now
             return
         if now - self._enough <= self._config.patience:
@@ -194,6 +212,12 @@ class ActorPool:
             f"{self._config.resources}, fewer than {self._config.minimum}, for {self._config.patience:g} s; "
             "add nodes, ask for less, or give it more patience"
         )
+
+    def _is_reading(self) -> bool:
+        """Say whether actors have come whose node still reads the examples: that takes as long as it takes."""
+        # Each once: the actors of a node have one task.
+        tasks = list({handle.task for handle in self._coming() if handle.task is not None})
+        return len(self._ready(tasks)) < len(tasks)
 
     # What gets to them.
 
@@ -229,7 +253,7 @@ class ActorPool:
         if fresh:
             return fresh
         answers = {worker.answer: worker for worker in workers}
-        coming = [handle.coming for handle in self._handles if handle.about is None]
+        coming = [handle.coming for handle in self._coming()]
         if answers or coming:
             self._ray.wait([*answers, *coming], num_returns=1, timeout=seconds)
         else:

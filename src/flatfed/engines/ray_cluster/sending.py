@@ -17,13 +17,20 @@ Parts = tuple[np.ndarray[Any, Any], str, tuple[int, ...]]
 @contextmanager
 def tensors_as_arrays() -> Iterator[None]:
     """Let Ray send tensors as arrays, which all processes of a node read in place where pickles would be copied."""
-    from ray.util import deregister_serializer, register_serializer
+    from ray.util import deregister_serializer
 
-    register_serializer(Tensor, serializer=_to_array, deserializer=_from_array)
+    keep_tensors_as_arrays()
     try:
         yield
     finally:
         deregister_serializer(Tensor)
+
+
+def keep_tensors_as_arrays() -> None:
+    """Do the same for the rest of this process: what a function returns is sent when it has ended."""
+    from ray.util import register_serializer
+
+    register_serializer(Tensor, serializer=_to_array, deserializer=_from_array)
 
 
 def _to_array(tensor: Tensor) -> Parts:

@@ -25,6 +25,7 @@ from flatfed.experiments.measuring.corruption_request import (
 from flatfed.experiments.measuring.progress import Failures, OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import runs_named
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.model_metrics import check_asked
 from flatfed.experiments.running.run import open_run, restored
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
@@ -71,6 +72,7 @@ def robustness(
         say: called with remarks.
     """
     directory = open_run(Path(path), trust, accept_changed_data)
+    check_asked(workers)
     request = CorruptionRequest.of_run(directory, severities, names, data_dir)
     return _measured(_Run(directory, request, data_dir, workers, task), on_corruption, say)
 
@@ -134,6 +136,7 @@ def robustness_of_methods(
 
     Where a run cannot be measured, a remark says why and the others go on; where none can, the first error is raised.
     """
+    check_asked(workers)
     chosen = corruption_names(names)
     measured, read = dict[Path, MeasuredRun](), list[OneRun]()
     failures = Failures(len(runs), say)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.evaluation.evaluator import Evaluations, Evaluator, NoStatistics, even_chunks, has_batch_norm
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
@@ -15,7 +16,7 @@ from flatfed.core.randomness import key, key_global_generators, preserved_global
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.metrics import Totals, add_up, metric_values
 from flatfed.core.task.task import Task
-from flatfed.engines.choice import Workers, start_engine
+from flatfed.engines.choice import Workers, check_workers, start_engine
 from flatfed.engines.in_process import InProcessEngine
 
 SMALL = 5_000
@@ -25,6 +26,13 @@ GROUP, GROUPS = 2_000, 10
 """Clients are measured in groups of at least 2,000 examples, about ten groups: progress is shown between them."""
 
 OnClients = Callable[[int, int], None]
+
+
+def check_asked(workers: Workers | None) -> None:
+    """Refuse workers that are asked for and cannot be had, also where too little is measured for any to start."""
+    if workers is not None:
+        # Nothing is trained: no setting is a reason to refuse them.
+        check_workers(workers, Settings(rounds=1, lr=0.1))
 
 
 def measure_tests(federation: Federation, workers: Workers = 0) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor
 from flatfed import models
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
-from flatfed.core.task.examples import Partition
+from flatfed.core.task.examples import Examples, Partition
 from flatfed.core.task.task import Augment, BatchTransform, Task
 from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import find
@@ -63,7 +63,8 @@ class TaskRecipe:
         `by` says who named the model: where a file did, not every import path is believed. Who named the data set is
         the recipe's to say.
         """
-        pool = self.pool()
+        origin = DataSetOrigin(self)
+        pool = origin.pool
         name = self.model or pool.default_model
         model = models.build(
             name,
@@ -91,6 +92,7 @@ class TaskRecipe:
             name=self.dataset,
             test_batch=getattr(pool.test, "evaluation_batch", 512),
             class_names=pool.class_names,
+            origin=origin,
         )
 
     def _augmentation(self, pool: Pool) -> tuple[Augment | None, BatchTransform | None]:
@@ -141,6 +143,36 @@ class TaskRecipe:
             return cls(**{name: value for name, value in data.items() if name not in NO_PARAMETERS}, by=by)
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class DataSetOrigin:
+    """The data set of a recipe: where the examples of its tasks come from."""
+
+    recipe: TaskRecipe
+
+    @functools.cached_property
+    def pool(self) -> Pool:
+        """The data set, read when it is first needed, and the same from then on."""
+        return self.recipe.pool()
+
+    def examples(self) -> Mapping[str, Examples]:
+        """Return the training examples and the test sets by name."""
+        further = {f"tests.{name}": examples for name, examples in self.pool.tests.items()}
+        return {"train": self.pool.train, "test": self.pool.test, **further}
+
+    def fingerprint(self) -> str:
+        """Return the hash of the examples, as runs record it."""
+        return _data_digest(self.pool)
+
+    def within(self, data_dir: str) -> DataSetOrigin:
+        """Return the same data set as it lies in another directory."""
+        # Whoever named it was judged here; another machine has code of its own under that name.
+        return DataSetOrigin(replace(self.recipe, data_dir=data_dir, by=USER))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent: the examples stay behind."""
+        return {"recipe": self.recipe}
 
 
 PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST = "partition_sha256", "data_sha256", "tensors_sha256"
