@@ -33,6 +33,7 @@ COMMANDS = {
     "robustness": "flatfed.cli.commands.robustness:robustness",
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
+    "published": "flatfed.cli.published.command:published",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
     "deploy": "flatfed.cli.commands.deploy:deploy",
