@@ -31,11 +31,13 @@ def _status(value: PublishedValue) -> str:
 
 def metric_text(value: PublishedValue) -> str:
     """Return the metric, with its target where it has one."""
-    return " ".join(filter(None, (value.metric, value.target.replace("_", " "))))
+    if not value.target:
+        return value.metric
+    return f"{value.metric} ({value.target.replace('_', ' ')})"
 
 
-def setting_text(value: PublishedValue) -> str:
-    """Return the setting of a value, as far as its paper states it."""
+def setting_parts(value: PublishedValue) -> list[str]:
+    """Return the setting of a value part by part, as far as its paper states it."""
     parts = (
         value.dataset,
         " ".join(filter(None, (value.partition, value.partition_value))),
@@ -45,7 +47,7 @@ def setting_text(value: PublishedValue) -> str:
         _counted(value.local_epochs, "local epoch"),
         *_further(value),
     )
-    return ", ".join(filter(None, parts))
+    return [part for part in parts if part]
 
 
 def _clients(value: PublishedValue) -> str:

@@ -73,78 +73,116 @@ def _in_percent(spread: Spread | None) -> Spread | None:
 # For the terminal.
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line of the table: one published number, which may stand in several tables of a paper."""
+
+    first: Beside
+    tables: tuple[str, ...]
+
+    @property
+    def statements(self) -> list[str]:
+        """In what the published run differs from this one, or may."""
+        unstated = [f"{name} not stated" for name in self.first.match.unstated]
+        return [*self.first.match.differences, *unstated]
+
+
 def terminal_table(results: Sequence[Result]) -> Table | None:
     """Return the table of measured and published values; None where nothing was published."""
     lines = _lines(results)
     if not lines:
         return None
-    common = _common(lines)
+    common, metrics = _common(lines), dict.fromkeys(map(_metric, lines))
     columns = [
         Column("method", _method, ALWAYS, words=True),
         Column("metric", _metric, ALWAYS, words=True),
-        Column(f"measured\n({last_mean(results)})", _measured, ALWAYS),
+        Column("measured", _measured, ALWAYS),
         Column("published", _published, ALWAYS),
         Column("where", _where, ALWAYS, words=True),
         Column("in what they differ", lambda line: _apart(line, common), ALWAYS, words=True),
     ]
-    return table(lines, columns)
+    if len(metrics) == 1:  # the caption says it
+        del columns[1]
+    return table(lines, columns, _caption(results, list(metrics)))
+
+
+def _caption(results: Sequence[Result], metrics: Sequence[str]) -> str:
+    if set(metrics).isdisjoint(OF_TESTS.values()):
+        return f"published for the same setting: {', '.join(metrics)}"
+    return f"published for the same setting: {', '.join(metrics)}; measured on a test set is the {last_mean(results)}"
 
 
 def notes(results: Sequence[Result]) -> list[str]:
     """Return what is said below the table: what holds for all lines, reasons, and methods without a value."""
-    by_method = beside_published(results)
     lines = _lines(results)
     if not lines:
         return [NONE_PUBLISHED]
-    missing = [method for method, found in by_method.items() if not found]
-    texts = [f"{method}: {NONE_PUBLISHED}" for method in missing]
-    reasons = dict.fromkeys(line.match.value.reason for line in lines if not line.match.value.is_certain)
-    return [*map(_sentence, _common(lines)), *(f"{UNCERTAIN} {reason}" for reason in reasons), *texts]
+    with_values = {_method(line) for line in lines}
+    missing = [result.method for result in results if result.method not in with_values]
+    reasons = dict.fromkeys(filter(None, map(_reason, lines)))
+    return [
+        *(f"all of these: {text}" for text in _common(lines)),
+        *(f"{UNCERTAIN} {reason}" for reason in reasons),
+        *(f"{method}: {NONE_PUBLISHED}" for method in missing),
+    ]
 
 
-def _sentence(difference: str) -> str:
-    return f"all of these: {difference}"
+def _lines(results: Sequence[Result]) -> list[_Line]:
+    """Return the lines; a number that a paper prints in several tables has one."""
+    groups: dict[tuple[Any, ...], list[Beside]] = {}
+    for beside in _every(results):
+        groups.setdefault(_key(beside), []).append(beside)
+    return [_Line(group[0], tuple(beside.match.value.table for beside in group)) for group in groups.values()]
 
 
-def _lines(results: Sequence[Result]) -> list[Beside]:
-    return [line for found in beside_published(results).values() for line in found]
+def _every(results: Sequence[Result]) -> list[Beside]:
+    return [beside for found in beside_published(results).values() for beside in found]
 
 
-def _statements(line: Beside) -> list[str]:
-    """Return in what a published run differs from this one, or may."""
-    unstated = [f"{name} not stated" for name in line.match.unstated]
-    return [*line.match.differences, *unstated]
+def _key(beside: Beside) -> tuple[Any, ...]:
+    """Return what two published numbers have in common that are one."""
+    value, match = beside.match.value, beside.match
+    printed = (value.paper, value.metric, value.printed, value.status, value.reason)
+    return (beside.method, beside.measured, *printed, match.differences, match.unstated)
 
 
-def _common(lines: Sequence[Beside]) -> list[str]:
+def _common(lines: Sequence[_Line]) -> list[str]:
     """Return what is said of every line, where there are several; it stands once below the table."""
     if len(lines) == 1:
         return []
-    return [text for text in _statements(lines[0]) if all(text in _statements(line) for line in lines)]
+    return [text for text in lines[0].statements if all(text in line.statements for line in lines)]
 
 
-def _apart(line: Beside, common: Sequence[str]) -> str:
-    return "; ".join(text for text in _statements(line) if text not in common) or NOTHING
+def _apart(line: _Line, common: Sequence[str]) -> str:
+    return "; ".join(text for text in line.statements if text not in common) or NOTHING
 
 
-def _method(line: Beside) -> str:
-    return line.method
+def _method(line: _Line) -> str:
+    return line.first.method
 
 
-def _metric(line: Beside) -> str:
-    return line.match.value.metric
+def _metric(line: _Line) -> str:
+    return line.first.match.value.metric
 
 
-def _measured(line: Beside) -> str:
-    return number(line.measured)
+def _reason(line: _Line) -> str:
+    return line.first.match.value.reason
 
 
-def _published(line: Beside) -> str:
-    return value_text(line.match.value)
+def _measured(line: _Line) -> str:
+    return number(line.first.measured)
 
 
-def _where(line: Beside) -> str:
-    return f"{line.match.value.paper}, {line.match.value.table}"
+def _published(line: _Line) -> str:
+    return value_text(line.first.match.value)
+
+
+def _where(line: _Line) -> str:
+    """Return paper and tables: `fedsam, Tables 2, 6`."""
+    paper, tables = line.first.match.value.paper, line.tables
+    if len(tables) > 1 and all(name.startswith("Table ") for name in tables):
+        return f"{paper}, Tables {', '.join(name.removeprefix('Table ') for name in tables)}"
+    return f"{paper}, {', '.join(tables)}"
 
 
 # For machines.
