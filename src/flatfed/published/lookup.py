@@ -12,7 +12,7 @@ from typing import TypeVar
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.published.method_names import name_of, one_spelling
 from flatfed.published.numbers import PublishedParameter, PublishedValue, papers, parameters, values
-from flatfed.published.setting_names import DATASETS, data_of
+from flatfed.published.setting_names import DATASETS
 
 ALL = "all"
 """The method of a parameter that is common to all methods of a paper."""
@@ -66,7 +66,7 @@ def lookup_parameters(
         names = _names_in(method)
         chosen = [entry for entry in chosen if names.intersection(entry.methods)]
     if dataset is not None:
-        wanted = _datasets_called(dataset)
+        wanted = _with_whole(_datasets_called(dataset))
         chosen = [entry for entry in chosen if entry.data in wanted or not entry.data]
     return chosen
 
@@ -147,15 +147,21 @@ def _of_dataset(chosen: list[PublishedValue], dataset: str) -> list[PublishedVal
 
 def _datasets_called(name: str) -> set[str]:
     """Return the data sets of the tables with a name, which is theirs or the one here."""
-    wanted = name.lower()
-    known = {*datasets(), *(entry.data for entry in parameters() if entry.data)}
+    wanted, known = name.lower(), datasets()
     if wanted in known:
         return {wanted}
     called = {id for id, (here, _) in DATASETS.items() if here == wanted}
     if not called:
-        names_here = {data_of(value)[0] for value in values()} - {""}
+        names_here = {here for here, _ in DATASETS.values()}
         raise ConfigError(nearest(name, {*known, *names_here}, "data set in the published tables"))
     return called
+
+
+def _with_whole(called: set[str]) -> set[str]:
+    """Return data sets with the names of what they are parts of: parameters of `idda` are those of its parts too."""
+    wholes = {DATASETS[id][0] for id in called if id in DATASETS}
+    # CIFAR-100-PAM is no part of CIFAR-100: both have parameters of their own.
+    return called | wholes.difference(datasets())
 
 
 def _of_partition(chosen: list[PublishedValue], partition: str) -> list[PublishedValue]:
