@@ -192,11 +192,13 @@ def test_without_the_option_nothing_is_said_of_papers(comparison: Path) -> None:
 def test_beside_runs_as_json(comparison: Path) -> None:
     document = flatfed("show", comparison, "--published", "--json").json
     assert document["published"].keys() == {"fedavg", "fedsam"}
-    first = document["published"]["fedsam"][0]
+    lines = document["published"]["fedsam"]
+    first = next(line for line in lines if line["published"]["table"] == "Table 7")
     assert first["measured"] == pytest.approx(34.44, abs=0.01)
     assert (first["published"]["value"], first["published"]["std"]) == (70.2, 0.9)
-    assert first["differences"] == ["published after 10000 rounds, this run 2"]
-    assert {line["metric"] for line in document["published"]["fedsam"]} == {"accuracy_pct"}
+    rho = "published with rho 0.15, this run 0.05"
+    assert first["differences"] == ["published after 10000 rounds, this run 2", rho]
+    assert {line["metric"] for line in lines} == {"accuracy_pct"}
 
 
 def test_beside_runs_on_a_narrow_terminal(comparison: Path) -> None:

@@ -11,7 +11,14 @@ from flatfed.published.matching import Match, matching
 
 CONFIG: dict[str, Any] = {
     "method": "fedgloss+sam",
-    "algorithm": {"id": "fedgloss", "rho_server": 0.15, "beta": 10.0, "admm": True, "client_opt": {"id": "sam"}},
+    "algorithm": {
+        "id": "fedgloss",
+        "rho_server": 0.15,
+        "beta": 10.0,
+        "admm": True,
+        "rho_warmup": 2000,
+        "client_opt": {"id": "sam", "rho": 0.15},
+    },
     "average": None,
     "sampler": {"id": "uniform", "count": 5},
     "settings": {
@@ -119,6 +126,9 @@ def test_other_settings_have_values_of_their_own(changes: dict[str, Any], printe
         ({"settings__batch_size": None}, "published with batch size 64, this run none"),
         ({"settings__weight_decay": 0.0}, "published with weight decay 0.0004, this run 0"),
         ({"settings__momentum": 0.9}, "published with momentum 0, this run 0.9"),
+        ({"algorithm__rho_server": 0.1}, "published with rho_server 0.15 (authors' code), this run 0.1"),
+        ({"algorithm__rho_warmup": 0}, "published with rho_warmup 2000, this run 0"),
+        ({"algorithm__client_opt__rho": 0.05}, "published with client_opt.rho 0.15, this run 0.05"),
         ({"algorithm__admm": False}, "published with admm true, this run false"),
         ({"setting__partition__size_sigma": 0.5}, "this run with partition.size_sigma 0.5"),
         ({"setting__augmentation__names": []}, "this run has no augmentation"),
@@ -155,7 +165,18 @@ def test_parameters_of_the_method_that_a_table_varies() -> None:
     config = changed(method="fedavg+swa", algorithm={"id": "fedavg"}, average=average)
     starts = {match.value.extras[-1]: match.differences for match in of_table(config, "fedsam", "Table 15")}
     assert starts["swa_start_round=7500"] == ()
-    assert starts["swa_start_round=2500"] == ("published with start 0.25, this run 0.75",)
+    assert starts["swa_start_round=2500"] == ("published with average.start 0.25, this run 0.75",)
+
+
+def test_parameters_that_a_paper_chose_for_a_partition() -> None:
+    average = {"id": "swa", "start": 0.75, "cycle": 5, "lr_low": 1e-4}
+    config = changed(method="fedasam+swa", algorithm={"id": "fedasam", "rho": 0.7, "eta": 0.2}, average=average)
+    (match,) = of_table(config, "fedsam", "Table 2")
+    assert match.differences == ("published with average.cycle 10, this run 5",)
+    config["average"]["cycle"] = 10
+    config["setting"]["partition"]["alpha"] = 100.0
+    (match,) = of_table(config, "fedsam", "Table 2")
+    assert match.differences == ("published with rho 0.05, this run 0.7",)
 
 
 def test_a_method_that_a_paper_ran_otherwise() -> None:

@@ -6,13 +6,15 @@ import pytest
 
 from flatfed.algorithms.spelling import parse_method, spelling_of
 from flatfed.core.configuration.config import parameters
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
-from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.data.catalogue import datasets, find
 from flatfed.data.partition import Partitioner
 from flatfed.models import models
 from flatfed.published import method_names, setting_names
 from flatfed.published import numbers as published
+from flatfed.published.choices import PLACES
 from flatfed.published.conditions import conditions_of
 from flatfed.published.lookup import lookup
 from flatfed.published.method_names import OWN_GRADIENT, name_of, one_spelling
@@ -112,6 +114,21 @@ def test_extras_that_set_parameters_set_ones_that_are_there() -> None:
         for place in conditions_of(value).parameters.keys() - {"algorithm.admm", "algorithm.regularise", "algorithm.c"}:
             owner, _, parameter = place.partition(".")
             assert parameter in parameters(type(owners[owner])), (value, place)
+
+
+@pytest.mark.parametrize(("name", "parameter"), PLACES)
+def test_what_papers_chose_has_a_place_in_a_record(name: str, parameter: str) -> None:
+    assert any(name in entry.methods and entry.parameter == parameter for entry in published.parameters())
+    owner, *path = PLACES[name, parameter].split(".")
+    if owner == "settings":
+        assert path[0] in parameters(Settings)
+    elif owner == "average":
+        assert path[0] in parameters(Average.registry[name])
+    elif path[0] == "client_opt":
+        assert "client_opt" in parameters(Algorithm.registry[name])
+        assert path[1] in parameters(ClientOptimiser.registry["sam"])
+    else:
+        assert path[0] in parameters(Algorithm.registry[name])
 
 
 def test_extras_taken_apart() -> None:

@@ -66,7 +66,7 @@ def lookup_parameters(
         names = _names_in(method)
         chosen = [entry for entry in chosen if names.intersection(entry.methods)]
     if dataset is not None:
-        wanted = _with_whole(_datasets_called(dataset))
+        wanted = with_whole(_datasets_called(dataset))
         chosen = [entry for entry in chosen if entry.data in wanted or not entry.data]
     return chosen
 
@@ -157,7 +157,7 @@ def _datasets_called(name: str) -> set[str]:
     return called
 
 
-def _with_whole(called: set[str]) -> set[str]:
+def with_whole(called: set[str]) -> set[str]:
     """Return data sets with the names of what they are parts of: parameters of `idda` are those of its parts too."""
     wholes = {DATASETS[id][0] for id in called if id in DATASETS}
     # CIFAR-100-PAM is no part of CIFAR-100: both have parameters of their own.

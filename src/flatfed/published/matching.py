@@ -16,23 +16,15 @@ from flatfed.core.errors import FlatfedError
 from flatfed.data.catalogue import find
 from flatfed.data.partition import Partitioner
 from flatfed.models.catalogue import with_defaults
+from flatfed.published.choices import Choice, choices_for
 from flatfed.published.conditions import AUGMENTATIONS, Conditions, conditions_of
-from flatfed.published.lookup import ALL
 from flatfed.published.method_names import one_spelling, spelling_of
-from flatfed.published.numbers import PublishedParameter, PublishedValue, parameters, values
-from flatfed.published.setting_names import CENTRALISED, LISTS, data_of, partition_of, same_name
+from flatfed.published.numbers import PublishedValue, values
+from flatfed.published.setting_names import CENTRALISED, data_of, partition_of, same_name
 
 Config = Mapping[str, Any]
 
 NONE_PUBLISHED = "no published value for this setting"
-
-TRAINING = {
-    "client_lr": "lr",
-    "batch_size": "batch_size",
-    "weight_decay": "weight_decay",
-    "client_momentum": "momentum",
-}
-"""Training settings: as the papers' tables name them, and as a run's record does."""
 
 NO_MATTER = ("memory", "verify")
 """Options of data that change no result."""
@@ -151,9 +143,9 @@ def _compared(value: PublishedValue, run: RunSetting) -> Match:
     differences = [
         *_rounds(value, conditions, run),
         *_local_epochs(value, run),
-        *_training(value, run),
-        *_augmentation(conditions, run),
+        *_choices(value, conditions, run),
         *_parameters(conditions, run),
+        *_augmentation(conditions, run),
         *_options(value, run),
         *_remarks(conditions),
     ]
@@ -176,42 +168,6 @@ def _local_epochs(value: PublishedValue, run: RunSetting) -> Iterator[str]:
         yield _differs("local epochs", value.local_epochs, own)
 
 
-def _training(value: PublishedValue, run: RunSetting) -> Iterator[str]:
-    """Yield what differs in the training settings that a paper gives for all its methods."""
-    for entry in parameters():
-        number = _chosen(entry)
-        if number is None or not _is_about(entry, value):
-            continue
-        name = TRAINING[entry.parameter]
-        own = run.config["settings"].get(name)
-        if not _is_equal(own, number):
-            yield _differs(name.replace("_", " "), number, own, _from_code(entry))
-
-
-def _chosen(entry: PublishedParameter) -> float | None:
-    """Return the number of a training setting; None for another parameter, and for what is not one number."""
-    if entry.parameter not in TRAINING:
-        return None
-    try:
-        return float(entry.chosen)
-    except ValueError:
-        return None
-
-
-def _is_about(entry: PublishedParameter, value: PublishedValue) -> bool:
-    if (entry.paper, entry.data) != (value.paper, value.dataset) or value.partition == CENTRALISED:
-        return False
-    lists = f"({LISTS.get(value.partition, '')})"
-    return ALL in entry.methods and entry.model in ("", value.model) and entry.condition in ("", lists)
-
-
-def _from_code(entry: PublishedParameter) -> str:
-    """Say where a number stands that is not the paper's own."""
-    if "code release" in entry.chosen_source:
-        return " (authors' code)"
-    return ""
-
-
 def _augmentation(conditions: Conditions, run: RunSetting) -> Iterator[str]:
     used = (run.config.get("setting") or {}).get("augmentation") or {}
     names = [str(name).partition("(")[0] for name in used.get("names", ())]
@@ -229,13 +185,45 @@ def _with(has: bool) -> str:
     return "without"
 
 
+def _choices(value: PublishedValue, conditions: Conditions, run: RunSetting) -> Iterator[str]:
+    """Yield the training settings and parameters of the method that differ, as the paper chose them."""
+    for choice in choices_for(value):
+        # A table that varies a parameter says itself what a cell has.
+        if choice.place not in conditions.parameters:
+            yield from _at_place(choice.place, choice.number, run, _where(choice))
+
+
+def _where(choice: Choice) -> str:
+    """Say where a number stands that is not the paper's own."""
+    if choice.from_code:
+        return " (authors' code)"
+    return ""
+
+
 def _parameters(conditions: Conditions, run: RunSetting) -> Iterator[str]:
     """Yield the parameters of the method that a table names and that differ."""
     for place, published in conditions.parameters.items():
-        owner, _, name = place.partition(".")
-        own = run.config.get(owner) or {}
-        if name in own and not _is_equal(own[name], published):
-            yield _differs(name, published, own[name])
+        yield from _at_place(place, published, run)
+
+
+def _at_place(place: str, published: Any, run: RunSetting, where: str = "") -> Iterator[str]:
+    """Yield in what a value differs from the one at a place of the run's record, if there is one."""
+    *path, name = place.split(".")
+    owner: Any = run.config
+    for key in path:
+        owner = owner.get(key) or {}
+    if name in owner and not _is_equal(owner[name], published):
+        yield _differs(_name(place), published, owner[name], where)
+
+
+def _name(place: str) -> str:
+    """Return the name of a place for people: that of a setting in words, that of a parameter as it is written."""
+    owner, _, name = place.partition(".")
+    if owner == "settings":
+        return name.replace("_", " ")
+    if owner == "average":
+        return place
+    return name
 
 
 def _options(value: PublishedValue, run: RunSetting) -> Iterator[str]:
