@@ -122,7 +122,6 @@ def test_without_enough_workers_or_its_driver_a_run_stops_and_goes_on_from_a_che
     assert_same(bits(ff.resume(tmp_path / "run", task=digits(), workers=2), CLIENTS), expected)
 
 
-@LONG_ONES
 def test_nodes_read_the_examples_themselves_and_one_that_dies_over_it_is_no_loss(nodes: Nodes, tmp_path: Path) -> None:
     here, there = written(tmp_path / "here"), written(tmp_path / "there")
     task = task_of(here, CLIENTS)
