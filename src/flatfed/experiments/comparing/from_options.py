@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flatfed.core.configuration.settings import About, Settings, about_settings
-from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.core.errors import OTHER, PARAMETER, ConfigError
 from flatfed.core.round.sampling import Bernoulli, Sampler, Uniform
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers
@@ -106,20 +106,26 @@ def _value(value: Any, about: About) -> Any:
 
 
 def _sampler(options: RunOptions, recipe: TaskRecipe) -> Sampler:
+    """Return who takes part; the data are asked only where nothing is said."""
     if options["bernoulli"] is not None:
-        return _bernoulli(options["bernoulli"])
+        return _bernoulli(options)
     if options["per_round"] is not None:
         return Uniform(options["per_round"])
     population = len(recipe.parts())
     return Uniform(min(PER_ROUND, population))
 
 
-def _bernoulli(probability: float) -> Bernoulli:
+def _bernoulli(options: RunOptions) -> Bernoulli:
     try:
-        return Bernoulli(probability)
+        sampler = Bernoulli(options["bernoulli"])
     except ConfigError as error:
-        # The option is named after the sampler, and has no name for its only parameter.
+        # The option is called after the sampler, which has one parameter.
         raise error.about("bernoulli") from None
+    if options["per_round"] is not None:
+        raise ConfigError(
+            f"{PARAMETER} and {OTHER} are two ways to sample; give one of them", "bernoulli", other="per_round"
+        )
+    return sampler
 
 
 def _monitors(options: RunOptions) -> tuple[Monitor, ...]:

@@ -130,10 +130,6 @@ def _refuse_contradictions(values: Mapping[str, Any], settings: Mapping[str, Any
         raise ConfigError(
             f"{PARAMETER} and {OTHER} contradict each other; give one of them", "augment", other="no_augment"
         )
-    if None not in (values.get("per_round"), values.get("bernoulli")):
-        raise ConfigError(
-            f"{PARAMETER} and {OTHER} are two ways to sample; give one of them", "bernoulli", other="per_round"
-        )
 
 
 def _refuse_both(name: str, value: float | None, settings: Mapping[str, Any]) -> None:
