@@ -149,6 +149,9 @@ OUTPUT = [
         "branch`.  [default: none]",
         group="output",
     ),
+    option(
+        "--dry-run", "Say what would be trained, with all settings, and train nothing.", is_flag=True, group="output"
+    ),
     option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output"),
 ]
 

@@ -5,7 +5,7 @@ The configuration file has `option: value` lines in YAML. Precedence: command li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from flatfed.experiments.spelling.kinds import (
     TruthKind,
     WholeKind,
     WholeNumbersKind,
+    parts_of,
 )
 from flatfed.experiments.spelling.options import by_name, lines, set_by_name
 from flatfed.machine import read_regular
@@ -34,8 +35,8 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     """Take defaults from a YAML file; a key that is no option is an error."""
     if value is None:
         return None
-    content = _content(value)
     try:
+        content = _named_in_file(ctx, _as_options(_content(value)))
         options = by_name(content, _option_names(ctx.command))
         # The settings of --set stay apart, for there each name has a precedence of its own.
         ctx.meta[FILE_SETTINGS] = set_by_name(options.pop("settings", None))
@@ -44,6 +45,59 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     # Click asks the default map only for options that were not typed: so the command line goes before the file.
     ctx.default_map = {**(ctx.default_map or {}), **options}
     return value
+
+
+NAMED_IN_FILE = "flatfed.named-in-file"
+DATASET, METHODS = "dataset", "methods"
+
+
+def _as_options(content: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return a file's content; the record of a run or of a comparison as the options that ask for the same."""
+    if not is_record(content):
+        return content
+    from flatfed.experiments.comparing.as_options import as_options
+
+    return as_options(content)
+
+
+def is_record(content: Mapping[Any, Any]) -> bool:
+    """Say whether a file's content is the record of a run or of a comparison."""
+    return "format" in content and "settings" in content and "task" in content
+
+
+def _named_in_file(ctx: click.Context, content: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Take the data set and the methods out of a file, for a command that names them by its arguments."""
+    arguments = {param.name for param in ctx.command.params if isinstance(param, click.Argument)}
+    rest = dict(content)
+    if "dataset" not in arguments:
+        return rest
+    named = {name: rest.pop(name) for name in (DATASET, METHODS) if name in rest}
+    seeds = rest.pop("seeds", None)
+    if seeds is not None:
+        if "algorithms" in arguments:
+            rest["seeds"] = seeds
+        else:
+            rest["seed"] = parts_of(seeds)[0]  # `run` has one
+    ctx.meta[NAMED_IN_FILE] = named
+    return rest
+
+
+def dataset_of(ctx: click.Context, typed: str | None) -> str:
+    """Return the data set: as it is typed, or as the file of --config names it."""
+    name = typed or ctx.meta.get(NAMED_IN_FILE, {}).get(DATASET)
+    if not isinstance(name, str):
+        raise click.UsageError("name a DATASET, or a file for --config that has one", ctx)
+    return name
+
+
+def methods_of(ctx: click.Context, typed: Sequence[str]) -> list[str]:
+    """Return the methods: as they are typed, or as the file of --config names them."""
+    names = typed or ctx.meta.get(NAMED_IN_FILE, {}).get(METHODS)
+    if isinstance(names, str):
+        names = names.split()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise click.UsageError("name at least one ALGORITHM, or a file for --config that has `methods`", ctx)
+    return list(names)
 
 
 def file_settings(ctx: click.Context) -> dict[str, Any]:
