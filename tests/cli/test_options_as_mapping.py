@@ -10,7 +10,7 @@ import pytest
 
 from cli.command import flatfed, read_json
 from flatfed.experiments.comparing.comparison import Comparison
-from flatfed.experiments.comparing.from_options import comparison_of, first_task
+from flatfed.experiments.comparing.comparison_from_options import comparison_of, first_task
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.runs.records.files import KEY
 

@@ -10,7 +10,7 @@ import pytest
 from flatfed.core.configuration.settings import Settings, about_settings
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison, Flatness
-from flatfed.experiments.comparing.from_options import comparison_of, first_task, flatness_from
+from flatfed.experiments.comparing.comparison_from_options import comparison_of, first_task, flatness_from
 from flatfed.experiments.spelling.declared import OPTIONS
 from flatfed.experiments.spelling.named import named_settings
 from flatfed.experiments.spelling.options import RunOptions

@@ -31,8 +31,8 @@ class AboutParameter(Exception):
     """
 
     def __init__(self, message: str = "", parameter: str = "", other: str = "") -> None:
-        super().__init__(message.replace(PARAMETER, parameter).replace(OTHER, other))
         self.parameter, self.other, self._template = parameter, other, message
+        super().__init__(self.worded(parameter))
 
     def within(self, where: str) -> Self:
         """Return the same error with a word before it on where it struck."""
@@ -44,7 +44,10 @@ class AboutParameter(Exception):
 
     def worded(self, name: str, other: str = "") -> str:
         """Return the message with other names for its parameters: `--lr` for `lr`."""
-        return self._template.replace(PARAMETER, name).replace(OTHER, other or self.other)
+        message = self._template.replace(PARAMETER, name)
+        if not self.other:
+            return message
+        return message.replace(OTHER, other or self.other)
 
 
 class ConfigError(AboutParameter, FlatfedError, ValueError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.options import run_options
+from flatfed.cli.making.precedence import run_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
@@ -72,7 +72,7 @@ def _draw(figure: Path, table: Any, title: str) -> None:
 def _recipe(dataset: str, options: RunOptions, seed: int) -> TaskRecipe:
     """Return the recipe of a run with these options."""
     from flatfed.experiments.spelling.named import named_settings
-    from flatfed.experiments.tasks.from_options import recipe_from
+    from flatfed.experiments.tasks.recipe_from_options import recipe_from
 
     named = named_settings(options, [])
     _refuse_others(named)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatfed.cli.making.options import run_options, who_names_the_model
+from flatfed.cli.making.precedence import run_options, who_names_the_model
 from flatfed.cli.options.groups import make_extras
 from flatfed.core.errors import ConfigError
 
@@ -25,7 +25,7 @@ def make_comparison(
 ) -> tuple[Comparison, Task]:
     """Return what the options of a command compare, and the task of the first seed."""
     from flatfed.cli.output.results import command_line
-    from flatfed.experiments.comparing.from_options import comparison_of, first_task
+    from flatfed.experiments.comparing.comparison_from_options import comparison_of, first_task
 
     options = run_options(ctx)
     comparison = comparison_of(
@@ -44,7 +44,7 @@ def make_comparison(
 
 def _flatness(ctx: click.Context, options: RunOptions) -> Flatness | None:
     """Return what --flatness measures; `run` has no such option."""
-    from flatfed.experiments.comparing.from_options import flatness_from
+    from flatfed.experiments.comparing.comparison_from_options import flatness_from
 
     if not ctx.params.get("flatness"):
         return None

@@ -9,7 +9,7 @@ from flatfed.cli.options.groups import Decorator, option
 from flatfed.cli.options.values import click_type
 from flatfed.core.configuration.settings import About, about_settings
 from flatfed.experiments.spelling.declared import OPTIONS, RENAMED, TRAINING
-from flatfed.experiments.spelling.kinds import Kind, TruthKind
+from flatfed.experiments.spelling.kinds import OptionKind, TruthKind
 
 
 def run_option(name: str, help: str, **extra: Any) -> Decorator:
@@ -46,7 +46,7 @@ def _old_names(name: str) -> list[str]:
     return [old for old, today in RENAMED.items() if today == name]
 
 
-def _spelling(kind: Kind) -> Callable[[str], str]:
+def _spelling(kind: OptionKind) -> Callable[[str], str]:
     """Return how an option of this kind is spelled: a truth value has an option for yes and one for no."""
     if isinstance(kind, TruthKind):
         return _flag

@@ -18,8 +18,8 @@ from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.experiments.spelling.kinds import (
     AugmentationKind,
     ChoiceKind,
-    Kind,
     NumberKind,
+    OptionKind,
     TruthKind,
     WholeKind,
     WholeNumbersKind,
@@ -192,7 +192,7 @@ def _set_by_name(ctx: click.Context) -> dict[str, str]:
 class OfKind(click.ParamType[Any]):
     """Values of a kind that files and Python give too; what each kind is called in the help stands here."""
 
-    def __init__(self, kind: Kind, name: str) -> None:
+    def __init__(self, kind: OptionKind, name: str) -> None:
         self.kind, self.name = kind, name
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
@@ -235,7 +235,7 @@ class WholeNumbers(OfKind):
         super().__init__(WholeNumbersKind(), "N,N,...")
 
 
-def click_type(kind: Kind) -> Any:
+def click_type(kind: OptionKind) -> Any:
     """Return click's type for a kind of values; a flag has none."""
     match kind:
         case NumberKind():

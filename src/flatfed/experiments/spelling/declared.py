@@ -17,8 +17,8 @@ from flatfed.core.configuration.settings import About, Settings, about_settings,
 from flatfed.experiments.spelling.kinds import (
     AugmentationKind,
     ChoiceKind,
-    Kind,
     NumberKind,
+    OptionKind,
     PathKind,
     TextKind,
     TruthKind,
@@ -37,11 +37,11 @@ WATCHED = 2_000
 class RunOption:
     """An option: which values it takes, and what it is where nothing is said."""
 
-    kind: Kind
+    kind: OptionKind
     default: Any = None
 
 
-def _setting_kind(name: str, hint: Any, about: About) -> Kind:
+def _setting_kind(name: str, hint: Any, about: About) -> OptionKind:
     """Return what values a training setting takes, from its annotation."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
@@ -59,7 +59,7 @@ def _other_than_none(hint: Any) -> Any:
     return next(part for part in get_args(hint) if part is not type(None))
 
 
-def _number_kind(name: str, hint: Any, about: About) -> Kind:
+def _number_kind(name: str, hint: Any, about: About) -> OptionKind:
     kind, allowed = get_args(hint)
     assert isinstance(allowed, Range)
     if kind is int:

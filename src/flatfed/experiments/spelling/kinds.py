@@ -11,7 +11,7 @@ from flatfed.core.configuration.checking import LARGEST, shown
 from flatfed.core.errors import ConfigError
 
 
-class Kind:
+class OptionKind:
     """What an option's value may be."""
 
     def read(self, value: Any) -> Any:
@@ -20,7 +20,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class NumberKind(Kind):
+class NumberKind(OptionKind):
     """A number, or a schedule over the rounds where it `may_vary`; anything else that a file may hold is refused."""
 
     may_vary: bool = False
@@ -46,7 +46,7 @@ def _real(value: Any) -> float:
 
 
 @dataclass(frozen=True)
-class WholeKind(Kind):
+class WholeKind(OptionKind):
     """A whole number of at least `least`, or one word, such as `auto`."""
 
     least: int
@@ -72,7 +72,7 @@ class WholeKind(Kind):
         raise ConfigError(f"{shown(value)} is {either} a whole number of at least {self.least}") from None
 
 
-class WholeNumbersKind(Kind):
+class WholeNumbersKind(OptionKind):
     """Whole numbers of at least 0, as a list or with commas between them: seeds, rounds, clients."""
 
     def read(self, value: Any) -> list[int]:
@@ -93,7 +93,7 @@ AUGMENTATIONS: Mapping[Any, bool] = {True: True, "default": True, False: False, 
 """What is no name of an augmentation."""
 
 
-class AugmentationKind(Kind):
+class AugmentationKind(OptionKind):
     """The data set's own augmentation (True), none (False), or names; a file may hold a truth value."""
 
     def read(self, value: Any) -> bool | str:
@@ -116,7 +116,7 @@ def _names(value: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ChoiceKind(Kind):
+class ChoiceKind(OptionKind):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -128,7 +128,7 @@ class ChoiceKind(Kind):
         return value
 
 
-class TextKind(Kind):
+class TextKind(OptionKind):
     """A text."""
 
     def read(self, value: Any) -> str:
@@ -138,7 +138,7 @@ class TextKind(Kind):
         return value
 
 
-class PathKind(Kind):
+class PathKind(OptionKind):
     """A file or a folder."""
 
     def read(self, value: Any) -> str:
@@ -148,7 +148,7 @@ class PathKind(Kind):
         return os.fsdecode(value)
 
 
-class TruthKind(Kind):
+class TruthKind(OptionKind):
     """Yes or no."""
 
     def read(self, value: Any) -> bool:

@@ -37,7 +37,7 @@ class RunOptions:
 
     @classmethod
     def read(cls, content: Mapping[str, Any], firm: bool = False) -> RunOptions:
-        """Return what a mapping of options says, or refuse the first that is wrong; `firm` is all that it sets."""
+        """Return what a mapping of options says, or refuse what is wrong; where `firm`, all that it sets by name is."""
         given = by_name(lines(content, "options must be `name: value` lines"), NAMES)
         settings = set_by_name(given.pop(SET, None))
         values = {name: _read(name, value) for name, value in given.items()}

@@ -17,8 +17,8 @@ from flatfed.experiments.spelling.kinds import at_most
 from flatfed.experiments.spelling.methods import parse_methods, parse_watch
 from flatfed.experiments.spelling.named import named_settings
 from flatfed.experiments.spelling.options import RunOptions
-from flatfed.experiments.tasks.from_options import recipe_from
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.experiments.tasks.recipe_from_options import recipe_from
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.reports.tables.extras import Extras
