@@ -50,7 +50,6 @@ REPEATED = {
     "show": "the command of runs, and that of data",
     "spelling": "of methods, and of augmentations",
     "table": "of results, and data of one's own",
-    "task": "what is learnt, and what options make of it",
     "texts": "the file format, the examples, and data of one's own",
     "training": "options of it, and what they make",
     "values": "of parameters in text, and the kinds of values of options",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ import click
 from flatfed.cli.making.training import free_directory, make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
-from flatfed.cli.options.values import WholeNumbers
+from flatfed.cli.options.values import WholeNumbers, dataset_of, methods_of
+from flatfed.cli.output.plans import print_plan
 from flatfed.cli.output.progress import Progress, StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
@@ -32,8 +34,8 @@ table. The baseline `centralised` (centralised+sam, ...) passes over all example
 
 
 @click.command(cls=GroupedCommand, epilog=END, short_help="Train several methods and seeds, print one table.")
-@click.argument("dataset")
-@click.argument("algorithms", nargs=-1, required=True, metavar="ALGORITHM...")
+@click.argument("dataset", required=False)
+@click.argument("algorithms", nargs=-1, metavar="ALGORITHM...")
 @option("--seeds", "Seeds: each method is trained once with each.", WholeNumbers(), "0")
 @option(
     "--flatness",
@@ -45,17 +47,23 @@ table. The baseline `centralised` (centralised+sam, ...) passes over all example
 @report_options
 @common_options
 @click.pass_context
-def compare(ctx: click.Context, /, dataset: str, algorithms: tuple[str, ...], seeds: list[int], **options: Any) -> int:
+def compare(
+    ctx: click.Context, /, dataset: str | None, algorithms: tuple[str, ...], seeds: list[int], **options: Any
+) -> int:
     """Train each ALGORITHM on DATASET with each seed and print one table.
 
     ALGORITHM: fedavg, feddyn+sam, fedasam+swa, with settings feddyn(alpha=0.1)+sam, or `all`. The same command again
-    goes on with a comparison that was interrupted.
+    goes on with a comparison that was interrupted, and with more seeds, methods or rounds trains what is new. Data set
+    and methods may stand in the file of --config, as `dataset` and `methods`.
     """
-    comparison, _ = make_comparison(ctx, dataset, expand(algorithms), seeds)
+    dataset = dataset_of(ctx, dataset)
+    comparison, _ = make_comparison(ctx, dataset, expand(methods_of(ctx, algorithms)), seeds)
     # Now, because the table is made only when all runs have ended.
     refuse_unevaluated(comparison.extras.at, comparison.settings)
     comparison.check_extras()
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
+    if options["dry_run"]:
+        return print_plan(comparison, out, options["as_json"])
     return run_and_report(comparison, out, options["as_json"])
 
 
@@ -103,7 +111,7 @@ def _measure(flatness: Flatness, runs: list[RunDirectory], comparison: Compariso
         measure_flatness(flatness, runs, comparison.workers, progress.show, progress.say)
 
 
-def expand(algorithms: tuple[str, ...]) -> list[str]:
+def expand(algorithms: Sequence[str]) -> list[str]:
     """Return the methods named; `all` stands for every algorithm."""
     from flatfed.algorithms import Algorithm
 

@@ -7,11 +7,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, option
+from flatfed.cli.output.found_runs import print_runs
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
@@ -73,6 +75,7 @@ def _models() -> list[Entry]:
     return [{"id": id, "about": about, "parameters": options_of(id)} for id, about in models().items()]
 
 
+RUNS = "runs"
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": _algorithms,
     "datasets": _datasets,
@@ -87,20 +90,25 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
 @click.command(
     name="list",
     cls=GroupedCommand,
-    short_help="List algorithms, datasets, models, partitions, augmentations or measurements.",
+    short_help="List algorithms, datasets, models, partitions, augmentations, measurements or runs.",
 )
-@click.argument("kind", type=click.Choice(list(LISTS)), required=False, metavar="KIND")
+@click.argument("kind", type=click.Choice([*LISTS, RUNS]), required=False, metavar="KIND")
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @option("--json as_json", "Print as JSON.", is_flag=True)
 @option("--markdown as_markdown", "Print the algorithms as the table of the documentation.", is_flag=True)
-def listing(kind: str | None, as_json: bool, as_markdown: bool) -> int:
-    """List what there is of a KIND: algorithms, datasets, models, partitions, augmentations or measurements.
+def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: bool) -> int:
+    """List what there is of a KIND: algorithms, datasets, models, partitions, augmentations, measurements or runs.
 
     With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
     whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run. Client
-    optimisers and averages follow, marked +.
+    optimisers and averages follow, marked +. With runs: those below FOLDER, runs/ where none is named.
     """
     if kind is None:
-        raise ConfigError(f"say what to list: {', '.join(LISTS)}")
+        raise ConfigError(f"say what to list: {', '.join([*LISTS, RUNS])}")
+    if kind == RUNS:
+        return print_runs(folder or Path(RUNS), as_json)
+    if folder is not None:
+        raise ConfigError(f"a folder is for `flatfed list {RUNS} FOLDER`; {kind} are not in one")
     if as_markdown:
         return _print_markdown(kind)
     entries = LISTS[kind]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=GroupedCommand, short_help="Continue a run or a comparison.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
-@option("--rounds", "New total of rounds.  [default: the run's]", Whole(1))
+@option("--rounds", "New total of rounds, of a comparison for all its runs.  [default: as before]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
 @engine_options("Worker processes.  [default: as before]")
 @trust_option
@@ -54,11 +55,9 @@ def resume(
     if not is_comparison(path):
         opening["accept_changed_data"] = accept_changed_data
         return _resume_run(path, rounds, opening, accept_changed_history, as_json)
-    if rounds is not None:
-        raise ConfigError("--rounds extends a single run; this is a comparison")
     if accept_changed_data or accept_changed_history:
         raise ConfigError("what was changed is accepted run by run; resume the run itself")
-    return _resume_comparison(path, opening, as_json)
+    return _resume_comparison(path, rounds, opening, as_json)
 
 
 class Opening(TypedDict):
@@ -70,13 +69,14 @@ class Opening(TypedDict):
     accept_changed_data: NotRequired[bool]
 
 
-def _resume_comparison(path: Path, opening: Opening, as_json: bool) -> int:
+def _resume_comparison(path: Path, rounds: int | None, opening: Opening, as_json: bool) -> int:
     from flatfed.cli.commands.compare import run_and_report
     from flatfed.experiments.comparing.comparison import load_comparison
 
-    return run_and_report(
-        load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"]), path, as_json
-    )
+    comparison = load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"])
+    if rounds is not None:
+        comparison = replace(comparison, settings=comparison.settings.replace(rounds=rounds))
+    return run_and_report(comparison, path, as_json)
 
 
 def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed_history: bool, as_json: bool) -> int:

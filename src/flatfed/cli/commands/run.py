@@ -10,7 +10,8 @@ import click
 from flatfed.cli.making.training import free_directory, make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
-from flatfed.cli.options.values import Whole
+from flatfed.cli.options.values import Whole, dataset_of, methods_of
+from flatfed.cli.output.plans import print_plan
 from flatfed.cli.output.progress import Following, follow
 from flatfed.core.errors import ConfigError
 
@@ -27,18 +28,21 @@ passes over all of them: as much as N/m rounds of a method that asks m of N clie
 
 
 @click.command(cls=GroupedCommand, epilog=END, short_help="Train one method.")
-@click.argument("dataset")
-@click.argument("algorithm")
+@click.argument("dataset", required=False)
+@click.argument("algorithm", required=False)
 @option("--seed", "Seed of every draw.", Whole(0), 0)
 @common_options
 @click.pass_context
-def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **options: Any) -> int:
+def run(ctx: click.Context, /, dataset: str | None, algorithm: str | None, seed: int, **options: Any) -> int:
     """Train ALGORITHM on DATASET and write a run directory.
 
     DATASET: an id of `flatfed list datasets`, or a function of yours that returns the data, my_module:load.
     ALGORITHM: fedavg, feddyn+sam (client optimiser), fedasam+swa (averaging), with settings feddyn(alpha=0.1)+sam.
-    Ctrl-C stops and saves at any time; `flatfed resume` goes on.
+    Both may stand in the file of --config, as `dataset` and `methods`; a run's own config.json is such a file. Ctrl-C
+    stops and saves at any time; `flatfed resume` goes on.
     """
+    dataset = dataset_of(ctx, dataset)
+    algorithm = _only(methods_of(ctx, [algorithm] if algorithm else []))
     if algorithm == "all":
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
     from flatfed.algorithms.spelling import read_spelling
@@ -50,6 +54,8 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
     plan = comparison.plan_of(comparison.methods[0], task)
     # Checked here: what cannot be played leaves no run directory.
     plan.check()
+    if options["dry_run"]:
+        return print_plan(comparison, out, options["as_json"])
 
     def train(following: Following) -> Run:
         from flatfed.experiments.running.play import play
@@ -57,6 +63,12 @@ def run(ctx: click.Context, /, dataset: str, algorithm: str, seed: int, **option
         return play(plan, out, following.round, _about(comparison, plan), following.begin)
 
     return follow(out, plan.settings.rounds, train, options["as_json"])
+
+
+def _only(algorithms: list[str]) -> str:
+    if len(algorithms) > 1:
+        raise ConfigError("the file names several methods, which are for `flatfed compare`; name one")
+    return algorithms[0]
 
 
 def _about(comparison: Comparison, plan: Plan) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""What the options of a command make: the task, the methods, the training settings, and where runs are written."""
+"""What the options of a command say, typed or in a file, what is trained by them, and where runs are written."""

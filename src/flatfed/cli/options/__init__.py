@@ -1,1 +1,1 @@
-"""Options: their kinds of values, the configuration file, and what they make."""
+"""Options: their kinds of values, and the configuration file."""

@@ -147,13 +147,21 @@ def _train(
     if not is_run(run.path):
         return play(run.plan(), run.path, on_round)
     directory = opened.at(run.path)
-    if directory.status()["status"] in ENDED:
+    rounds = comparison.settings.rounds
+    if _has_ended(directory, rounds):
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    plan, directory = prepare(run.path, opened=directory, data_dir=data_dir, workers=workers)
+    plan, directory = prepare(run.path, rounds, opened=directory, data_dir=data_dir, workers=workers)
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)
     return continued
+
+
+def _has_ended(directory: RunDirectory, rounds: int) -> bool:
+    """Say whether nothing is left to train; a run that was finished may be asked for more rounds."""
+    status = directory.status()["status"]
+    is_longer = rounds > directory.config["settings"]["rounds"]
+    return status in ENDED and not (status == "finished" and is_longer)
 
 
 def _tell(path: Path, run: Run | None, say: Say) -> None:

@@ -16,6 +16,7 @@ from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers, describe_workers, recorded_workers
+from flatfed.experiments.comparing.finding import runs_below
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import title_of
 from flatfed.experiments.running.run import moved
@@ -250,9 +251,12 @@ def runs_in(path: Path) -> list[Path]:
 
 
 def planned_runs(path: Path) -> list[Path]:
-    """Return the run directories that a path stands for: itself, or those of a comparison, begun or not."""
+    """Return the run directories that a path stands for: itself, a comparison's, begun or not, or those below it."""
     if is_comparison(path):
         return [run for run, _ in load_comparison(path).runs(path)]
+    below = [] if is_run(path) else runs_below(path)
+    if below:
+        return below
     require_run(path)
     return [path]
 
@@ -288,19 +292,73 @@ def _is_free(out: Path) -> bool:
 
 
 def _renew(comparison: Comparison, out: Path) -> None:
-    """Check that a directory holds the same comparison, and note what is asked of it anew."""
+    """Check that a directory holds the same comparison, or a part of it, and note what is asked of it anew."""
     # Read now, also where the comparison itself comes from this file: another command may have renewed it meanwhile.
     asked, written = comparison.to_dict(), read_json(out / FILE)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
     recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"], comparison.by).to_dict()
-    if _without(asked, "about") != _without(recorded, "about"):
+    difference = _other_than_grown(recorded, asked)
+    if difference:
         raise ConfigError(
-            f"{out} holds another comparison; choose another {PARAMETER}, or `flatfed resume {shlex.quote(str(out))}`",
+            f"{out} holds another comparison: {difference}; choose another {PARAMETER}, or "
+            f"`flatfed resume {shlex.quote(str(out))}`",
             parameter="out",
         )
-    recorded["about"] = written["about"] | _renewed(asked["about"])  # so that resuming measures and reports the same
-    if recorded != written:
-        write_json(out / FILE, recorded)
+    # So that resuming measures and reports the same.
+    grown = asked | {"about": written["about"] | _renewed(asked["about"])}
+    if grown != written:
+        write_json(out / FILE, grown)
+
+
+def _other_than_grown(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return in what two comparisons differ besides methods, seeds and rounds that have come; empty if in nothing."""
+    for part in ("task", "sampler"):
+        # The seed is each run's own.
+        before, now = _without(recorded[part], "seed"), _without(asked[part], "seed")
+        if before != now:
+            return f"its {_differing(before, now)}"
+    before, now = recorded["settings"], asked["settings"]
+    if _without(before, "rounds") != _without(now, "rounds"):
+        return f"its {_differing(before, now)}"
+    if now["rounds"] < before["rounds"]:
+        return f"it has {before['rounds']} rounds, which is more than {now['rounds']}"
+    return _lost(recorded, asked) or _laid_out(recorded, asked)
+
+
+def _differing(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return the first entry in which two records differ, with its values."""
+    for name in {**recorded, **asked}:
+        before, now = recorded.get(name), asked.get(name)
+        if isinstance(before, dict) and isinstance(now, dict) and before != now:
+            return f"{name}: {_differing(before, now)}"
+        if before != now:
+            return f"{name} is {before!r:.60}, not {now!r:.60}"
+    return ""
+
+
+def _lost(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return which method or seed of before is not asked for, or is another now."""
+    methods = {method["spelling"]: method for method in asked["methods"]}
+    for method in recorded["methods"]:
+        name = method["spelling"]
+        if name not in methods:
+            return f"it compares {name} too; name it"
+        if methods[name] != method:
+            return f"{name} has other parameters there"
+    for seed in recorded["seeds"]:
+        if seed not in asked["seeds"]:
+            return f"it has seed {seed} too; name it"
+    return ""
+
+
+def _laid_out(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return which method cannot have more rounds than it was planned with."""
+    if recorded["settings"]["rounds"] == asked["settings"]["rounds"]:
+        return ""
+    for method in recorded["methods"]:
+        if method["average"]:
+            return f"{method['spelling']} averages over the planned rounds, so it cannot be made longer"
+    return ""
 
 
 def _renewed(about: dict[str, Any]) -> dict[str, Any]:

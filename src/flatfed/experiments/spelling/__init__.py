@@ -1,1 +1,1 @@
-"""What people write: methods with their settings, and measurements."""
+"""What people write: options of a run, methods with their settings, and measurements."""

@@ -1,1 +1,1 @@
-"""Building tasks: by name from the catalogues, and again from a run directory."""
+"""Building tasks: by name from the catalogues, from the options of a run, and again from a run directory."""
