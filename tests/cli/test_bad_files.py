@@ -17,7 +17,6 @@ UNUSABLE_CONFIGS = {
     "list.yaml": (b"- rounds\n- 3\n", ["list.yaml", "option: value"]),
     "word.yaml": (b"hello", ["word.yaml", "option: value"]),
     "unknown.yaml": (b"ronds: 3", ["unknown.yaml", "'ronds'", "'rounds'"]),
-    "argument.yaml": (b"dataset: digits", ["argument.yaml", "dataset"]),
     "itself.yaml": (b"config: other.yaml", ["itself.yaml", "'config'"]),
     "seeds.yaml": (b"seeds: 0,1", ["seeds.yaml", "'seeds'", "'seed'"]),
     "internal.yaml": (b"as_json: true", ["internal.yaml", "as_json"]),
@@ -170,10 +169,6 @@ def test_fewer_rounds_than_are_done(run: Path) -> None:
     before = fingerprint(run)
     refused(flatfed("resume", run, "--rounds", "2"), "2", "3")
     assert fingerprint(run) == before
-
-
-def test_more_rounds_for_a_comparison(comparison: Path) -> None:
-    refused(flatfed("resume", comparison, "--rounds", "5"), "--rounds", "comparison")
 
 
 @pytest.mark.parametrize(("options", "part"), [("--rounds 0", "--rounds"), ("--workers x", "--workers")])

@@ -154,6 +154,7 @@ def test_a_file_names_data_set_and_methods(tmp_path: Path) -> None:
     assert "4 runs, 0 of them there already; nothing was trained" in planned.out
     typed = flatfed("compare", "digits", "fedsam", "--config", file, "--dry-run", "--json").json
     assert [method["spelling"] for method in typed["methods"]] == ["fedsam"]
+    file.write_text("dataset: digits\nmethods: [fedavg, scaffold]\n")
     refused(flatfed("run", "--config", file), "several methods")
     file.write_text("rounds: 1\n")
     refused(flatfed("run", "--config", file), "name a DATASET")

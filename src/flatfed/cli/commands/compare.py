@@ -34,7 +34,7 @@ table. The baseline `centralised` (centralised+sam, ...) passes over all example
 
 
 @click.command(cls=GroupedCommand, epilog=END, short_help="Train several methods and seeds, print one table.")
-@click.argument("dataset", required=False)
+@click.argument("dataset", required=False, metavar="DATASET")
 @click.argument("algorithms", nargs=-1, metavar="ALGORITHM...")
 @option("--seeds", "Seeds: each method is trained once with each.", WholeNumbers(), "0")
 @option(

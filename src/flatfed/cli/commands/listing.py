@@ -108,7 +108,7 @@ def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: b
     if kind == RUNS:
         return print_runs(folder or Path(RUNS), as_json)
     if folder is not None:
-        raise ConfigError(f"a folder is for `flatfed list {RUNS} FOLDER`; {kind} are not in one")
+        raise ConfigError(f"{folder}: a folder is for `flatfed list {RUNS} FOLDER`; {kind} are not in one")
     if as_markdown:
         return _print_markdown(kind)
     entries = LISTS[kind]()

@@ -28,8 +28,8 @@ passes over all of them: as much as N/m rounds of a method that asks m of N clie
 
 
 @click.command(cls=GroupedCommand, epilog=END, short_help="Train one method.")
-@click.argument("dataset", required=False)
-@click.argument("algorithm", required=False)
+@click.argument("dataset", required=False, metavar="DATASET")
+@click.argument("algorithm", required=False, metavar="ALGORITHM")
 @option("--seed", "Seed of every draw.", Whole(0), 0)
 @common_options
 @click.pass_context
@@ -42,7 +42,7 @@ def run(ctx: click.Context, /, dataset: str | None, algorithm: str | None, seed:
     stops and saves at any time; `flatfed resume` goes on.
     """
     dataset = dataset_of(ctx, dataset)
-    algorithm = _only(methods_of(ctx, [algorithm] if algorithm else []))
+    algorithm = _only(methods_of(ctx, [] if algorithm is None else [algorithm]))
     if algorithm == "all":
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
     from flatfed.algorithms.spelling import read_spelling

@@ -23,7 +23,6 @@ from flatfed.experiments.spelling.kinds import (
     TruthKind,
     WholeKind,
     WholeNumbersKind,
-    parts_of,
 )
 from flatfed.experiments.spelling.options import by_name, lines, set_by_name
 from flatfed.machine import read_regular
@@ -36,7 +35,7 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     if value is None:
         return None
     try:
-        content = _named_in_file(ctx, _as_options(_content(value)))
+        content = _named_in_file(ctx, _as_options(ctx, _content(value)))
         options = by_name(content, _option_names(ctx.command))
         # The settings of --set stay apart, for there each name has a precedence of its own.
         ctx.meta[FILE_SETTINGS] = set_by_name(options.pop("settings", None))
@@ -51,13 +50,22 @@ NAMED_IN_FILE = "flatfed.named-in-file"
 DATASET, METHODS = "dataset", "methods"
 
 
-def _as_options(content: Mapping[Any, Any]) -> Mapping[Any, Any]:
+def _as_options(ctx: click.Context, content: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return a file's content; the record of a run or of a comparison as the options that ask for the same."""
     if not is_record(content):
         return content
     from flatfed.experiments.comparing.as_options import as_options
 
-    return as_options(content)
+    options = as_options(content)
+    if not _takes(ctx, "algorithms"):
+        # `run` has one seed, as a run's record has.
+        options["seed"] = options.pop("seeds")[0]
+    return options
+
+
+def _takes(ctx: click.Context, argument: str) -> bool:
+    """Say whether a command has an argument of this name."""
+    return any(param.name == argument for param in ctx.command.params if isinstance(param, click.Argument))
 
 
 def is_record(content: Mapping[Any, Any]) -> bool:
@@ -67,18 +75,9 @@ def is_record(content: Mapping[Any, Any]) -> bool:
 
 def _named_in_file(ctx: click.Context, content: Mapping[Any, Any]) -> dict[Any, Any]:
     """Take the data set and the methods out of a file, for a command that names them by its arguments."""
-    arguments = {param.name for param in ctx.command.params if isinstance(param, click.Argument)}
     rest = dict(content)
-    if "dataset" not in arguments:
-        return rest
-    named = {name: rest.pop(name) for name in (DATASET, METHODS) if name in rest}
-    seeds = rest.pop("seeds", None)
-    if seeds is not None:
-        if "algorithms" in arguments:
-            rest["seeds"] = seeds
-        else:
-            rest["seed"] = parts_of(seeds)[0]  # `run` has one
-    ctx.meta[NAMED_IN_FILE] = named
+    if _takes(ctx, "dataset"):
+        ctx.meta[NAMED_IN_FILE] = {name: rest.pop(name) for name in (DATASET, METHODS) if name in rest}
     return rest
 
 

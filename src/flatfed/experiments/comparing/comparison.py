@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -299,11 +298,7 @@ def _renew(comparison: Comparison, out: Path) -> None:
     recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"], comparison.by).to_dict()
     difference = _other_than_grown(recorded, asked)
     if difference:
-        raise ConfigError(
-            f"{out} holds another comparison: {difference}; choose another {PARAMETER}, or "
-            f"`flatfed resume {shlex.quote(str(out))}`",
-            parameter="out",
-        )
+        raise ConfigError(f"{out} holds another comparison: {difference}; choose another {PARAMETER}", parameter="out")
     # So that resuming measures and reports the same.
     grown = asked | {"about": written["about"] | _renewed(asked["about"])}
     if grown != written:
