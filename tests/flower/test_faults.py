@@ -1,6 +1,6 @@
 """What goes wrong in a federation on Flower: it costs the replies concerned, or is refused in one sentence.
 
-It takes minutes, so it has a target of its own: `make federation-faults`.
+It takes ten minutes, so it has a target of its own: `make federation-faults`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 import flatfed
-from deploy.federation import until
-from flower.bench import MISSING, Bench, Member, started
+from deploy.federation import LONG, until
+from engines.bench import exact
+from flatfed.frames import ask_socket
+from flower.bench import MISSING, Bench, Member, lost_in, started
+from flower.between import LARGEST, between
 from sites.bench import assert_same
+from sites.test_answers import ANSWERS, REPLIES, altered
 
 pytestmark = [
     pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults"),
@@ -49,6 +53,18 @@ def refusal(bench: Bench, name: str, **changes: object) -> str:
     (sentence,) = [line for line in said.splitlines() if line.startswith("flatfed: Error: ")]
     assert not bench.out(name).exists()
     return sentence
+
+
+def test_a_site_that_is_not_there_is_named(bench: Bench) -> None:
+    c = bench["c"]
+    assert c.process is not None
+    c.process.stop()
+    seconds = bench.patience()
+    sentence = refusal(bench, "missing", roll_call_seconds=seconds)
+    assert f"Error: c did not answer the roll call within {seconds} s" in sentence
+    assert "is `flatfed site run` there?" in sentence
+    c.start()
+    c.wait_well()
 
 
 def test_other_data_are_refused(bench: Bench) -> None:
@@ -95,7 +111,17 @@ def test_another_flatfed_is_refused(bench: Bench) -> None:
     c.restart()
 
 
-# --- what is lost ----------------------------------------------------------------------------------------------------
+# --- what a site answers --------------------------------------------------------------------------------------------
+
+LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "nan": (altered(REPLIES["nan"][0]), "is not finite"),
+    "shape": (altered(REPLIES["shape"][0]), "has shape (50,), not (51,)"),
+    "samples": (altered(REPLIES["samples"][0]), "1000"),
+    "garbage": (ANSWERS["garbage"][0], "these bytes are no flatfed envelope"),
+    "oversized": (lambda answer: os.urandom(3 << 20), "3,145,728 bytes, above the bound"),
+    # Flower carries equal pieces once: this is small on its way.
+    "inflating": (lambda answer: bytes(64 << 20), "67,108,864 bytes, above the bound"),
+}
 
 
 def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench) -> None:
@@ -125,6 +151,45 @@ def test_a_site_restarted_between_rounds_and_a_server_killed_in_one(bench: Bench
 def states(member: Member) -> dict[Path, bytes]:
     """Return the states of a site's clients by their files."""
     return {file: file.read_bytes() for file in (member.home / "state/runs").rglob("*.safetensors")}
+
+
+def test_a_site_that_lies_is_left_out_and_a_request_that_comes_again_changes_no_state(bench: Bench) -> None:
+    rounds = len(LIES) + 1
+    b = bench["b"]
+    with between(b) as liar:
+        liar.changes = {(round, 0, 0): change for round, (change, _) in enumerate(LIES.values())}
+        bench.finish(bench.begin("scaffold", "lies", rounds=rounds))
+        before = states(b)
+        assert before
+        for _ in range(2):
+            ask_socket(liar.real, liar.requests[-1], LONG, LARGEST)
+        assert states(b) == before
+    run = bench.loaded("lies")
+    lost = lost_in(run)
+    for round, (_, reason) in enumerate(LIES.values()):
+        assert reason in lost["b", (round, 0, 0)]
+    assert len(lost) == len(LIES)
+    expected = bench.simulated("scaffold", lost, rounds=rounds)
+    assert [row["clients"] for row in run.history] == [row["clients"] for row in expected.history]
+    assert exact(run.vector) == exact(expected.vector)
+    assert exact(run.server_state) == exact(expected.server_state)
+
+
+def test_a_site_killed_after_its_state_was_written_and_before_it_answered(bench: Bench) -> None:
+    b = bench["b"]
+    with between(b) as somebody:
+
+        def kill(answer: bytes) -> None:
+            assert b.process is not None
+            b.process.kill()
+            b.start()
+            b.wait_well()
+
+        somebody.changes[FIRST] = kill
+        bench.finish(bench.begin("scaffold", "unsaid"))
+    lost = lost_in(bench.loaded("unsaid"))
+    assert list(lost) == [("b", FIRST)]
+    assert_same(bench.loaded("unsaid"), bench.simulated("scaffold", lost), bench.home)
 
 
 def test_a_lost_state_costs_the_client_its_rounds(bench: Bench) -> None:
@@ -165,6 +230,35 @@ def test_a_site_that_stands_still_is_late_and_comes_back(bench: Bench) -> None:
     bench.stop(number)
     _, lost = bench.same_so_far("fedgloss+sam", "late")
     assert ("c", FIRST) in lost
+
+
+def test_a_node_that_is_ended_and_started_again(bench: Bench) -> None:
+    c = bench["c"]
+    assert c.node is not None
+    c.hold()
+    number = bench.begin("fedwmsam", "ended", rounds=ENDLESS)
+    c.wait_held()
+    c.node.stop()
+    c.start_node()
+    c.let_go()
+    until(lambda: is_back(bench, "ended"), "c to be back")
+    bench.stop(number)
+    _, lost = bench.same_so_far("fedwmsam", "ended")
+    assert ("c", FIRST) in lost
+
+
+def test_a_superlink_killed_in_a_round(bench: Bench) -> None:
+    c = bench["c"]
+    c.hold()
+    number = bench.begin("fedgmt", "link")
+    c.wait_held()
+    (superlink,) = [program for program in bench.federation.programs if program.name == "server-superlink"]
+    superlink.kill()
+    bench.federation.start_superlink()
+    c.let_go()
+    bench.finish(number)
+    run, _ = bench.same_so_far("fedgmt", "link")
+    assert (run.status, run.round) == ("finished", 2)
 
 
 # --- last, as it takes more than a minute ----------------------------------------------------------------------------
