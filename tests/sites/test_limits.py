@@ -199,6 +199,15 @@ def test_a_request_from_before_another_is_refused_and_undoes_nothing(home: Path)
     assert version(asked(1, first, start=1)) == second
 
 
+def test_a_request_that_comes_again_and_is_given_up_takes_no_state_away(home: Path) -> None:
+    service = service_in(home, "b")
+    assert answered(service, request()).kind == "replies"
+    ending = SiteService(service.site, service.data, lambda: "the site is ended")
+    assert answered(ending, request()).facts["reason"] == "the site is ended"
+    reply = decode_reply(answered(service, request(None, Job(2, 1, 0, 0.1, handle(1)))).parts[0])
+    assert reply.missing == ""
+
+
 def test_an_unknown_version_is_the_clients_failure(home: Path) -> None:
     envelope = answered(service_in(home, "b"), request(None, Job(2, 1, 0, 0.1, handle(77))))
     assert (

@@ -70,7 +70,8 @@ class SiteWork:
             raise WireError("a job names no version of a state, or asks for a client's model")
         try:
             kept = self._kept(job.client, version)
-            self.states.forget(job.client, version, oldest)
+            coming = version_after(job.round, job.attempt, job.exchange)
+            self.states.forget(job.client, version, oldest, coming)
             here = replace(job, kept=kept)
             reply = next(iter(self._engine.exchange(message, [here])), None)
         except Interrupted:

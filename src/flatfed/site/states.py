@@ -64,12 +64,16 @@ class StateFiles:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(path, pack(state.tensors()))
 
-    def forget(self, client: int, counted: int, oldest: int) -> None:
-        """Remove what is later than the version that counts, and what no checkpoint from round `oldest` on needs."""
+    def forget(self, client: int, counted: int, oldest: int, coming: int) -> None:
+        """Remove what is later than the version that counts, and what no checkpoint from round `oldest` on needs.
+
+        A version that is made again now stays until it is replaced: where a request comes twice, it may count already.
+        """
         versions = self.versions(client)
         base = max((version for version in versions if round_of(version) < oldest), default=0)
         for version in versions:
-            if version > counted or version < min(base, counted):
+            is_later = version > counted and version != coming
+            if is_later or version < min(base, counted):
                 self._path(client, version).unlink(missing_ok=True)
 
     def versions(self, client: int) -> list[int]:
