@@ -144,6 +144,11 @@ class Program:
         self.process.kill()
         self.process.wait(LONG)
 
+    def end(self) -> None:
+        """Ask it to end, and wait until it has; what it has started goes on."""
+        self.process.terminate()
+        self.wait_ended()
+
     def stop(self) -> None:
         """Ask it to end; it and all that it has started is gone when this returns."""
         stop_all([self])
@@ -250,6 +255,7 @@ class Federation:
 
     def start_superlink(self) -> Program:
         """Start the SuperLink and wait until it answers."""
+        self._close_control()  # it was that of an earlier one
         program = self.start(self.server / "superlink.sh")
         self.wait_answering(program, self.deployment.inner_port)
         return program
@@ -267,9 +273,7 @@ class Federation:
 
     def stop(self) -> None:
         """End everything that was started."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        self._close_control()
         stop_all(self.programs)
         self.programs.clear()
 
@@ -356,6 +360,11 @@ class Federation:
         if self._control is None:
             self._control = self._new_control()
         return self._control
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
 
     def _new_control(self) -> Any:
         from flwr.supercore.control import ControlHttpClient

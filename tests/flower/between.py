@@ -25,28 +25,44 @@ class Between:
 
     real: str
     changes: dict[Moment, Change] = field(default_factory=dict)
+    repeats: bool = False
+    """Whether every request for an exchange comes twice, after the first one of all has come again."""
     requests: list[bytes] = field(default_factory=list)
     """Every request for an exchange."""
+    old_answers: list[bytes] = field(default_factory=list)
+    """What was answered when the first request came again."""
 
     def serve(self, listener: socket.socket) -> None:
+        """Answer whoever comes, until the socket is closed."""
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:  # closed: the test is over
                 return
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _serve_one(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, FrameError):
-            request = receive_frame(connection, LARGEST)
-            answer: bytes | None = ask_socket(self.real, request, LONG, LARGEST)
-            moment = moment_of(request)
-            if moment is not None:
-                self.requests.append(request)
-            if moment in self.changes and answer is not None:
-                answer = self.changes[moment](answer)
+            connection.settimeout(LONG)
+            answer = self._answer(receive_frame(connection, LARGEST))
             if answer is not None:
                 send_frame(connection, answer)
+
+    def _answer(self, request: bytes) -> bytes | None:
+        moment = moment_of(request)
+        if moment is None:
+            return self._ask(request)
+        if self.repeats and self.requests:
+            self.old_answers.append(self._ask(self.requests[0]))
+        if self.repeats:
+            self._ask(request)
+        self.requests.append(request)
+        answer = self._ask(request)
+        change = self.changes.get(moment)
+        return answer if change is None else change(answer)
+
+    def _ask(self, request: bytes) -> bytes:
+        return ask_socket(self.real, request, LONG, LARGEST)
 
 
 @contextmanager
@@ -55,15 +71,17 @@ def between(member: Member) -> Iterator[Between]:
     usual = member.site.socket
     member.restart(socket="state/real.sock")
     usual.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(usual))
-        listener.listen()
-        somebody = Between(str(member.site.socket))
-        threading.Thread(target=somebody.serve, args=(listener,), daemon=True).start()
-        try:
-            yield somebody
-        finally:
-            # Wakes whoever waits in accept(), which closing does not.
-            listener.shutdown(socket.SHUT_RDWR)
-    usual.unlink(missing_ok=True)
-    member.restart()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(usual))
+            listener.listen()
+            somebody = Between(str(member.site.socket))
+            threading.Thread(target=somebody.serve, args=(listener,), daemon=True).start()
+            try:
+                yield somebody
+            finally:
+                # Wakes whoever waits in accept(), which closing does not.
+                listener.shutdown(socket.SHUT_RDWR)
+    finally:
+        usual.unlink(missing_ok=True)
+        member.restart()

@@ -50,7 +50,6 @@ from flatfed.site.states import StateFiles
 
 NAMES = ("a", "b", "c")
 CLIENTS = {"a": 2, "b": 1, "c": 2}
-POPULATION = sum(CLIENTS.values())
 SITE_OF = {0: "a", 1: "a", 2: "b", 3: "c", 4: "c"}
 CLASSES, SIDE, TRAIN, TEST = 3, 4, 20, 9
 SETTINGS: dict[str, Any] = {"rounds": 3, "lr": 0.1, "batch_size": 4, "weight_decay": 0.001}
@@ -385,7 +384,7 @@ def assert_same(run: Run, expected: Run, home: Path | None = None) -> None:
     assert run.status == expected.status
     if home is None:
         return
-    for client in range(POPULATION):
+    for client in range(expected._federation.task.population):
         kept = expected._federation.clients.read(client).tensors()
         has_taken_part = any(client in row["clients"] for row in run.history)
         if kept and has_taken_part:
