@@ -76,7 +76,7 @@ def environment() -> dict[str, str]:
         "PATH": search_path(),
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)]),
         "OMP_NUM_THREADS": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         "NO_COLOR": "1",
     }
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
@@ -299,7 +299,7 @@ class Federation:
             online = [node for node, status in self.nodes().items() if status == "online"]
             return online if len(online) >= number else []
 
-        return until(enough, f"{number} nodes online", seconds)
+        return until(enough, f"{number} nodes online", seconds, pause=0.5)
 
     def wait_finished(self, run: int, seconds: float = LONG) -> str:
         """Wait for the end of a run; return its status, such as `finished:completed` or `finished:failed`."""
@@ -308,7 +308,8 @@ class Federation:
             status = self.status_of(run)
             return status if status.startswith("finished") else ""
 
-        return until(finished, f"the end of run {run}", seconds)
+        # Seldom: each look is work for the SuperLink, which has other work.
+        return until(finished, f"the end of run {run}", seconds, pause=1.0)
 
     # The Control API, through the SuperLink's own port
 

@@ -44,8 +44,10 @@ from sites.bench import (
 )
 
 MISSING = missing_programs()
-CONFIG: dict[str, Any] = SETTINGS | {"rounds": 2, "checkpoint_every": 1}
-"""What every run is given with `-c`, unless the test says otherwise."""
+ENDLESS = 1000
+"""More rounds than a test waits for: it stops the run."""
+CONFIG: dict[str, Any] = SETTINGS | {"rounds": 2, "checkpoint_every": 1, "evaluate_every": ENDLESS}
+"""What every run is given with `-c`, unless the test says otherwise. Sites test the model after the last round."""
 ONLY_SERVERS = ("checkpoint_every", "resume", "roll_call_seconds", "exact")
 """Keys of the run configuration that the simulation is not given as settings."""
 

@@ -19,7 +19,7 @@ from deploy.federation import LONG, until
 from engines.bench import exact
 from flatfed.core.method.envelope import Envelope
 from flatfed.frames import ask_socket
-from flower.bench import MISSING, Bench, Member, lost_in, started
+from flower.bench import ENDLESS, MISSING, Bench, Member, lost_in, started
 from flower.between import LARGEST, between
 from sites.bench import assert_same
 from sites.test_answers import ANSWERS, REPLIES, altered
@@ -31,10 +31,6 @@ pytestmark = [
 ]
 
 FIRST, SECOND = (0, 0, 0), (1, 0, 0)
-ENDLESS = 1000
-"""More rounds than a test waits for: it stops the run."""
-UNTESTED = {"evaluate_every": ENDLESS}
-"""Settings with which sites do not test the model between two rounds."""
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +58,8 @@ def test_a_site_that_is_not_there_is_named(bench: Bench) -> None:
     c = bench["c"]
     assert c.process is not None
     c.process.stop()
-    sentence = refusal(bench, "missing", roll_call_seconds=45)
-    assert "c did not answer the roll call within 45 s" in sentence
+    sentence = refusal(bench, "missing", roll_call_seconds=90)
+    assert "c did not answer the roll call within 90 s" in sentence
     assert "is `flatfed site run` there?" in sentence
     c.start()
     c.wait_well()
@@ -141,7 +137,7 @@ def test_a_site_that_lies_is_left_out_and_requests_that_come_again_change_nothin
     with between(b) as liar:
         liar.changes = {(round, 0, 0): change for round, (change, _) in enumerate(LIES.values())}
         liar.repeats = True
-        bench.finish(bench.begin("scaffold", "lies", rounds=rounds, **UNTESTED))
+        bench.finish(bench.begin("scaffold", "lies", rounds=rounds))
         before = states(b)
         assert before
         for request, expected in ((liar.requests[-1], "replies"), (liar.requests[0], "refused")):
@@ -265,7 +261,7 @@ def test_a_site_that_stands_still_is_late_and_comes_back(bench: Bench) -> None:
     """A site may work for a stopped run a little longer: no test that lets one wait may follow before another run."""
     c = bench["c"]
     c.hold()
-    number = bench.begin("fedgloss+sam", "late", rounds=ENDLESS, exchange_timeout=bench.patience(), **UNTESTED)
+    number = bench.begin("fedgloss+sam", "late", rounds=ENDLESS, exchange_timeout=bench.patience())
     c.wait_held()
     c.signal(signal.SIGSTOP)
     c.let_go()
@@ -294,7 +290,7 @@ def test_a_node_killed_in_a_round_and_the_run_stopped_later(bench: Bench) -> Non
     c = bench["c"]
     assert c.node is not None
     c.hold()
-    number = bench.begin("feddyn", "stopped", rounds=ENDLESS, exchange_timeout=bench.patience(), **UNTESTED)
+    number = bench.begin("feddyn", "stopped", rounds=ENDLESS, exchange_timeout=bench.patience())
     c.wait_held()
     c.node.kill()
     c.let_go()
