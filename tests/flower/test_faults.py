@@ -1,6 +1,6 @@
 """What goes wrong in a federation on Flower: it costs the replies concerned, or is refused in one sentence.
 
-It takes ten minutes, so it has a target of its own: `make federation-faults`.
+It takes about twenty minutes, so it has a target of its own: `make federation-faults`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ def bench() -> Iterator[Bench]:
     with started() as bench:
         bench.wait_ready()
         yield bench
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(bench: Bench) -> Iterator[None]:
+    """Let whoever waits go on after a test, also after one that failed."""
+    yield
+    for member in bench.sites.values():
+        member.let_go()
 
 
 # --- who cannot take part -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import flatfed as ff
-from engines.bench import eventually, exact
+from engines.bench import PATIENCE, eventually, exact
 from flatfed import models
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.settings import Settings
@@ -169,7 +169,7 @@ class ForkedSite:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.process.join()
+        self.process.join(PATIENCE)
 
     def end(self) -> None:
         """End it, whatever its state."""

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cli.command import flatfed
-from engines.bench import eventually
+from engines.bench import PATIENCE, eventually
 from flatfed.core.method.envelope import Envelope
 from flatfed.engines.sites.transport import Answer, NoAnswer, Pulse
 from flatfed.experiments.federating.federate import federate
@@ -131,7 +131,7 @@ def test_a_site_that_is_away_and_comes_back(sites: Forked, tmp_path: Path) -> No
     def leave(row: Any) -> None:
         if row["round"] == 0:
             sites.sites["b"].signal(signal.SIGTERM)
-            sites.sites["b"].process.join()
+            sites.sites["b"].process.join(PATIENCE)
         if row["round"] == 1:
             sites.sites["b"].start()
 
@@ -312,7 +312,7 @@ def test_a_server_that_is_killed_goes_on_to_the_same_bits(
     arguments = sites, tmp_path / "run", (round, 0, 0), every
     server = multiprocessing.get_context("fork").Process(target=play_until_killed, args=arguments)
     server.start()
-    server.join()
+    server.join(PATIENCE)
     assert server.exitcode == -signal.SIGKILL
     options = ALL | {"rounds": 5}
     run = federated(sites.transport, "scaffold", tmp_path / "run", **options, resume=True)

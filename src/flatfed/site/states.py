@@ -62,7 +62,7 @@ class StateFiles:
         except FileNotFoundError:
             raise StateLost(f"the state of client {client} is not here; {self._what_to_do(path, client)}") from None
         except Exception as error:  # a damaged file can bring about anything
-            reason = f"the state of client {client} cannot be read ({error})"
+            reason = f"the state of client {client} cannot be read ({error!s:.100})"
             raise StateLost(f"{reason}; {self._what_to_do(path, client)}") from None
 
     def write(self, client: int, version: int, state: State) -> None:
