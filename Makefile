@@ -60,7 +60,8 @@ shares: setup browser proxy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml=junit.xml
 	$(BIN)/python tests/write_shares.py junit.xml
 
-# A federation on Flower whose sites and nodes are killed, stand still, lose states or differ: minutes.
+# A federation on Flower, with more methods; whose SuperLink, sites and nodes are killed, lie, stand still, lose states or
+# differ. Each run is compared to the bit with a simulation that has the same losses: about twenty minutes on two cores.
 federation-faults: setup proxy
 	FLATFED_FEDERATION=1 $(BIN)/python -m pytest tests/flower tests/deploy/test_federation.py
 

@@ -115,6 +115,13 @@ def test_get_of_data_of_ones_own(name: str, tmp_path: Path) -> None:
     assert "put " not in outcome.err and " in place" not in outcome.err
 
 
+def test_get_of_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "our_patients.py").write_text("def load(): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    outcome = flatfed("data", "get", "our_patients:load")
+    refused(outcome, "our_patients:load is a function of your own", "`flatfed run our_patients:load ...`")
+
+
 # --- check ----------------------------------------------------------------------------------------------------
 
 

@@ -76,7 +76,7 @@ def environment() -> dict[str, str]:
         "PATH": search_path(),
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)]),
         "OMP_NUM_THREADS": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         "NO_COLOR": "1",
     }
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
@@ -143,6 +143,11 @@ class Program:
         self.may_end = True
         self.process.kill()
         self.process.wait(LONG)
+
+    def end(self) -> None:
+        """Ask it to end, and wait until it has; what it has started goes on."""
+        self.process.terminate()
+        self.wait_ended()
 
     def stop(self) -> None:
         """Ask it to end; it and all that it has started is gone when this returns."""
@@ -250,6 +255,7 @@ class Federation:
 
     def start_superlink(self) -> Program:
         """Start the SuperLink and wait until it answers."""
+        self._close_control()  # it was that of an earlier one
         program = self.start(self.server / "superlink.sh")
         self.wait_answering(program, self.deployment.inner_port)
         return program
@@ -267,9 +273,7 @@ class Federation:
 
     def stop(self) -> None:
         """End everything that was started."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        self._close_control()
         stop_all(self.programs)
         self.programs.clear()
 
@@ -295,7 +299,7 @@ class Federation:
             online = [node for node, status in self.nodes().items() if status == "online"]
             return online if len(online) >= number else []
 
-        return until(enough, f"{number} nodes online", seconds)
+        return until(enough, f"{number} nodes online", seconds, pause=0.5)
 
     def wait_finished(self, run: int, seconds: float = LONG) -> str:
         """Wait for the end of a run; return its status, such as `finished:completed` or `finished:failed`."""
@@ -304,7 +308,8 @@ class Federation:
             status = self.status_of(run)
             return status if status.startswith("finished") else ""
 
-        return until(finished, f"the end of run {run}", seconds)
+        # Seldom: each look is work for the SuperLink, which has other work.
+        return until(finished, f"the end of run {run}", seconds, pause=1.0)
 
     # The Control API, through the SuperLink's own port
 
@@ -356,6 +361,11 @@ class Federation:
         if self._control is None:
             self._control = self._new_control()
         return self._control
+
+    def _close_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
 
     def _new_control(self) -> Any:
         from flwr.supercore.control import ControlHttpClient

@@ -10,7 +10,8 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +34,6 @@ from sites.bench import (
     CLASSES,
     CLIENTS,
     NAMES,
-    POPULATION,
     SETTINGS,
     SITE_OF,
     Moment,
@@ -44,9 +44,11 @@ from sites.bench import (
 )
 
 MISSING = missing_programs()
-CONFIG: dict[str, Any] = SETTINGS | {"sampling": POPULATION, "rounds": 2, "checkpoint_every": 1}
-"""What every run is given with `-c`, unless the test says otherwise."""
-ONLY_SERVERS = ("sampling", "checkpoint_every", "resume", "roll_call_seconds", "exact")
+ENDLESS = 1000
+"""More rounds than a test waits for: it stops the run."""
+CONFIG: dict[str, Any] = SETTINGS | {"rounds": 2, "checkpoint_every": 1, "evaluate_every": ENDLESS}
+"""What every run is given with `-c`, unless the test says otherwise. Sites test the model after the last round."""
+ONLY_SERVERS = ("checkpoint_every", "resume", "roll_call_seconds", "exact")
 """Keys of the run configuration that the simulation is not given as settings."""
 
 
@@ -92,6 +94,19 @@ class Member:
 
     def start_node(self) -> None:
         self.node = self.federation.start_node(self.name)
+
+    def rejoin(self) -> None:
+        """Start its node until it is let in: the SuperLink takes one that was killed for online for a minute."""
+
+        def is_in() -> bool:
+            self.start_node()
+            assert self.node is not None
+            node = self.node
+            node.may_end = True
+            until(lambda: node.code is not None or "SuperNode ID" in node.text, "the node")
+            return node.code is None
+
+        until(is_in, "the SuperLink to let the node in")
 
     def restart(self, **content: Any) -> None:
         """Kill its process and start another, with these lines in its file beside the usual ones."""
@@ -158,13 +173,24 @@ class Bench:
         """The folder of the sites' folders."""
         return self.federation.folder / "sites"
 
+    @property
+    def population(self) -> int:
+        """The clients of all sites."""
+        return sum(CLIENTS[name] for name in self.sites)
+
+    def wait_ready(self) -> None:
+        """Wait until all sites are well and their nodes online."""
+        for member in self.sites.values():
+            member.wait_well()
+        self.federation.wait_online(len(self.sites))
+
     def out(self, name: str) -> Path:
         """Return the run directory of a name."""
         return self.federation.server / "runs" / name
 
     def begin(self, method: str, name: str, **changes: Any) -> int:
         """Begin a run with `-c`; return its id."""
-        given = CONFIG | {"method": method, "out": f"runs/{name}"} | changes
+        given = CONFIG | {"method": method, "out": f"runs/{name}", "sampling": self.population} | changes
         return self.federation.run(self.federation.folder / "app", written(given))
 
     def resume(self, name: str) -> int:
@@ -207,7 +233,7 @@ class Bench:
         datas = self.datas()
         pool = datas["a"].pool
         model = models.build("logreg", CLASSES, seed=0, **pool.facts)
-        counts = [count for site in NAMES for count in datas[site].counts]
+        counts = [count for data in datas.values() for count in data.counts]
         names = list(pool.class_names)
         run = load_run(self.out(name), task=Task(model, Roster(counts), name="federation", class_names=names))
         self.seconds += [row["seconds"] for row in run.history]
@@ -221,7 +247,7 @@ class Bench:
         """Return the simulation of a run that was begun with the same changes."""
         given = {"evaluate_last": 1} | CONFIG | changes
         settings = {name: value for name, value in given.items() if name not in ONLY_SERVERS}
-        return simulated(method, lost, given["sampling"], datas=self.datas(), **settings)
+        return simulated(method, lost, self.population, datas=self.datas(), **settings)
 
     def same_so_far(self, method: str, name: str) -> tuple[Run, dict[tuple[str, Moment], str]]:
         """Compare a run, as far as it has come, with a simulation that has the same losses; return both."""
@@ -236,16 +262,19 @@ class Bench:
     def patience(self) -> int:
         """Return the seconds within which a healthy site has answered, by how long the rounds before took."""
         # The shortest: others were held by their tests.
-        return max(10, round(3 * min(self.seconds, default=10.0)))
+        return max(15, round(3 * min(self.seconds, default=10.0)))
 
 
 def lost_in(run: Run) -> dict[tuple[str, Moment], str]:
     """Return the losses of a run whose rounds have one exchange, as its history has them."""
     lost: dict[tuple[str, Moment], str] = {}
     for row in run.history:
-        assert row.get("attempts", 1) == 1
+        attempts: Counter[int] = Counter()
         for entry in row.get("rejected", []):
-            lost[SITE_OF[entry["client"]], (row["round"], 0, 0)] = entry["reason"]
+            client = entry["client"]
+            # All clients are asked, and an attempt fails where none answers: so each is lost once in every attempt.
+            lost[SITE_OF[client], (row["round"], attempts[client], 0)] = entry["reason"]
+            attempts[client] += 1
     return lost
 
 
@@ -259,21 +288,19 @@ def _value(value: Any) -> str:
 
 
 @contextmanager
-def started() -> Iterator[Bench]:
-    """Start a federation of three sites by its scripts."""
+def started(names: Sequence[str] = NAMES) -> Iterator[Bench]:
+    """Start a federation of some sites by its scripts; a run waits for them by itself."""
     folder = short_folder()
     try:
-        with Federation.made(folder / "fed", sites=NAMES) as federation:
-            bench = Bench(federation, {name: Member(federation, name) for name in NAMES})
+        with Federation.made(folder / "fed", sites=tuple(names)) as federation:
+            bench = Bench(federation, {name: Member(federation, name) for name in names})
+            for member in bench.sites.values():
+                member.configure()
+                member.start()
             federation.start_server()
             federation.register()
             for member in bench.sites.values():
-                member.configure()
                 member.start_node()
-                member.start()
-            for member in bench.sites.values():
-                member.wait_well()
-            federation.wait_online(len(NAMES))
             yield bench
     finally:
         remove(folder)

@@ -1,7 +1,11 @@
-"""A federation on Flower is its simulation to the bit."""
+"""A federation on Flower is its simulation to the bit.
+
+One method here; the others take longer, and run with the faults: `make federation-faults`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -19,21 +23,29 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with started() as bench:
+    with started(("a", "b")) as bench:
         yield bench
 
 
 def test_two_exchanges_in_a_round(bench: Bench) -> None:
-    number = bench.begin("mime", "mime")
+    number = bench.begin("mime", "mime", rounds=1)
     bench.finish(number)
     run = bench.loaded("mime")
-    assert_same(run, bench.simulated("mime"), bench.home)
+    assert_same(run, bench.simulated("mime", rounds=1), bench.home)
     said = bench.log(number)
-    assert "3 sites, 5 clients" in said
+    assert "2 sites, 3 clients" in said
     assert "results are those of a simulation to the bit" in said
-    assert "round 2, 5 clients" in said
-    listed = bench.federation.flwr("list", "flatfed", "--run-id", str(number)).stdout
-    assert "finished:completed" in listed
+    assert "round 1, 3 clients" in said
     for member in bench.sites.values():
         model = unpack((member.home / "state/models" / f"{run_name(run)}.safetensors").read_bytes())
         assert exact(model) == exact(run.model().state_dict())
+
+
+@pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults")
+@pytest.mark.parametrize("method", ["feddyn", "fedgloss+sam", "fedwmsam", "fedgmt"])
+def test_states_at_the_sites_and_at_the_server(method: str, bench: Bench) -> None:
+    number = bench.begin(method, method)
+    bench.finish(number)
+    assert_same(bench.loaded(method), bench.simulated(method), bench.home)
+    listed = bench.federation.flwr("list", "flatfed", "--run-id", str(number)).stdout
+    assert "finished:completed" in listed

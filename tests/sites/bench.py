@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import flatfed as ff
-from engines.bench import eventually, exact
+from engines.bench import PATIENCE, eventually, exact
 from flatfed import models
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.settings import Settings
@@ -27,6 +27,7 @@ from flatfed.core.errors import EngineError
 from flatfed.core.method.engine import Engine, Job, Jobs, Reply, failure
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.messages import Message
+from flatfed.core.method.state import State
 from flatfed.core.method.wire import decode_job
 from flatfed.core.round.federation import TIMES
 from flatfed.core.task.examples import Examples, PartExamples
@@ -50,7 +51,6 @@ from flatfed.site.states import StateFiles
 
 NAMES = ("a", "b", "c")
 CLIENTS = {"a": 2, "b": 1, "c": 2}
-POPULATION = sum(CLIENTS.values())
 SITE_OF = {0: "a", 1: "a", 2: "b", 3: "c", 4: "c"}
 CLASSES, SIDE, TRAIN, TEST = 3, 4, 20, 9
 SETTINGS: dict[str, Any] = {"rounds": 3, "lr": 0.1, "batch_size": 4, "weight_decay": 0.001}
@@ -169,7 +169,7 @@ class ForkedSite:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.process.join()
+        self.process.join(PATIENCE)
 
     def end(self) -> None:
         """End it, whatever its state."""
@@ -297,13 +297,19 @@ def lose(answer: Answer) -> Answer:
 
 
 class Losing:
-    """A simulation that loses the replies of sites in the same exchanges."""
+    """A simulation that loses the replies of sites in the same exchanges, and whose clients begin anew in some."""
 
-    def __init__(self, engine: Engine, lost: Mapping[tuple[str, Moment], str]) -> None:
-        self.engine, self.lost, self.gaps = engine, lost, False
+    def __init__(
+        self, engine: Engine, lost: Mapping[tuple[str, Moment], str], anew: Set[tuple[int, Moment]] = frozenset()
+    ) -> None:
+        self.engine, self.lost, self.anew, self.gaps = engine, lost, anew, False
+        self.fresh: dict[int, State] = {}
 
     def exchange(self, message: Message, jobs: Jobs) -> Iterator[Reply]:
         for job in list(jobs):
+            fresh = self.fresh.setdefault(job.client, job.kept.copy())
+            if (job.client, (job.round, job.attempt, job.exchange)) in self.anew:
+                job = replace(job, kept=fresh.copy())
             reply = next(iter(self.engine.exchange(message, [job])))
             reason = self.lost.get((SITE_OF[job.client], (job.round, job.attempt, job.exchange)))
             yield failure(job, reason) if reason else reply
@@ -334,9 +340,10 @@ def simulated(
     model: str = "logreg",
     local_layers: str | None = None,
     datas: Mapping[str, SiteData] | None = None,
+    anew: Set[tuple[int, Moment]] = frozenset(),
     **changes: Any,
 ) -> Run:
-    """Train the same clients in this process; replies are lost where they are in the federation."""
+    """Train the same clients in this process; replies are lost, and clients begin anew, where they do in the other."""
     datas = datas or {name: data_of(name) for name in NAMES}
     first = datas["a"].pool
     network = models.build(model, CLASSES, seed=0, **first.facts)
@@ -345,7 +352,7 @@ def simulated(
     task = ff.Task(network, clients, loss=first.loss, metrics=first.metrics, prepare=first.prepare, **local)
     spelled = parse_method(method)
     settings = Settings(**SETTINGS | {"vectorised": False} | changes)
-    engine = Losing(InProcessEngine(task, spelled.algorithm, settings), lost or {})
+    engine = Losing(InProcessEngine(task, spelled.algorithm, settings), lost or {}, anew)
     sampler = ff.Uniform(sampling)
     return play(Plan(task, spelled.algorithm, settings, sampler, spelled.average, OwnEngine(engine)), None)
 
@@ -385,7 +392,7 @@ def assert_same(run: Run, expected: Run, home: Path | None = None) -> None:
     assert run.status == expected.status
     if home is None:
         return
-    for client in range(POPULATION):
+    for client in range(expected._federation.task.population):
         kept = expected._federation.clients.read(client).tensors()
         has_taken_part = any(client in row["clients"] for row in run.history)
         if kept and has_taken_part:

@@ -220,6 +220,19 @@ def test_a_superlink_that_is_away_ends_the_run_with_advice() -> None:
         asked(Store(lambda message: httpx.ConnectError("refused")))
 
 
+def test_a_connection_that_is_cut_is_made_again() -> None:
+    cut = iter([httpx.ConnectError("[SSL: UNEXPECTED_EOF_WHILE_READING]"), httpx.ReadError("cut")])
+    store = Store(lambda message: next(cut, None) or echoed(message))
+    assert asked(store) == {"5": b"cba", "7": b"zyx"}
+
+
+def test_a_superlink_that_fails_ends_the_run_with_advice() -> None:
+    request = httpx.Request("POST", "https://link")
+    failed = httpx.HTTPStatusError("no", request=request, response=httpx.Response(500, request=request))
+    with pytest.raises(EngineError, match=r"cannot be reached \(no\); resume the run when it is back"):
+        asked(Store(lambda message: failed))
+
+
 def test_a_run_that_was_stopped_at_the_superlink_ends_with_advice() -> None:
     request = httpx.Request("POST", "https://link")
     refused = httpx.HTTPStatusError("no", request=request, response=httpx.Response(401, request=request))

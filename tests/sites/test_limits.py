@@ -199,12 +199,20 @@ def test_a_request_from_before_another_is_refused_and_undoes_nothing(home: Path)
     assert version(asked(1, first, start=1)) == second
 
 
+def test_a_request_that_comes_again_and_is_given_up_takes_no_state_away(home: Path) -> None:
+    service = service_in(home, "b")
+    assert answered(service, request()).kind == "replies"
+    ending = SiteService(service.site, service.data, lambda: "the site is ended")
+    assert answered(ending, request()).facts["reason"] == "the site is ended"
+    reply = decode_reply(answered(service, request(None, Job(2, 1, 0, 0.1, handle(1)))).parts[0])
+    assert reply.missing == ""
+
+
 def test_an_unknown_version_is_the_clients_failure(home: Path) -> None:
     envelope = answered(service_in(home, "b"), request(None, Job(2, 1, 0, 0.1, handle(77))))
-    assert (
-        decode_reply(envelope.parts[0]).missing
-        == "the state of client 2 is not here; put runs/run1/2/77.safetensors back"
-    )
+    missing = decode_reply(envelope.parts[0]).missing
+    assert missing.startswith("the state of client 2 is not here; put runs/run1/2/77.safetensors back, or let")
+    assert missing.endswith("`flatfed site forget run1 2`")
 
 
 def test_an_odd_request_is_refused(home: Path) -> None:

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from engines.bench import eventually
+from cli.command import flatfed
+from engines.bench import PATIENCE, eventually
 from flatfed.core.method.envelope import Envelope
 from flatfed.engines.sites.transport import Answer, NoAnswer, Pulse
 from flatfed.experiments.federating.federate import federate
 from flatfed.frames import send_frame
 from sites.bench import (
     LOST,
+    SITE_OF,
     Changed,
     Forked,
     ForkedSite,
@@ -128,7 +131,7 @@ def test_a_site_that_is_away_and_comes_back(sites: Forked, tmp_path: Path) -> No
     def leave(row: Any) -> None:
         if row["round"] == 0:
             sites.sites["b"].signal(signal.SIGTERM)
-            sites.sites["b"].process.join()
+            sites.sites["b"].process.join(PATIENCE)
         if row["round"] == 1:
             sites.sites["b"].start()
 
@@ -238,12 +241,56 @@ def test_a_lost_state_fails_its_client_alone(sites: Forked, tmp_path: Path) -> N
     transport = Changed(sites.transport, {})
     transport.before[sites.address("c"), SECOND] = lambda: forget_states(sites.sites["c"], 3)
     run = federated(transport, "scaffold", tmp_path / "run", **ALL)
-    reason = f"the state of client 3 is not here; put runs/{run_name(run)}/3/1.safetensors back"
+    name = run_name(run)
+    reason = (
+        f"the state of client 3 is not here; put runs/{name}/3/1.safetensors back, or let the client begin anew with "
+        f"`flatfed site forget {name} 3`"
+    )
     rejected = [row.get("rejected", []) for row in run.history]
     assert rejected == [[], *[[{"client": 3, "reason": reason}]] * 3]
     assert [row["clients"] for row in run.history] == [[0, 1, 2, 3, 4], *[[0, 1, 2, 4]] * 3]
     longer = federated(sites.transport, "scaffold", tmp_path / "run", resume=True, resume_rounds=5)
     assert longer.history[4]["rejected"] == [{"client": 3, "reason": reason}]
+
+
+def begin_anew(sites: Forked, client: int) -> None:
+    """Let a client begin anew in the newest run, as whoever keeps the site would."""
+    site = sites.sites[SITE_OF[client]]
+    config = site.home / "site.yaml"
+    config.write_text(yaml.safe_dump({"site": site.name, "data": "digits"}))
+    outcome = flatfed("site", "forget", newest_run(sites), str(client), "--config", config)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"client {client} of {newest_run(sites)} begins anew" in outcome.out
+    assert site.audit()[-1] | {"time": ""} == {
+        "time": "",
+        "what": "forget",
+        "run": newest_run(sites),
+        "client": client,
+    }
+
+
+def test_a_client_whose_state_is_lost_may_begin_anew(sites: Forked, tmp_path: Path) -> None:
+    transport = Changed(sites.transport, {})
+    transport.before[sites.address("b"), SECOND] = lambda: forget_states(sites.sites["b"], 2)
+    transport.before[sites.address("b"), THIRD] = lambda: begin_anew(sites, 2)
+    out = tmp_path / "run"
+    run = federated(transport, "scaffold", out, **ALL, checkpoint_every=2)
+    (rejected,) = run.history[1]["rejected"]
+    expected = simulated("scaffold", {("b", SECOND): rejected["reason"]}, anew={(2, THIRD)}, **ALL)
+    assert_same(run, expected, sites.home)
+    # A server that goes back plays the same rounds again.
+    shutil.rmtree(out / "checkpoints" / "round-000004")
+    again = federated(sites.transport, "scaffold", out, **ALL, resume=True)
+    assert_same(again, expected, sites.home)
+
+
+def test_who_begins_anew_where_there_is_no_such_run(home: Path) -> None:
+    (home / "site.yaml").write_text(yaml.safe_dump({"site": "a", "data": "digits"}))
+    for run, reason in (("0123", "there is no run 0123 here"), ("..", "is no name of a run")):
+        outcome = flatfed("site", "forget", run, "2", "--config", home / "site.yaml")
+        assert outcome.code == 2
+        assert reason in outcome.err
+        assert "Traceback" not in outcome.err
 
 
 def play_until_killed(sites: Forked, out: Path, moment: tuple[int, int, int], every: int) -> None:
@@ -265,7 +312,7 @@ def test_a_server_that_is_killed_goes_on_to_the_same_bits(
     arguments = sites, tmp_path / "run", (round, 0, 0), every
     server = multiprocessing.get_context("fork").Process(target=play_until_killed, args=arguments)
     server.start()
-    server.join()
+    server.join(PATIENCE)
     assert server.exitcode == -signal.SIGKILL
     options = ALL | {"rounds": 5}
     run = federated(sites.transport, "scaffold", tmp_path / "run", **options, resume=True)

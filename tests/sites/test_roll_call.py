@@ -84,6 +84,19 @@ def test_a_site_that_does_not_answer_is_named(home: Path) -> None:
     assert "c" in text.partition(" did not")[0]
 
 
+def test_a_reason_that_was_heard_once_is_told(home: Path) -> None:
+    """The last call is cut short by the end of the time; what was heard before helps more."""
+    heard = iter(["is `flatfed site run` there?"])
+
+    def answer(envelope: Envelope) -> Answer:
+        return NoAnswer(next(heard, "no reply within 1 s"))
+
+    direct = Told(services_in(home), {"b": answer})
+    with pytest.raises(EngineError) as caught:
+        federated(direct, "fedavg", home / "run", roll_call_seconds=0.6)
+    assert "(heard from others: is `flatfed site run` there?" in str(caught.value)
+
+
 BAD: dict[str, Any] = {
     "garbage": b"\0\1\2",
     "no-name": without("site"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import httpx
 from flwr.app import Message
@@ -17,8 +16,13 @@ from flatfed.engines.sites.transport import Answer, NoAnswer, Pulse
 from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 
+T = TypeVar("T")
 POLL = 0.2
 """Seconds between two looks for answers."""
+TRIES = 5
+"""How often a call whose connection was cut is made."""
+MOST_REASON = 300
+"""Characters of what Flower says of a failure; flatfed's own advice stands at their end."""
 
 
 class GridTransport:
@@ -29,8 +33,7 @@ class GridTransport:
 
     def addresses(self) -> list[str]:
         """Return the nodes that are connected now."""
-        with _reached():
-            return [str(node) for node in sorted(self._grid.get_node_ids())]
+        return [str(node) for node in sorted(_reached(self._grid.get_node_ids))]
 
     def ask(
         self, requests: Mapping[str, bytes], seconds: float, limit: int, pulse: Pulse
@@ -60,42 +63,56 @@ class GridTransport:
         ]
         if not messages:
             return {}
-        with _reached():
-            identities = list(self._grid.push_messages(messages))
+        # A site that gets a request twice does the same work twice, to the same bits.
+        identities = _reached(lambda: list(self._grid.push_messages(messages)))
         return {identity: address for identity, address in zip(identities, requests, strict=False) if identity}
 
     def _pull(self, identity: str, limit: int) -> Answer | None:
         """Return the answer to a message, where it has come."""
         try:
             # One at a time: what is wrong with one must not take others with it.
-            with _reached(), bounded_arrays(limit):
-                messages = list(self._grid.pull_messages([identity]))
+            messages = _reached(lambda: self._pulled(identity, limit))
         except EngineError:
             raise
         except Exception as error:  # whatever forged content brings about in Flower
-            return NoAnswer(f"an answer that cannot be read: {escaped(str(error))[:300]}")
+            return NoAnswer(f"an answer that cannot be read: {escaped(str(error))[:MOST_REASON]}")
         return _content(messages[0]) if messages else None
 
+    def _pulled(self, identity: str, limit: int) -> list[Message]:
+        with bounded_arrays(limit):
+            return list(self._grid.pull_messages([identity]))
 
-@contextmanager
-def _reached() -> Iterator[None]:
-    """Let a SuperLink that is away, also after Flower's own tries, be an error that says what to do."""
-    try:
-        yield
-    except httpx.HTTPError as error:
-        text = escaped(str(error))[:300]
-        if isinstance(error, httpx.HTTPStatusError) and error.response.is_client_error:
-            status = error.response.status_code
-            raise EngineError(
-                f"the SuperLink refuses this run ({status}): it was stopped there; go on with resume=true"
-            ) from error
-        raise EngineError(f"the SuperLink cannot be reached ({text}); resume the run when it is back") from error
+
+def _reached(call: Callable[[], T]) -> T:
+    """Call the SuperLink; one that is away, also after Flower's own tries, is an error that says what to do.
+
+    Flower itself waits for a SuperLink that is away, but gives up where a connection is cut while TLS begins.
+    """
+    left = TRIES
+    while True:
+        left -= 1
+        try:
+            return call()
+        except httpx.HTTPError as error:
+            is_cut = isinstance(error, httpx.TransportError)
+            if not is_cut or left == 0:
+                raise EngineError(_why_not(error)) from error
+            time.sleep(POLL)
+
+
+def _why_not(error: httpx.HTTPError) -> str:
+    """Return why the SuperLink does not do what it is asked for, and what to do."""
+    if isinstance(error, httpx.HTTPStatusError) and error.response.is_client_error:
+        status = error.response.status_code
+        return f"the SuperLink refuses this run ({status}): it was stopped there; go on with resume=true"
+    text = escaped(str(error))[:MOST_REASON]
+    return f"the SuperLink cannot be reached ({text}); resume the run when it is back"
 
 
 def _content(message: Any) -> Answer:
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
-        return NoAnswer(f"the node failed: {escaped(str(reason))[:120]}")
+        return NoAnswer(f"the node failed: {escaped(str(reason))[:MOST_REASON]}")
     try:
         return from_records(message.content)
     except ValueError as error:

@@ -33,21 +33,26 @@ from flatfed.site.states import StateFiles
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
+def states_of(site: Site, run: str) -> StateFiles:
+    """Return the states of a site's clients in a run."""
+    if not RUN.fullmatch(run):
+        raise WireError(f"{run!r:.60} is no name of a run")
+    return StateFiles(site.folder / "runs" / run)
+
+
 class SiteWork:
     """One run as a site takes part in it: task, engine, and the states of the site's clients."""
 
     def __init__(self, data: bytes, site: Site, its_data: SiteData, pulse: Callable[[], None]) -> None:
         self.digest = hashlib.sha256(data).hexdigest()
         self.assignment = Assignment.from_bytes(data)
-        if not RUN.fullmatch(self.assignment.run):
-            raise WireError(f"{self.assignment.run!r:.60} is no name of a run")
+        self.states = states_of(site, self.assignment.run)
         self.algorithm = Algorithm.registry.from_dict(self.assignment.algorithm)
         settings = {name: value for name, value in self.assignment.settings.items() if name != "id"}
         self.settings = build(Settings, settings).replace(device=site.config.device, vectorised=False)
         check_run(self.assignment, self.algorithm, self.settings, its_data.counts, site.limits)
         self.task = task_for(self.assignment, site, its_data)
         self.own = self.assignment.clients_of(site.name)
-        self.states = StateFiles(site.folder / "runs" / self.assignment.run)
         self._pulse = pulse
         self._engine = InProcessEngine(self.task, self.algorithm, self.settings, pulse)
         self._fresh = self._fresh_state()
@@ -70,7 +75,8 @@ class SiteWork:
             raise WireError("a job names no version of a state, or asks for a client's model")
         try:
             kept = self._kept(job.client, version)
-            self.states.forget(job.client, version, oldest)
+            coming = version_after(job.round, job.attempt, job.exchange)
+            self.states.forget(job.client, version, oldest, coming)
             here = replace(job, kept=kept)
             reply = next(iter(self._engine.exchange(message, [here])), None)
         except Interrupted:
@@ -84,7 +90,8 @@ class SiteWork:
         return replace(reply, kept=handle(self._keep(job, reply.kept)))
 
     def _kept(self, client: int, version: int) -> State:
-        if version == NEVER or not len(self._fresh):
+        is_anew = self.states.is_anew(client, version)
+        if is_anew or version == NEVER or not len(self._fresh):
             return self._fresh.copy()
         return self.states.read(client, version)
 

@@ -3,14 +3,18 @@
 A version is a file, written whole or not at all. The server says with each job which version counts; what is later
 than that belongs to replies that were lost or rejected, and goes. Earlier ones are kept as long as the server may go
 back to them: to its oldest checkpoint.
+
+Where a version is lost, the site may let its client begin anew. A mark is then tied to the version that is asked for
+next, so that a server that goes back plays the same rounds to the same bits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.core.method.messages import pack, unpack
 from flatfed.core.method.state import State
 from flatfed.engines.sites.versions import round_of
@@ -19,6 +23,8 @@ from flatfed.runs.records.files import replace_file
 SUFFIX = ".safetensors"
 NEWEST = "newest.json"
 """The latest request that was worked on."""
+ANEW = "anew"
+"""A mark in a client's folder: it begins anew; with a version in its name, from there."""
 
 Moment = tuple[int, int, int, int]
 """When a request was made: in which start of the server, round, attempt at it and exchange. Later ones are larger."""
@@ -54,9 +60,10 @@ class StateFiles:
         try:
             return State(unpack(path.read_bytes()))
         except FileNotFoundError:
-            raise StateLost(f"the state of client {client} is not here; put {self._name(path)} back") from None
+            raise StateLost(f"the state of client {client} is not here; {self._what_to_do(path, client)}") from None
         except Exception as error:  # a damaged file can bring about anything
-            raise StateLost(f"the state of client {client} in {self._name(path)} cannot be read: {error}") from None
+            reason = f"the state of client {client} cannot be read ({error!s:.100})"
+            raise StateLost(f"{reason}; {self._what_to_do(path, client)}") from None
 
     def write(self, client: int, version: int, state: State) -> None:
         """Keep a version; when this returns, it is on the disk."""
@@ -64,18 +71,44 @@ class StateFiles:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(path, pack(state.tensors()))
 
-    def forget(self, client: int, counted: int, oldest: int) -> None:
-        """Remove what is later than the version that counts, and what no checkpoint from round `oldest` on needs."""
+    def begin_anew(self, client: int) -> None:
+        """Let a client begin anew with the next request for it."""
+        if not self._folder.is_dir():
+            raise ConfigError(f"there is no run {self._folder.name} here; the server's message names it")
+        folder = self._path(client, 0).parent
+        folder.mkdir(exist_ok=True, mode=0o700)
+        (folder / ANEW).touch(mode=0o600)
+
+    def is_anew(self, client: int, version: int) -> bool:
+        """Say whether a client begins anew in the place of a version."""
+        mark = self._path(client, 0).parent / ANEW
+        tied = mark.with_name(f"{ANEW}-{version}")
+        # At once: a mark is tied to one version, also where two ask.
+        with contextlib.suppress(FileNotFoundError):
+            mark.rename(tied)
+        return tied.exists()
+
+    def forget(self, client: int, counted: int, oldest: int, coming: int) -> None:
+        """Remove what is later than the version that counts, and what no checkpoint from round `oldest` on needs.
+
+        A version that is made again now stays until it is replaced: where a request comes twice, it may count already.
+        """
         versions = self.versions(client)
         base = max((version for version in versions if round_of(version) < oldest), default=0)
         for version in versions:
-            if version > counted or version < min(base, counted):
+            is_later = version > counted and version != coming
+            if is_later or version < min(base, counted):
                 self._path(client, version).unlink(missing_ok=True)
 
     def versions(self, client: int) -> list[int]:
         """Return the versions of a client that are here, in order."""
         names = [path.name.removesuffix(SUFFIX) for path in self._path(client, 0).parent.glob(f"*{SUFFIX}")]
         return sorted(int(name) for name in names if name.isdecimal())
+
+    def _what_to_do(self, path: Path, client: int) -> str:
+        """Return what to do where a version is lost."""
+        forget = f"`flatfed site forget {self._folder.name} {client}`"
+        return f"put {self._name(path)} back, or let the client begin anew with {forget}"
 
     def _name(self, path: Path) -> str:
         """Return a path as seen from the site's folder: the server need not know where that lies."""

@@ -42,6 +42,7 @@ def site() -> None:
       flatfed site check --config site.yaml     what would be trained on; nothing leaves
       flatfed site run --config site.yaml       listen and work until it is ended (run may be left out)
       flatfed site health --config site.yaml    is it well, and what does it do?
+      flatfed site forget RUN CLIENT            let a client begin anew whose state is lost
 
     `flatfed deploy init` writes site.yaml with all that it can hold. Exit codes: 0 done, 1 a fault was found or nobody
     answers, 2 a mistake in what was asked for.
@@ -129,3 +130,23 @@ def health(config: Path, name: str | None, data: str | None, settings: tuple[str
     else:
         echo(", ".join(f"{name} {value}" for name, value in facts.items()))
     return 0
+
+
+@site.command(cls=GroupedCommand, short_help="Let a client begin anew whose state is lost.")
+@click.argument("run")
+@click.argument("client", type=click.IntRange(min=0))
+@_site_options
+def forget(run: str, client: int, config: Path, name: str | None, data: str | None, settings: tuple[str, ...]) -> None:
+    """Let CLIENT of RUN begin anew: with the next request its state is that of a client that never took part.
+
+    For a client whose state is lost: it would stay out for the rest of the run. RUN and CLIENT are named in the
+    message that says so, here and at the server. What the server has summed up of the client before stays in its sums,
+    so the run is no longer the one that it would have been. The audit log takes note of it.
+    """
+    from flatfed.site.audit import AuditLog
+    from flatfed.site.run_work import states_of
+
+    own = _read(config, name, data, settings)
+    states_of(own, run).begin_anew(client)
+    AuditLog(own.folder).note("forget", run=run, client=client)
+    echo(f"client {client} of {run} begins anew with the next request")

@@ -101,7 +101,13 @@ def _typed_command(name: str, data_dir: str | None) -> str:
 def _without_download(source: Source, directory: DataDirectory) -> int:
     """Tell where a data set comes from that cannot be downloaded."""
     from flatfed.data.acquiring.places import BUILT_IN, IN_PLACE, place
+    from flatfed.data.catalogue import is_import_path
 
+    if is_import_path(source.id):
+        raise ConfigError(
+            f"{source.id} is a function of your own, for which nothing is downloaded; use it with "
+            f"`flatfed run {source.id} ...` (docs/own-data.md)"
+        )
     placed = place(source, directory)
     if placed.state == BUILT_IN:
         echo(f"{source.id} is part of an installed package")

@@ -82,7 +82,7 @@ def call_roll(transport: Transport, caller: Caller) -> Roll:
     _check_names(caller.expected)
     deadline = time.monotonic() + caller.seconds
     answered: dict[str, SiteEntry] = {}
-    reasons: dict[str, str] = {}
+    reasons: dict[str, set[str]] = {}
     heard: set[str] = set()
     while True:
         new = [address for address in transport.addresses() if address not in heard]
@@ -93,7 +93,8 @@ def call_roll(transport: Transport, caller: Caller) -> Roll:
                 heard.add(address)
                 reasons.pop(address, None)
             else:
-                reasons[address] = answer
+                # All of them: the last call is cut short, and its reason is seldom the one that helps.
+                reasons.setdefault(address, set()).add(answer)
         missing = [name for name in caller.expected if name not in answered]
         if not missing:
             break
@@ -164,10 +165,11 @@ def _enter(entry: SiteEntry, answered: dict[str, SiteEntry], caller: Caller) -> 
     caller.say(f"site {entry.name}: {len(entry.counts)} client(s), {sum(entry.counts):,} examples")
 
 
-def _not_there(missing: list[str], seconds: float, reasons: dict[str, str]) -> str:
+def _not_there(missing: list[str], seconds: float, reasons: dict[str, set[str]]) -> str:
     text = f"{listed(missing)} did not answer the roll call within {seconds:g} s"
-    if reasons:
-        text += f" (heard from others: {'; '.join(sorted(set(reasons.values())))[:400]})"
+    heard = set().union(*reasons.values())
+    if heard:
+        text += f" (heard from others: {'; '.join(sorted(heard))[:400]})"
     return f"{text}; start `flatfed site run` and the SuperNode there, or leave them out"
 
 
