@@ -11,6 +11,7 @@ import ctypes
 import errno
 import math
 import os
+import platform
 import signal
 import stat
 import sys
@@ -161,6 +162,45 @@ def no_room(error: OSError) -> str:
 
 
 PR_SET_PDEATHSIG = 1
+
+
+def machine_name() -> str:
+    """Return a name that this machine has alone, and keeps until it is started anew.
+
+    A container has one of its own: numbers of processes mean something else in it.
+    """
+    boot = _text_of("/proc/sys/kernel/random/boot_id")
+    try:
+        space = str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        space = ""
+    return "/".join(filter(None, (platform.node(), boot, space)))
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process of this machine is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def start_of_process(pid: int) -> str:
+    """Return when a process of this machine started, which tells it from a later one of its number; empty if unknown."""
+    status = _text_of(f"/proc/{pid}/stat")
+    # What is in brackets, the program's name, may hold anything.
+    words = status.rpartition(")")[2].split()
+    return words[19] if len(words) > 19 else ""
 
 
 def end_with_parent() -> None:

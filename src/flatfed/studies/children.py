@@ -1,0 +1,122 @@
+"""A process for each cell: forked, so that what is loaded is shared; a cell that takes its process down is one failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flatfed.machine import STOP_SIGNALS
+from flatfed.studies.leases import Progress
+
+Tell = Callable[[Progress], None]
+Work = Callable[[Tell], None]
+
+DONE, INTERRUPTED, FAILED = 0, 130, 1
+
+
+@dataclass(eq=False)
+class Child:
+    """A process that works on something, and tells how far it is."""
+
+    pid: int
+    told: int
+    """Where to read what it tells."""
+    progress: Progress = field(default_factory=Progress)
+    error: str = ""
+    _rest: bytes = b""
+
+    def listen(self) -> None:
+        """Take in what it has told."""
+        while True:
+            try:
+                data = os.read(self.told, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, news: dict[str, Any]) -> None:
+        if "error" in news:
+            self.error = news["error"]
+        else:
+            self.progress = Progress(**news)
+
+    def ended(self) -> int | None:
+        """Return how it ended, as `os.waitstatus_to_exitcode` says it; None while it lives."""
+        self.listen()
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
+            return None
+        self.listen()
+        os.close(self.told)
+        return os.waitstatus_to_exitcode(status)
+
+    def stop(self) -> None:
+        """Ask it to save and to end."""
+        os.kill(self.pid, signal.SIGTERM)
+
+
+def begin(work: Work) -> Child:
+    """Start a process that does some work."""
+    told, tells = os.pipe()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    parent = os.getpid()
+    # A signal between the fork and the first line of the child would be taken for one to this process.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _live(work, tells, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(tells)
+    os.set_blocking(told, False)
+    return Child(pid, told)
+
+
+def _live(work: Work, tells: int, parent: int) -> None:
+    """Do the work in the child, and end it."""
+    code = FAILED
+    try:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        # What asks to stop before training listens for it is an interrupt too, and no sudden end.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        work(lambda progress: _tell(progress, tells, parent))
+        code = DONE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BaseException as error:
+        _write(tells, {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()})
+    finally:
+        # Not through the parent's own exit: its files and handlers are not this process's.
+        os._exit(code)
+
+
+class OrphanedError(KeyboardInterrupt):
+    """Whoever started this process is gone: somebody else will go on with its cell."""
+
+
+def _tell(progress: Progress, tells: int, parent: int) -> None:
+    if os.getppid() != parent:
+        raise OrphanedError
+    _write(tells, progress.__dict__)
+
+
+def _write(tells: int, news: dict[str, Any]) -> None:
+    try:
+        os.write(tells, json.dumps(news).encode() + b"\n")
+    except BrokenPipeError:
+        raise OrphanedError from None
