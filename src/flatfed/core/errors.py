@@ -12,30 +12,39 @@ MANY = 12
 PARAMETER = "{parameter}"
 """Where a message names the parameter that it is about, which is called otherwise on the command line."""
 
+OTHER = "{other}"
+"""Where a message names a second parameter, which contradicts the first."""
+
 
 class FlatfedError(Exception):
     """Base of every error that flatfed raises on purpose; the command line shows it without a traceback."""
 
 
 class AboutParameter(Exception):
-    """A message that may be about one parameter.
+    """A message that may be about one parameter, or about two that contradict each other.
 
     Args:
-        message: what is wrong, what was expected and what to do; `PARAMETER` stands for the parameter's name.
+        message: what is wrong, what was expected and what to do; `PARAMETER` stands for the parameter's name, `OTHER`
+            for that of the second.
         parameter: the parameter by its name in Python: `lr`, or `fedsam: rho` with its owner.
+        other: the second parameter, where there is one.
     """
 
-    def __init__(self, message: str = "", parameter: str = "") -> None:
-        super().__init__(message.replace(PARAMETER, parameter))
-        self.parameter, self._template = parameter, message
+    def __init__(self, message: str = "", parameter: str = "", other: str = "") -> None:
+        super().__init__(message.replace(PARAMETER, parameter).replace(OTHER, other))
+        self.parameter, self.other, self._template = parameter, other, message
 
     def within(self, where: str) -> Self:
         """Return the same error with a word before it on where it struck."""
-        return type(self)(f"{where}: {self._template}", parameter=self.parameter)
+        return type(self)(f"{where}: {self._template}", parameter=self.parameter, other=self.other)
 
-    def worded(self, name: str) -> str:
-        """Return the message with another name for the parameter: `--lr` for `lr`."""
-        return self._template.replace(PARAMETER, name)
+    def about(self, parameter: str) -> Self:
+        """Return the same error about a parameter that is called otherwise here: `alpha` for `dirichlet: alpha`."""
+        return type(self)(self._template, parameter=parameter, other=self.other)
+
+    def worded(self, name: str, other: str = "") -> str:
+        """Return the message with other names for its parameters: `--lr` for `lr`."""
+        return self._template.replace(PARAMETER, name).replace(OTHER, other or self.other)
 
 
 class ConfigError(AboutParameter, FlatfedError, ValueError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.task import typed_once
+from flatfed.cli.making.options import typed_once
 from flatfed.cli.making.training import free_directory
 from flatfed.cli.options.groups import (
     GroupedCommand,

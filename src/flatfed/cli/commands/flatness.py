@@ -19,12 +19,13 @@ from flatfed.cli.options.groups import (
     weights_option,
     workers_option,
 )
-from flatfed.cli.options.values import Whole, at_most, within_option
+from flatfed.cli.options.values import Whole, within_option
 from flatfed.cli.output.files import refuse_unwritable, written_for
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_notes, print_tables, table_width
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.spelling.kinds import at_most
 
 if TYPE_CHECKING:
     from flatfed.experiments.measuring.laboratory import Laboratory

@@ -18,10 +18,11 @@ from flatfed.cli.options.groups import (
     weights_option,
     workers_option,
 )
-from flatfed.cli.options.values import Number, Whole, WholeNumbers, at_most
+from flatfed.cli.options.values import Number, Whole, WholeNumbers
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.spelling.kinds import at_most
 
 if TYPE_CHECKING:
     from flatfed.experiments.measuring.landscapes import Landscape, View

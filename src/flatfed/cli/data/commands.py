@@ -144,10 +144,10 @@ def check(name: str, data_dir: str | None, settings: tuple[str, ...], as_json: b
     sets, mean and standard deviation per channel and the checksums of the files. Other files that hold the same
     examples, in another order say, are noted but not refused.
     """
-    from flatfed.cli.making.task import DATA
     from flatfed.data.acquiring.checks import check as examine
     from flatfed.data.acquiring.findings import WRONG
     from flatfed.experiments.spelling.methods import parse_setting
+    from flatfed.experiments.spelling.options import DATA
 
     # With or without `data.`: here nothing else can be set.
     options = {key.removeprefix(DATA): value for key, value in map(parse_setting, settings)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.task import NamedSettings, gather_settings, make_recipe
+from flatfed.cli.making.options import run_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
@@ -18,6 +18,8 @@ from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flatfed.experiments.spelling.named import NamedSettings
+    from flatfed.experiments.spelling.options import RunOptions
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
 BINS, BAR = 10, 40
@@ -49,11 +51,7 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     """
     # Refused now, because reading the data may take long.
     refuse_other_pictures(figure)
-    given = gather_settings(ctx, options["settings"], [])
-    _refuse_others(given)
-    # The recipe asks for options of `run` that this command does not have.
-    recipe = make_recipe(dataset, _defaults_of_run() | options, given, seed)
-    report, table = _report(recipe)
+    report, table = _report(_recipe(dataset, run_options(ctx), seed))
     if as_json:
         echo(json.dumps(report, indent=1))
     else:
@@ -71,12 +69,14 @@ def _draw(figure: Path, table: Any, title: str) -> None:
     echo(f"figure: {figure}", err=True)
 
 
-def _defaults_of_run() -> dict[str, Any]:
-    """Return what `flatfed run` has where nothing is said."""
-    from flatfed.cli.commands.run import run
+def _recipe(dataset: str, options: RunOptions, seed: int) -> TaskRecipe:
+    """Return the recipe of a run with these options."""
+    from flatfed.experiments.spelling.named import named_settings
+    from flatfed.experiments.tasks.from_options import recipe_from
 
-    # Any two words will do, because only the defaults of the options are asked for.
-    return run.make_context("run", ["dataset", "algorithm"]).params
+    named = named_settings(options, [])
+    _refuse_others(named)
+    return recipe_from(dataset, options, named, seed)
 
 
 def _refuse_others(given: NamedSettings) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.values import Number, Whole, list_of_whole, naming, options_of, parts_of, typed_words
+from flatfed.cli.options.values import Number, Whole, naming, options_of, typed_words
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.experiments.spelling.kinds import list_of_whole, parts_of
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import Settings

@@ -1,45 +1,54 @@
-"""The options of the training settings, made from their declarations in `core/configuration/settings.py`."""
+"""The options of a run, made from their declarations: those of `spelling/declared.py`, and the training settings."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-import click
+from typing import Any
 
 from flatfed.cli.options.groups import Decorator, option
-from flatfed.cli.options.values import Number, Whole
-from flatfed.core.configuration.checking import Range
-from flatfed.core.configuration.config import parameters
-from flatfed.core.configuration.settings import About, Settings, about_settings, defaults
+from flatfed.cli.options.values import click_type
+from flatfed.core.configuration.settings import About, about_settings
+from flatfed.experiments.spelling.declared import OPTIONS, RENAMED, TRAINING
+from flatfed.experiments.spelling.kinds import Kind, TruthKind
+
+
+def run_option(name: str, help: str, **extra: Any) -> Decorator:
+    """Return the option of a run with this name; `extra` as in `option`."""
+    declared = OPTIONS[name]
+    old = tuple(map(_long, _old_names(name)))
+    if isinstance(declared.kind, TruthKind):
+        return option(_long(name), help, is_flag=True, old=old, **extra)
+    # The default may have a word of its own on the command line.
+    given = {"default": declared.default} | extra
+    return option(_long(name), help, click_type(declared.kind), old=old, **given)
 
 
 def settings_options() -> list[Decorator]:
-    """Return an option for each setting that has one."""
-    hints = parameters(Settings)
-    return [_option(name, hints[name], about) for name, about in about_settings().items() if about.group]
+    """Return an option for each training setting that has one."""
+    about = about_settings()
+    return [_option(name, about[name]) for name in TRAINING]
 
 
-def _option(name: str, hint: Any, about: About) -> Decorator:
-    spell = _spelling(hint)
+def _option(name: str, about: About) -> Decorator:
+    declared = OPTIONS[name]
+    spell = _spelling(declared.kind)
     return option(
         spell(name),
         _help(about),
-        _type(name, hint, about),
-        defaults().get(name, about.usual),
+        click_type(declared.kind),
+        declared.default,
         group=about.group,
         old=tuple(map(spell, _old_names(name))),
     )
 
 
 def _old_names(name: str) -> list[str]:
-    return [old for old, today in Settings.renamed.items() if today == name]
+    return [old for old, today in RENAMED.items() if today == name]
 
 
-def _spelling(hint: Any) -> Callable[[str], str]:
+def _spelling(kind: Kind) -> Callable[[str], str]:
     """Return how an option of this kind is spelled: a truth value has an option for yes and one for no."""
-    if bool in get_args(hint):
+    if isinstance(kind, TruthKind):
         return _flag
     return _long
 
@@ -58,29 +67,3 @@ def _help(about: About) -> str:
     if not about.otherwise:
         return text
     return f"{text}  [default: {about.otherwise}]"
-
-
-def _type(name: str, hint: Any, about: About) -> Any:
-    """Return what kind of values the option takes, from the setting's annotation."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return _type(name, _other_than_none(hint), about)
-    if origin is Literal:
-        return click.Choice(get_args(hint))
-    if origin is Annotated:
-        return _number_type(name, hint, about)
-    if hint is bool:
-        return None  # a flag has no values
-    return hint
-
-
-def _other_than_none(hint: Any) -> Any:
-    return next(part for part in get_args(hint) if part is not type(None))
-
-
-def _number_type(name: str, hint: Any, about: About) -> Number | Whole:
-    kind, allowed = get_args(hint)
-    assert isinstance(allowed, Range)
-    if kind is int:
-        return Whole(int(allowed.low), about.none)
-    return Number(Settings.may_vary(name))

@@ -7,20 +7,18 @@ from pathlib import Path
 import click
 
 from flatfed.cli.options.groups import engine_options, option, together, trust_option
-from flatfed.cli.options.settings import settings_options
-from flatfed.cli.options.values import Augmentation, Number, Whole, WholeNumbers, read_config
+from flatfed.cli.options.settings import run_option, settings_options
+from flatfed.cli.options.values import read_config
 
-alpha_option = option(
-    "--alpha",
+alpha_option = run_option(
+    "alpha",
     "Dirichlet concentration, in total over the classes (per class: --beta). 0.1 gives 1.6 of CIFAR-10's 10 classes "
     "per client, 0 one.  [default: the partition's]",
-    Number(),
 )
-beta_option = option(
-    "--beta",
+beta_option = run_option(
+    "beta",
     "Dirichlet concentration per class, as in FedSMOO, FedWMSAM, FedVSSAM and most papers: 0.1 gives 5.6 of CIFAR-10's "
     "10 classes per client. Selects the partition dirichlet-per-class.",
-    Number(),
     group="data",
 )
 
@@ -53,11 +51,10 @@ COMMON = [
         is_eager=True,
         callback=read_config,
     ),
-    option("--clients", "Clients in total.  [default: 100, or the data's own]", Whole(1)),
-    option(
-        "--per-round",
+    run_option("clients", "Clients in total.  [default: 100, or the data's own]"),
+    run_option(
+        "per_round",
         "Clients per round.  [default: 5, or all where there are fewer]",
-        Whole(1),
     ),
     alpha_option,
     option(
@@ -71,103 +68,85 @@ COMMON = [
 ]
 
 DATA = [
-    option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str, group="data"),
-    option(
-        "--partition", "How data is divided: flatfed list partitions.  [default: the data set's]", str, group="data"
-    ),
+    run_option("data_dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", group="data"),
+    run_option("partition", "How data is divided: flatfed list partitions.  [default: the data set's]", group="data"),
     beta_option,
-    option(
-        "--partition-seed",
+    run_option(
+        "partition_seed",
         "Seed of the partition alone: runs with other seeds then have the same one, as with the split files of FedSAM, "
         "FedGloSS and FedGF.  [default: the seed, as in FedWMSAM's code: another partition for each]",
-        Whole(0),
         group="data",
     ),
-    option(
-        "--augment",
+    run_option(
+        "augment",
         "Augmentation: the data set's, `none`, or by name, such as crop-flip,cutout(8): flatfed list augmentations.",
-        Augmentation(),
-        "default",
+        default="default",
         # Click needs both for an option whose value may be left out.
         is_flag=False,
         flag_value="default",
         group="data",
     ),
-    option("--no-augment", "The same as --augment none.", is_flag=True, group="data"),
+    run_option("no_augment", "The same as --augment none.", group="data"),
 ]
 
 MODEL = [
-    option(
-        "--model",
+    run_option(
+        "model",
         "Model: flatfed list models, or package.module:Class.  [default: the data set's]",
-        str,
         group="model",
     ),
-    option(
-        "--weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", str, group="model"
-    ),
-    option(
-        "--new-head",
+    run_option("weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", group="model"),
+    run_option(
+        "new_head",
         "With --weights: all but the head, which starts random, by the seed.",
-        is_flag=True,
         group="model",
     ),
-    option(
-        "--local-layers",
+    run_option(
+        "local_layers",
         "BatchNorm parts that stay on the clients: the statistics (SiLoBN) or all (FedBN).  [default: none]",
-        click.Choice(["bn-stats", "bn"]),
         group="model",
-        old=("--local-parts",),
     ),
     trust_option,
 ]
 
 TRAINING = [
-    option(
-        "--bernoulli",
+    run_option(
+        "bernoulli",
         "Instead of --per-round: each client joins with this probability.",
-        Number(),
         group="training",
     ),
 ]
 
 EVALUATION = [
-    option(
-        "--watch",
+    run_option(
+        "watch",
         "Measure while it trains, without changing the result: lambda_max:50,lpf:100 (every 50 and 100 rounds). See "
         "flatfed list measurements.",
-        str,
         metavar="NAME:N,...",
         group="evaluation",
     ),
-    option(
-        "--watch-data",
+    run_option(
+        "watch_data",
         "Take --watch's losses over `train` (all clients' examples) or a test set.",
-        str,
-        "train",
         group="evaluation",
     ),
-    option(
-        "--watch-samples",
+    run_option(
+        "watch_samples",
         "Over at most N examples, drawn once, or `all`; compare --flatness too.",
-        Whole(1, "all"),
-        2_000,
         group="evaluation",
     ),
 ]
 
 OUTPUT = [
-    option(
-        "--checkpoint-every",
+    run_option(
+        "checkpoint_every",
         "Save after every N rounds, and at the end.  [default: about every 30 seconds]",
-        Whole(1),
         group="output",
     ),
-    option(
-        "--keep-checkpoints",
+    run_option(
+        "keep_checkpoints",
         "Write a checkpoint after exactly N rounds and never remove it, besides the last two: 400,800. See `flatfed "
         "branch`.  [default: none]",
-        WholeNumbers(),
         group="output",
     ),
     option("--json as_json", "Print the results as JSON instead of a table.", is_flag=True, group="output"),

@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any
 
 import click
 
-from flatfed.core.configuration.checking import LARGEST, shown
+from flatfed.core.configuration.checking import LARGEST
 from flatfed.core.configuration.values import read_yaml
-from flatfed.core.errors import CheckpointError, ConfigError, nearest
+from flatfed.core.errors import CheckpointError, ConfigError
+from flatfed.experiments.spelling.kinds import (
+    AugmentationKind,
+    ChoiceKind,
+    Kind,
+    NumberKind,
+    TruthKind,
+    WholeKind,
+    WholeNumbersKind,
+)
+from flatfed.experiments.spelling.options import by_name, lines, set_by_name
 from flatfed.machine import read_regular
 
 FILE_SETTINGS = "flatfed.file-settings"
@@ -24,10 +34,14 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     """Take defaults from a YAML file; a key that is no option is an error."""
     if value is None:
         return None
-    options = _by_option(_content(value), ctx.command, value)
-    # Click asks the default map only for options that were not typed: so the command line goes before the file. The
-    # settings of --set stay apart, for there each name has a precedence of its own.
-    ctx.meta[FILE_SETTINGS] = _settings(options.pop("settings", None), value)
+    content = _content(value)
+    try:
+        options = by_name(content, _option_names(ctx.command))
+        # The settings of --set stay apart, for there each name has a precedence of its own.
+        ctx.meta[FILE_SETTINGS] = set_by_name(options.pop("settings", None))
+    except ConfigError as error:
+        raise error.within(f"--config {value}") from None
+    # Click asks the default map only for options that were not typed: so the command line goes before the file.
     ctx.default_map = {**(ctx.default_map or {}), **options}
     return value
 
@@ -38,7 +52,7 @@ def file_settings(ctx: click.Context) -> dict[str, Any]:
     return settings
 
 
-def _content(file: Path) -> dict[Any, Any]:
+def _content(file: Path) -> Mapping[Any, Any]:
     """Return what a file holds."""
     try:
         content = read_yaml(read_regular(file).decode("utf-8"))
@@ -46,41 +60,7 @@ def _content(file: Path) -> dict[Any, Any]:
         raise ConfigError(f"--config {file}: {error.strerror or error}") from None
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {file} is not YAML that can be used: {error}") from None
-    return _lines(content, f"--config {file} must hold `option: value` lines")
-
-
-def _settings(content: Any, file: Path) -> dict[str, Any]:
-    settings = _lines(content, f"--config {file}: set must hold `name: value` lines")
-    return {str(name): value for name, value in settings.items()}
-
-
-def _lines(content: Any, otherwise: str) -> dict[Any, Any]:
-    """Return a mapping, empty where there is nothing, or the error that it is `otherwise`."""
-    # An empty file is read as None.
-    if not content:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(otherwise)
-    return content
-
-
-def _by_option(content: dict[Any, Any], command: click.Command, file: Path) -> dict[str, Any]:
-    """Return a file's values by click's names for the options; an option may come once, in whatever spelling."""
-    known = _option_names(command)
-    keys: dict[str, str] = {}
-    for key in map(str, content):
-        name = _option_name(key, known, file)
-        if name in keys:
-            raise ConfigError(f"--config {file}: {keys[name]} and {key} are the same option; give one of them")
-        keys[name] = key
-    return dict(zip(keys, content.values(), strict=True))
-
-
-def _option_name(key: str, known: dict[str, str], file: Path) -> str:
-    spelling = key.replace("-", "_")
-    if spelling not in known:
-        raise ConfigError(f"--config {file}: {nearest(spelling, known, 'option')}")
-    return known[spelling]
+    return lines(content, f"--config {file} must hold `option: value` lines")
 
 
 def _option_names(command: click.Command) -> dict[str, str]:
@@ -121,7 +101,7 @@ def naming(words: Mapping[str, str]) -> Iterator[None]:
         if word is None:
             raise
         plain = ConfigError if isinstance(error, ConfigError) else CheckpointError
-        raise plain(error.worded(word)) from None
+        raise plain(error.worded(word, word_for(error.other, words) or "")) from None
 
 
 def word_for(parameter: str, words: Mapping[str, str]) -> str | None:
@@ -155,127 +135,65 @@ def _set_by_name(ctx: click.Context) -> dict[str, str]:
     return {name: f"--set {name}" for name in [*file_settings(ctx), *typed]}
 
 
-class Number(click.ParamType[float | str]):
-    """A number, or a schedule over the rounds where there may be one; anything else that a file may hold is refused."""
+class OfKind(click.ParamType[Any]):
+    """Values of a kind that files and Python give too; what each kind is called in the help stands here."""
 
-    name = "X"
-
-    def __init__(self, may_vary: bool = False) -> None:
-        self.may_vary = may_vary
+    def __init__(self, kind: Kind, name: str) -> None:
+        self.kind, self.name = kind, name
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return how the value is written."""
-        return "X|SCHEDULE" if self.may_vary else "X"
+        return self.name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Return the number, or the schedule as it was written."""
-        if self._is_schedule(value):
-            return str(value)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value in Python's type."""
         try:
-            return _real(value)
-        except (TypeError, ValueError, OverflowError):  # OverflowError: a file may hold 400 digits
-            self.fail(f"{shown(value)} is not a number", param, ctx)
-
-    def _is_schedule(self, value: Any) -> bool:
-        return self.may_vary and isinstance(value, str) and "(" in value
+            return self.kind.read(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
-def _real(value: Any) -> float:
-    # YAML reads `yes` as a truth value, which Python would take for 1.
-    if isinstance(value, bool):
-        raise ValueError("a truth value is not a number")
-    return float(value)
+class Number(OfKind):
+    """A number, or a schedule over the rounds where there may be one."""
+
+    def __init__(self, may_vary: bool = False) -> None:
+        super().__init__(NumberKind(may_vary), "X|SCHEDULE" if may_vary else "X")
 
 
-class Whole(click.ParamType[int | str]):
+class Whole(OfKind):
     """A whole number of at least `least`, or one word, such as `auto`."""
 
     def __init__(self, least: int, word: str | None = None, most: int = LARGEST) -> None:
-        self.least, self.most, self.word, self.name = least, most, word, "N"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return how the value is written."""
-        return f"N|{self.word}" if self.word else "N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Return the number or the word."""
-        if self.word is not None and value == self.word:
-            return self.word
-        try:
-            number = int(str(value))  # through text, for a truth value of a file is no number
-        except ValueError:
-            self._refuse(value, param, ctx)
-        if number < self.least:
-            self._refuse(value, param, ctx)
-        if number > self.most:
-            self.fail(f"{shown(value)} is too large; at most {self.most:,} can be asked for", param, ctx)
-        return number
-
-    def _refuse(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
-        either = f"neither {self.word!r} nor" if self.word else "not"
-        self.fail(f"{shown(value)} is {either} a whole number of at least {self.least}", param, ctx)
+        super().__init__(WholeKind(least, word, most), f"N|{word}" if word else "N")
 
 
-class Augmentation(click.ParamType[bool | str]):
-    """The data set's own augmentation (True), none (False), or names; a file may hold a truth value."""
+class Augmentation(OfKind):
+    """The data set's own augmentation, none, or names."""
 
-    name = "NAME,..."
-
-    words: ClassVar[dict[Any, bool]] = {True: True, "default": True, False: False, "none": False}
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool | str:
-        """Return which it is."""
-        # By type first, because 1 equals True and would count as a word.
-        if isinstance(value, bool | str) and value in self.words:
-            return self.words[value]
-        names = self._names(value)
-        if not any(names):
-            self.fail(f"{shown(value)} is not a list of augmentations such as crop-flip,cutout(8)", param, ctx)
-        for word in {"none", "default"}.intersection(names):
-            self.fail(f"{value!r}: {word!r} stands alone; give either it or names", param, ctx)
-        return str(value)
-
-    def _names(self, value: Any) -> list[str]:
-        if not isinstance(value, str):
-            return []
-        return list(map(str.strip, value.split(",")))
+    def __init__(self) -> None:
+        super().__init__(AugmentationKind(), "NAME,...")
 
 
-class WholeNumbers(click.ParamType[list[int]]):
-    """Whole numbers of at least 0 with commas between them: seeds, rounds, clients."""
+class WholeNumbers(OfKind):
+    """Whole numbers with commas between them: seeds, rounds, clients."""
 
-    name = "N,N,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """Return the numbers; none may come twice."""
-        numbers = list_of_whole(value)
-        if not numbers:
-            self.fail(f"{shown(value)} is not a list of whole numbers such as 0,1,2", param, ctx)
-        if min(numbers) < 0:
-            self.fail(f"{shown(value)} holds {min(numbers)}; each number must be at least 0", param, ctx)
-        if max(numbers) > LARGEST:
-            self.fail(f"{shown(value)} holds a number above {LARGEST:,}", param, ctx)
-        if len(set(numbers)) < len(numbers):
-            self.fail(f"{shown(value)} names a number twice", param, ctx)
-        return numbers
+    def __init__(self) -> None:
+        super().__init__(WholeNumbersKind(), "N,N,...")
 
 
-def parts_of(value: Any) -> list[Any]:
-    """Return the parts of a list as a command line or a file gives it."""
-    return value if isinstance(value, list) else str(value).split(",")
-
-
-def list_of_whole(value: Any) -> list[int]:
-    """Return a list of whole numbers as a command line or a file gives it; empty where it is none."""
-    try:
-        # Through text: a truth value or a fraction of a file is no whole number.
-        return [int(str(part)) for part in parts_of(value)]
-    except ValueError:
-        return []
-
-
-def at_most(samples: int | str) -> int | None:
-    """Return at most how many examples are taken: a number, or None for `all`."""
-    if isinstance(samples, str):
-        return None
-    return samples
+def click_type(kind: Kind) -> Any:
+    """Return click's type for a kind of values; a flag has none."""
+    match kind:
+        case NumberKind():
+            return Number(kind.may_vary)
+        case WholeKind():
+            return Whole(kind.least, kind.word, kind.most)
+        case ChoiceKind():
+            return click.Choice(kind.words)
+        case AugmentationKind():
+            return Augmentation()
+        case WholeNumbersKind():
+            return WholeNumbers()
+        case TruthKind():
+            return None
+    return str

@@ -21,7 +21,8 @@ from flatfed.engines.choice import EngineConfig, check_workers, chosen
 from flatfed.experiments.planning.plan import Plan, kept_rounds
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.spelling.methods import WATCHED, parse_watch
+from flatfed.experiments.spelling.declared import WATCHED
+from flatfed.experiments.spelling.methods import parse_watch
 from flatfed.runs.history import Row
 
 WIDTH = 120

@@ -15,6 +15,7 @@ from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.grammar import parse_call, split
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
+from flatfed.experiments.spelling.declared import WATCHED
 from flatfed.flatness.measurements import Measurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.flatness.sums import Sample
@@ -195,10 +196,6 @@ def _not_an_owner(owner: str) -> str:
         return f"the {owner} is the same for all methods; leave the method's name out"
     spellings = ", ".join(f"{known}.name" for known in (*OWNERS, *OF_THE_TASK))
     return f"there is nothing called {owner!r} to set; write name, or one of {spellings}"
-
-
-WATCHED = 2_000
-"""Monitors take the loss over this number of examples where nothing else is said."""
 
 
 def parse_measurement(text: str) -> Measurement:
