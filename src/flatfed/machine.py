@@ -196,7 +196,7 @@ def is_alive(pid: int) -> bool:
 
 
 def start_of_process(pid: int) -> str:
-    """Return when a process of this machine started, which tells it from a later one of its number; empty if unknown."""
+    """Return when a process started, which tells it from a later one of its number; empty where that is not known."""
     status = _text_of(f"/proc/{pid}/stat")
     # What is in brackets, the program's name, may hold anything.
     words = status.rpartition(")")[2].split()

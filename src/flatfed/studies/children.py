@@ -1,4 +1,4 @@
-"""A process for each cell: forked, so that what is loaded is shared; a cell that takes its process down is one failure."""
+"""A process for each cell: forked, so that what is loaded is shared; one that takes its process down is one failure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Leases: which process works on which cell, on one machine or on many that share a folder.
 
-A lease is a file `CELL.000001`. Whoever makes it has the cell; its number goes up by one with each owner, and the file of
-the highest number counts. An owner renews its file again and again. A file that stays the same for too long, or whose
+A lease is a file `CELL.000001`. Whoever makes it has the cell; its number goes up by one with each owner, and the
+highest number counts. An owner renews its file again and again. A file that stays the same for too long, or whose
 process on this machine is gone, is of a dead owner, and the next number may be taken. Of two that try, one makes the
 file: that is the only thing that must be exclusive, and a hard link is, also on a network's folder.
 
@@ -176,4 +176,3 @@ class Leases:
         for file in self._files(lease.cell):
             if file.name < lease.file:
                 file.unlink(missing_ok=True)
-

@@ -89,7 +89,9 @@ class Reporting:
         if self.reference and self.reference not in variants:
             from flatfed.core.errors import nearest
 
-            raise ConfigError(f"{PARAMETER}: {nearest(self.reference, variants, 'method')}", parameter="report.reference")
+            raise ConfigError(
+                f"{PARAMETER}: {nearest(self.reference, variants, 'method')}", parameter="report.reference"
+            )
 
     @property
     def round(self) -> int | None:

@@ -189,6 +189,7 @@ RECIPE = Record(
         "weights": Maybe(TEXT),
         "new_head": TRUTH,
         "partition_seed": Maybe(INDEX),
+        "validation": Maybe(NUMBER),
     },
 )
 """A task of the catalogue."""

@@ -1,0 +1,98 @@
+"""Choosing parameters: the best point of a grid, by runs whose numbers are not reported."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.task.task import TEST
+from flatfed.data.storage.held_out import VALIDATION
+from flatfed.runs.directory import RunDirectory
+from flatfed.runs.metrics import Metric, metrics_of
+from flatfed.studies.cells import Cell, choosing_cells
+from flatfed.studies.folder import StudyFolder
+from flatfed.studies.study import Point, Study, spelled_point
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a variant in a setting, and what each point came to."""
+
+    setting: str
+    variant: str
+    point: Point
+    values: dict[str, float | None]
+    """The mean over the seeds that choose, by point; None where one of them diverged or failed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        return {
+            "setting": self.setting,
+            "variant": self.variant,
+            "chosen": spelled_point(self.point),
+            "values": self.values,
+        }
+
+
+def choices(study: Study, folder: StudyFolder) -> dict[tuple[str, str], Choice]:
+    """Return what is chosen by now: for each variant and setting whose choosing runs have all ended."""
+    by_column: dict[tuple[str, str], list[Cell]] = {}
+    for cell in choosing_cells(study):
+        by_column.setdefault((cell.setting, cell.variant), []).append(cell)
+    made = {}
+    for column in study.columns():
+        cells = by_column.get(column, [])
+        if all(folder.standing(cell).has_ended for cell in cells):
+            made[column] = _choose(study, folder, column, cells)
+    return made
+
+
+def _choose(study: Study, folder: StudyFolder, column: tuple[str, str], cells: list[Cell]) -> Choice:
+    setting, variant = column
+    points = study.points(variant)
+    if len(points) == 1:
+        return Choice(setting, variant, points[0], {})
+    values: dict[Point, float | None] = {}
+    for point in points:
+        of_point = [cell for cell in cells if cell.point == point]
+        values[point] = _mean([_value(study, folder.run_of(cell), folder.standing(cell).state) for cell in of_point])
+    # The first of the best: the order of the file decides between equals.
+    best = max(points, key=lambda point: _rank(values[point]))
+    return Choice(setting, variant, best, {spelled_point(point): value for point, value in values.items()})
+
+
+def _rank(value: float | None) -> float:
+    return -math.inf if value is None else value
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return None
+    return sum(known) / len(known)
+
+
+def _value(study: Study, run: Path, state: str) -> float | None:
+    """Return what a run that chooses came to, larger being better; None where it did not finish."""
+    if state != "finished":
+        return None
+    directory = RunDirectory.open(run)
+    metric = _metric(study, directory)
+    value = directory.summary().get(f"{metric.stem}_last_mean")
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value) if metric.shown.higher_is_better else -float(value)
+
+
+def _metric(study: Study, directory: RunDirectory) -> Metric:
+    """Return the metric that decides: the task's first, or the one that is named, on the test set that decides."""
+    test = VALIDATION if study.select.by == VALIDATION else TEST
+    measured = [metric for metric in metrics_of(list(directory.recorded.rows), directory.config) if metric.test == test]
+    named = [metric for metric in measured if metric.name == study.select.metric]
+    if study.select.metric and not named:
+        names = [metric.name for metric in measured]
+        raise ConfigError(nearest(study.select.metric, names, "metric"), parameter="select.metric")
+    return (named or measured)[0]
