@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
 
 LONGEST = 80
 """Characters of a name: it becomes a folder's."""
@@ -58,8 +58,8 @@ class Selection:
         seeds = ", ".join(map(str, self.seeds))
         if self.by == "validation":
             return (
-                f"Parameters were chosen on {100 * self.share:g} % of the training examples, held out, with seed {seeds}; "
-                "the runs that are reported trained on all of them."
+                f"Parameters were chosen on {100 * self.share:g} % of the training examples, held out, with seed "
+                f"{seeds}; the runs that are reported trained on all of them."
             )
         return f"Parameters were chosen by runs with seed {seeds}, which are not among those reported."
 
@@ -87,11 +87,8 @@ class Reporting:
         """Refuse what cannot be reported."""
         _check_accuracy(self.accuracy)
         if self.reference and self.reference not in variants:
-            from flatfed.core.errors import nearest
-
-            raise ConfigError(
-                f"{PARAMETER}: {nearest(self.reference, variants, 'method')}", parameter="report.reference"
-            )
+            unknown = nearest(self.reference, variants, "method")
+            raise ConfigError(f"{PARAMETER}: {unknown}", parameter="report.reference")
 
     @property
     def round(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Working on a study: cells are claimed, each is played by a process of its own, and what others hold is left to them."""
+"""Working on a study: cells are claimed, each is played by a process of its own; what others hold is left."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Watcher(Protocol):
     def ended(self, cell: Cell) -> None:
         """Note that a cell has ended, here or elsewhere."""
 
-    def shows(self, running: Sequence[tuple[Cell, Progress]], open_cells: int) -> None:
-        """Show how far the cells are that run here, and how many have not ended."""
+    def shows(self, running: Sequence[tuple[Cell, Progress]], ended: int) -> None:
+        """Show how far the cells are that run here, and how many cells have ended, here or elsewhere."""
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class Worker:
                 self._renew()
                 left = self._open()
                 moved = self._claim(left) or moved
-                self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(left))
+                self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(self.told))
                 if not left and not self.holds:
                     return
                 # Others hold what is left: look less and less often.

@@ -37,19 +37,19 @@ class StudyProgress(StepProgress):
             reason = f": {standing.reason}" if standing.reason else ""
             self.say(f"{cell.name}: {standing.state}{reason}")
 
-    def shows(self, running: Sequence[tuple[Cell, Progress]], open_cells: int) -> None:
+    def shows(self, running: Sequence[tuple[Cell, Progress]], ended: int) -> None:
         """Show how far it is."""
         total = self.running.count
         names = [f"{cell.name} {progress.round}/{progress.rounds}" for cell, progress in running]
         text = "; ".join(names) or "waiting for others"
         if self._is_live:
-            self.show(text, total - open_cells, total)
-        elif time.monotonic() - self._spoken >= LINE_SECONDS and open_cells:
+            self.show(text, ended, total)
+        elif time.monotonic() - self._spoken >= LINE_SECONDS and ended < total:
             self._spoken = time.monotonic()
-            self.say(f"{total - open_cells} of {total} cells{self._left(open_cells)}: {text}")
+            self.say(f"{ended} of {total} cells{self._left(total - ended)}: {text}")
 
-    def _left(self, open_cells: int) -> str:
+    def _left(self, cells: int) -> str:
         if not self.done_here:
             return ""
         pace = (time.monotonic() - self.begun) / self.done_here
-        return f", {clock(pace * open_cells)} left"
+        return f", {clock(pace * cells)} left"
