@@ -13,6 +13,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison
 from flatfed.experiments.comparing.from_options import comparison_of
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.named_code import USER, NamedBy
 from flatfed.studies.study import Options, Point, Study, spelled_point
@@ -36,9 +37,8 @@ class Cell:
     @property
     def path(self) -> Path:
         """Its run directory, within the study's folder."""
-        parts = [CHOOSING if self.chooses else CELLS, self.setting, self.variant]
-        if self.chooses:
-            parts.append(spelled_point(self.point))
+        # With the point also where it is reported: another choice is another run.
+        parts = [CHOOSING if self.chooses else CELLS, self.setting, self.variant, spelled_point(self.point)]
         return Path(*filter(None, parts), f"seed-{self.seed}")
 
     @property
@@ -60,19 +60,35 @@ class Resolver:
     def __init__(self, study: Study, by: NamedBy = USER) -> None:
         self.study, self.by = study, by
         self._common = RunOptions.read(_without_dataset(study.options))
+        self._rounds: dict[tuple[str, Point, bool], int] = {}
 
     def comparison(self, cell: Cell) -> Comparison:
         """Return a cell as a comparison of one method with one seed."""
-        setting = self.study.settings[cell.setting]
-        options = self._common.merged(_without_dataset(setting))
-        options = self._for_variant(options, cell.variant)
-        options = options.merged(RunOptions(settings=dict(cell.point), firm=frozenset(dict(cell.point))))
-        if cell.chooses:
-            options = options.merged(self._of_choosing())
+        options = self._options(cell)
         spelling = self.study.methods[cell.variant]
         return comparison_of(
             self.dataset(cell.setting), [spelling], [cell.seed], options, by=self.by, data_by=self.by, workers=0
         )
+
+    def _options(self, cell: Cell) -> RunOptions:
+        """Return the options of a cell's run: what is common, the setting's, the point's, and what choosing needs."""
+        setting = self.study.settings[cell.setting]
+        options = self._common.merged(_without_dataset(setting))
+        options = self._for_variant(options, cell.variant)
+        values = {name: value for name, value in cell.point if name in TRAINING}
+        settings = {name: value for name, value in cell.point if name not in TRAINING}
+        options = options.merged(values)
+        options = options.merged(RunOptions(settings=settings, firm=frozenset(settings)))
+        if cell.chooses:
+            options = options.merged(self._of_choosing())
+        return options
+
+    def rounds(self, cell: Cell) -> int:
+        """Return how many rounds a cell is to have; neither its method nor its seed matters."""
+        key = (cell.setting, cell.point, cell.chooses)
+        if key not in self._rounds:
+            self._rounds[key] = int(self._options(cell)["rounds"])
+        return self._rounds[key]
 
     def plan(self, cell: Cell) -> Plan:
         """Return what is played for a cell."""

@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatfed.machine import STOP_SIGNALS
+from flatfed.machine import STOP_SIGNALS, hear_end_of_parent
 from flatfed.studies.leases import Progress
 
 Tell = Callable[[Progress], None]
@@ -29,6 +30,7 @@ class Child:
     """Where to read what it tells."""
     progress: Progress = field(default_factory=Progress)
     error: str = ""
+    trace: str = ""
     _rest: bytes = b""
 
     def listen(self) -> None:
@@ -46,7 +48,7 @@ class Child:
 
     def _take(self, news: dict[str, Any]) -> None:
         if "error" in news:
-            self.error = news["error"]
+            self.error, self.trace = news["error"], news["trace"]
         else:
             self.progress = Progress(**news)
 
@@ -65,20 +67,27 @@ class Child:
         os.kill(self.pid, signal.SIGTERM)
 
 
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Let signals that ask to stop wait until this is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def begin(work: Work) -> Child:
     """Start a process that does some work."""
     told, tells = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     parent = os.getpid()
-    # A signal between the fork and the first line of the child would be taken for one to this process.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
+    with signals_held():
+        # A signal between the fork and the first line of the child would be taken for one to this process.
         pid = os.fork()
         if pid == 0:
             _live(work, tells, parent)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(tells)
     os.set_blocking(told, False)
     return Child(pid, told)
@@ -89,11 +98,16 @@ def _live(work: Work, tells: int, parent: int) -> None:
     code = FAILED
     try:
         for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+            # Those that are not for this process alone reach whoever started it too, who asks with SIGTERM.
+            signal.signal(number, signal.SIG_IGN)
         # What asks to stop before training listens for it is an interrupt too, and no sudden end.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        hear_end_of_parent(signal.SIGTERM)
+        # What the user's code prints must not come between the lines of the table.
+        os.dup2(2, 1)
+        if os.getppid() != parent:
+            raise OrphanedError
         work(lambda progress: _tell(progress, tells, parent))
         code = DONE
     except KeyboardInterrupt:

@@ -10,9 +10,10 @@ from typing import Any
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.runs.directory import is_run
 from flatfed.studies.cells import Cell, Resolver, description, differences
-from flatfed.studies.folder import StudyFolder
+from flatfed.studies.folder import FILE, StudyFolder
 from flatfed.studies.study import Reporting, Selection, Study
 
+Changes = dict[str, tuple[Any, Any]]
 ROUNDS = "settings.rounds"
 SHOWN = 5
 """How many cells that do not match are listed."""
@@ -45,46 +46,86 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
 def enter(study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence[Cell], command: str = "") -> list[str]:
     """Write what is studied into the folder, and return remarks; a cell that began as something else is an error."""
     _refuse_taken(folder)
-    record = folder.record()
-    before: dict[str, Any] = record.get("cells", {})
-    now = {str(cell.path): description(resolver.comparison(cell)) for cell in cells}
-    mismatches = {}
+    _refuse_impossible(resolver, cells)
+    mismatches: dict[Cell, Changes] = {}
     for cell in cells:
-        name = str(cell.path)
-        folder.rounds[cell] = now[name]["settings"]["rounds"]
-        if name in before and is_run(folder.run_of(cell)):
-            changed = differences(before[name], now[name])
-            if not _is_extended(changed):
+        changed = changes(folder, resolver, cell)
+        if changed and is_run(folder.run_of(cell)):
+            if not is_extended(changed, resolver, cell):
                 mismatches[cell] = changed
+        elif changed and folder.standing(cell).state == "failed":
+            # Why it failed may have been mended.
+            folder.retry(cell)
     if mismatches:
-        raise ConfigError(_told(mismatches, folder), parameter="out")
-    gone = [name for name in before if name not in now]
-    folder.write_record({"study": content_of(study), "cells": before | now, "command": command})
+        raise ConfigError(told(mismatches, folder), parameter="out")
+    folder.write_record({"study": content_of(study), "command": command})
+    return _remarks(study, folder, cells)
+
+
+def _remarks(study: Study, folder: StudyFolder, cells: Sequence[Cell]) -> list[str]:
+    """Return what is to be said of runs that are there and are not of the study."""
+    known = {str(cell.path) for cell in cells}
+    reported = [cell for cell in cells if not cell.chooses]
+    if len(reported) < len(list(study.columns())) * len(study.seeds):
+        # What is not chosen yet may be there already.
+        return []
+    gone = [path for path in folder.begun_paths() if path not in known]
     if not gone:
         return []
     return [f"{len(gone)} runs of before are not part of the study any more, such as {gone[0]}; they stay there"]
 
 
+def _refuse_impossible(resolver: Resolver, cells: Sequence[Cell]) -> None:
+    """Refuse a study of which nothing can be trained; a single cell that cannot be is a result like others."""
+    columns = {(cell.setting, cell.variant): cell for cell in reversed(cells)}
+    first: ConfigError | None = None
+    for cell in columns.values():
+        try:
+            resolver.comparison(cell)
+        except ConfigError as error:
+            first = first or error.within(cell.name)
+        else:
+            return
+    if first is not None:
+        raise first
+
+
+def changes(folder: StudyFolder, resolver: Resolver, cell: Cell) -> Changes:
+    """Return in what a cell differs from what it began as: nothing where it has not begun, or cannot be made."""
+    before = folder.begun_as(cell)
+    if before is None:
+        return {}
+    try:
+        return differences(before, description(resolver.comparison(cell)))
+    except ConfigError:
+        # Its process will say it.
+        return {}
+
+
 def _refuse_taken(folder: StudyFolder) -> None:
     """Refuse a folder that holds something else."""
     path = folder.path
-    if folder.record() or not path.exists():
+    if not path.exists():
         return
-    if not path.is_dir() or any(path.iterdir()):
+    # Another process may be about to write the record: what is hidden is on its way there.
+    visible = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")} if path.is_dir() else {""}
+    if visible and FILE not in visible:
         raise ConfigError(f"{path} exists and is not a study; choose another {PARAMETER}", parameter="out")
 
 
-def _is_extended(changed: dict[str, tuple[Any, Any]]) -> bool:
+def is_extended(changed: Changes, resolver: Resolver, cell: Cell) -> bool:
     """Say whether a cell is the same as before, perhaps with more rounds."""
     if not changed:
         return True
     if set(changed) != {ROUNDS}:
         return False
     before, now = changed[ROUNDS]
-    return bool(now > before)
+    # A weight average is laid out over the planned rounds.
+    return bool(now > before) and resolver.comparison(cell).methods[0].average is None
 
 
-def _told(mismatches: dict[Cell, dict[str, tuple[Any, Any]]], folder: StudyFolder) -> str:
+def told(mismatches: dict[Cell, Changes], folder: StudyFolder) -> str:
+    """Return what is said of cells that began as something else."""
     lines = []
     for cell, changed in list(mismatches.items())[:SHOWN]:
         words = ", ".join(f"{name} was {old!r} and is {new!r}" for name, (old, new) in changed.items())

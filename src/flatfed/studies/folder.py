@@ -2,15 +2,17 @@
 
 ::
 
-    study.json       what is studied, and what decides the results of each cell that has begun
+    study.json       what is studied
+    begun/           what decides the results of each cell that has begun
     cells/           the run directories that are reported: SETTING/VARIANT/seed-0
     choosing/        those that choose parameters: SETTING/VARIANT/rho=0.05/seed-1000
     leases/          who works on which cell
-    failures/        why cells have no run directory, or cannot go on
+    failures/        why cells have failed, and how often they took their process down
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -42,12 +44,14 @@ class Standing:
 class StudyFolder:
     """The folder of a study on disk."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rounds: Callable[[Cell], int] | None = None) -> None:
         self.path = path
+        self._rounds = rounds
+        """How many rounds a cell is to have."""
+        self._retried: set[Cell] = set()
+        """Cells that are tried again: that they have failed does not count."""
         self._ended: dict[Cell, Standing] = {}
         """What has ended stays so, and is not looked at again."""
-        self.rounds: dict[Cell, int] = {}
-        """How many rounds cells are to have."""
 
     @property
     def leases(self) -> Path:
@@ -68,10 +72,16 @@ class StudyFolder:
             self._ended[cell] = standing
         return standing
 
-    def forget(self, cell: Cell) -> None:
-        """Look at a cell again, which is to go on."""
+    def retry(self, cell: Cell) -> None:
+        """Let a cell that has failed be tried again."""
         self._ended.pop(cell, None)
+        self._retried.add(cell)
         self._failure(cell).unlink(missing_ok=True)
+        self._deaths(cell).unlink(missing_ok=True)
+
+    def note_end(self, cell: Cell) -> None:
+        """Note that a cell was tried: how it ended counts."""
+        self._retried.discard(cell)
 
     def _look(self, cell: Cell) -> Standing:
         failure = self._failure(cell)
@@ -91,20 +101,20 @@ class StudyFolder:
         if not file.exists():
             return Standing("begun")
         status = read_json(file)
-        if status["status"] not in ENDED:
+        state = status["status"]
+        if state not in ENDED or (state == "failed" and cell in self._retried):
             return Standing("begun")
-        wanted = self.rounds.get(cell)
-        if status["status"] == "finished" and wanted is not None:
+        if state == "finished" and self._rounds is not None:
             planned = read_json(run / "config.json")["settings"]["rounds"]
-            if planned < wanted:
+            if planned < self._rounds(cell):
                 return Standing("begun")
-        return Standing(status["status"], status.get("reason", ""))
+        return Standing(state, status.get("reason", ""))
 
-    def fail(self, cell: Cell, reason: str) -> None:
+    def fail(self, cell: Cell, reason: str, trace: str = "") -> None:
         """Note that a cell cannot be trained: a result like others."""
         file = self._failure(cell)
         file.parent.mkdir(exist_ok=True)
-        write_json(file, {"format": FORMAT, "cell": cell.name, "reason": reason})
+        write_json(file, {"format": FORMAT, "cell": cell.name, "reason": reason, "trace": trace})
 
     def _failure(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.key}.json"
@@ -125,6 +135,30 @@ class StudyFolder:
 
     def _deaths(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.key}.deaths"
+
+    # What has begun.
+
+    def begun_as(self, cell: Cell) -> dict[str, Any] | None:
+        """Return what decides the results of a cell that has begun; None where it has not."""
+        file = self._begun(cell)
+        if not file.exists():
+            return None
+        found: dict[str, Any] = read_json(file)["description"]
+        return found
+
+    def note_begun(self, cell: Cell, description: dict[str, Any]) -> None:
+        """Note that a cell begins, by whoever has its lease."""
+        file = self._begun(cell)
+        file.parent.mkdir(exist_ok=True)
+        write_json(file, {"format": FORMAT, "path": str(cell.path), "description": description})
+
+    def begun_paths(self) -> list[str]:
+        """Return the run directories, within the folder, of all cells that have ever begun and are still there."""
+        records = [read_json(file) for file in sorted((self.path / "begun").glob("[!.]*.json"))]
+        return [record["path"] for record in records if is_run(self.path / record["path"])]
+
+    def _begun(self, cell: Cell) -> Path:
+        return self.path / "begun" / f"{cell.key}.json"
 
     # The record.
 

@@ -1,9 +1,10 @@
 """Leases: which process works on which cell, on one machine or on many that share a folder.
 
-A lease is a file `CELL.000001`. Whoever makes it has the cell; its number goes up by one with each owner, and the
+A lease is a file `CELL/000001`. Whoever makes it has the cell; its number goes up by one with each owner, and the
 highest number counts. An owner renews its file again and again. A file that stays the same for too long, or whose
 process on this machine is gone, is of a dead owner, and the next number may be taken. Of two that try, one makes the
-file: that is the only thing that must be exclusive, and a hard link is, also on a network's folder.
+file: that is the only thing that must be exclusive, and a hard link is, also on a network's folder. A file that cannot
+be read counts like that of an owner elsewhere: it is never one that is half written, for each comes whole.
 
 Clocks are not compared: whoever waits counts the time in which it saw no change on its own clock.
 """
@@ -15,12 +16,9 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, field, replace
-from glob import escape
 from pathlib import Path
-from typing import Any
 
-from flatfed.core.errors import CheckpointError
-from flatfed.machine import is_alive, machine_name, start_of_process
+from flatfed.machine import has_ended, machine_name, start_of_process
 from flatfed.runs.records.files import replace_file
 
 PATIENCE = 60.0
@@ -57,7 +55,7 @@ class Lease:
     @property
     def file(self) -> str:
         """The name of its file."""
-        return f"{self.cell}.{self.number:0{DIGITS}d}"
+        return f"{self.cell}/{self.number:0{DIGITS}d}"
 
     def to_bytes(self) -> bytes:
         """Return its content."""
@@ -66,14 +64,30 @@ class Lease:
 
     @classmethod
     def read(cls, file: Path) -> Lease | None:
-        """Read it; None where it is gone, or is not one."""
-        cell, _, number = file.name.rpartition(".")
+        """Read it; None where it is gone. Of one that cannot be read nothing is known but its number."""
+        cell, number = file.parent.name, int(file.name)
         try:
-            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(file.read_bytes())
             progress = Progress(**content.pop("progress"))
-            return cls(cell, int(number), progress=progress, **content)
-        except (OSError, ValueError, TypeError, KeyError):
+            lease = cls(cell, number, progress=progress, **content)
+        except FileNotFoundError:
             return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return cls(cell, number, "", "", 0, "")
+        return lease if lease._is_sound else cls(cell, number, "", "", 0, "")
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether its entries are of the kinds that were written."""
+        texts = (self.owner, self.machine, self.process)
+        progress = self.progress
+        numbers = (self.pid, self.beat, progress.round, progress.rounds)
+        return (
+            all(isinstance(text, str) for text in texts)
+            and all(type(number) is int for number in numbers)
+            and isinstance(self.released, bool)
+            and isinstance(progress.seconds_left, int | float | None)
+        )
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -85,7 +99,7 @@ class Lease:
         """Whether its owner was a process of this machine that is not there any more."""
         if not self.is_of_this_machine:
             return False
-        return not is_alive(self.pid) or start_of_process(self.pid) != self.process
+        return has_ended(self.pid, self.process)
 
 
 class Leases:
@@ -96,7 +110,6 @@ class Leases:
         self.owner = uuid.uuid4().hex
         self._seen: dict[str, tuple[Lease, float]] = {}
         """What was last read of each cell, and since when it has not changed."""
-        folder.mkdir(parents=True, exist_ok=True)
 
     def claim(self, cell: str) -> Lease | None:
         """Take a cell; None where somebody else has it."""
@@ -113,12 +126,15 @@ class Leases:
 
     def _made(self, lease: Lease) -> bool:
         """Make a lease's file; of several that try, one does."""
-        temporary = self.folder / f".{lease.file}.{self.owner}"
+        file = self.folder / lease.file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{self.owner}")
         temporary.write_bytes(lease.to_bytes())
         try:
-            os.link(temporary, self.folder / lease.file)
+            os.link(temporary, file)
         except FileExistsError:
-            return False
+            # A network may lose the answer and ask again: then it is this very one that is there.
+            return Lease.read(file) == lease
         finally:
             temporary.unlink()
         return True
@@ -140,18 +156,20 @@ class Leases:
 
     def newest(self, cell: str) -> Lease | None:
         """Return the lease of a cell that counts."""
-        files = self._files(cell)
-        for file in reversed(files):
+        for file in reversed(self._files(cell)):
             lease = Lease.read(file)
             if lease is not None:
                 return lease
-        if any(file.exists() for file in files):
-            raise CheckpointError(f"{files[-1]} is not a lease; remove it")
         return None
 
     def _files(self, cell: str) -> list[Path]:
         """Return the files of a cell, the one that counts last."""
-        return sorted(self.folder.glob(f"{escape(cell)}.{'[0-9]' * DIGITS}"))
+        try:
+            names = [entry.name for entry in (self.folder / cell).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        numbered = sorted((name for name in names if name.isdecimal()), key=int)
+        return [self.folder / cell / name for name in numbered]
 
     def holds(self, lease: Lease) -> bool:
         """Say whether an owner still has its cell: it has not given it back, and shows signs of life."""
@@ -167,12 +185,12 @@ class Leases:
 
     def held(self) -> list[Lease]:
         """Return the leases that somebody holds, this process included."""
-        cells = sorted({file.name.rpartition(".")[0] for file in self.folder.glob("[!.]*.*")})
+        cells = sorted(entry.name for entry in self.folder.iterdir()) if self.folder.exists() else []
         newest = [self.newest(cell) for cell in cells]
         return [lease for lease in newest if lease is not None and self.holds(lease)]
 
     def _remove_before(self, lease: Lease) -> None:
         """Remove what earlier owners have left."""
         for file in self._files(lease.cell):
-            if file.name < lease.file:
+            if int(file.name) < lease.number:
                 file.unlink(missing_ok=True)

@@ -25,13 +25,12 @@ from typing import Any, TypeVar
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.values import read_yaml_with_lines
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.experiments.spelling.declared import NAMES
+from flatfed.experiments.spelling.declared import NAMES, TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
 from flatfed.studies.cells import DATASET
-from flatfed.studies.study import Reporting, Selection, Study, log_range
+from flatfed.studies.study import ALL, MANY, FaultyStudyError, Reporting, Selection, Study, Way, log_range
 
-Way = tuple[str, ...]
 T = TypeVar("T")
 
 PARTS = ("title", "methods", "settings", "seeds", "grid", "select", "report")
@@ -83,7 +82,14 @@ class _Reader:
     """Reads a study and gathers its mistakes."""
 
     def __init__(self, place: Callable[[Way], str]) -> None:
-        self.place, self.mistakes = place, []  # type: tuple[Callable[[Way], str], list[str]]
+        self.place = place
+        self.mistakes: list[str] = []
+        self.faulty: set[str] = set()
+        """The parts in which there is a mistake."""
+
+    def _note(self, way: Way, mistake: str) -> None:
+        self.mistakes.append(f"{self.place(way)}: {mistake}")
+        self.faulty.update(way[:1])
 
     def read(self, content: Any) -> Study:
         """Return the study."""
@@ -101,13 +107,20 @@ class _Reader:
             "report": self._part(Reporting, content.get("report"), ("report",), targets=self._numbers),
         }
         parts["grid"] = self._grid(content.get("grid"), parts["methods"])
-        study = None
-        if not self.mistakes:
-            with self._at(()):
-                study = Study(options=options, **parts)
-        if study is None:
+        study = self._whole(Study, options=options, **parts)
+        if study is None or self.mistakes:
             raise StudyMistakes(self.mistakes)
         return study
+
+    def _whole(self, make: Callable[..., Study], **parts: Any) -> Study | None:
+        """Return the study; take note of what is wrong with it as a whole, but of parts that were not read."""
+        try:
+            return make(**parts)
+        except FaultyStudyError as error:
+            for way, message in error.faults:
+                if way[0] not in self.faulty:
+                    self.mistakes.append(f"{self.place(way)}: {message}")
+            return None
 
     @contextmanager
     def _at(self, way: Way) -> Iterator[None]:
@@ -115,8 +128,7 @@ class _Reader:
         try:
             yield
         except ConfigError as error:
-            parameter = tuple(error.parameter.split(".")) if error.parameter else ()
-            self.mistakes.append(f"{self.place((*way, *parameter))}: {error}")
+            self._note(way, str(error))
 
     def _check_options(self, options: Mapping[str, Any], way: Way) -> None:
         """Take note of options that there are not, or that have values that they do not take; each by itself."""
@@ -124,11 +136,11 @@ class _Reader:
         for name, value in options.items():
             if name == DATASET:
                 if not isinstance(value, str):
-                    self.mistakes.append(f"{self.place((*way, name))}: dataset must be a name, not {value!r:.40}")
+                    self._note((*way, name), f"dataset must be a name, not {value!r:.40}")
                 continue
             if name.replace("-", "_") not in NAMES:
                 known = [*NAMES, DATASET, *(() if way else PARTS)]
-                self.mistakes.append(f"{self.place((*way, name))}: {nearest(name, known, 'entry')}")
+                self._note((*way, name), f"{nearest(name, known, 'entry')}")
                 continue
             with self._at((*way, name)):
                 _plain_parameter(RunOptions.read, {name: value})
@@ -142,9 +154,9 @@ class _Reader:
         variants: dict[str, str] = {}
         for way, name, spelling in self._named(content, ("methods",)):
             if not isinstance(spelling, str):
-                self.mistakes.append(f"{self.place(way)}: a method is written as text, such as fedgloss(beta=10)+sam")
+                self._note(way, "a method is written as text, such as fedgloss(beta=10)+sam")
             elif name in variants:
-                self.mistakes.append(f"{self.place(way)}: the name {name!r} stands there twice; give another")
+                self._note(way, f"the name {name!r} stands there twice; give another")
             else:
                 with self._at(way):
                     parse_method(spelling)
@@ -166,20 +178,22 @@ class _Reader:
                 else:
                     yield here, str(entry), entry
         else:
-            self.mistakes.append(f"{self.place(way)}: {way[0]} must be a list, or `name: value` lines")
+            self._note(way, f"{way[0]} must be a list, or `name: value` lines")
 
     def _settings(self, content: Any) -> dict[str, Any]:
         if content is None:
             return {"": {}}
         if not isinstance(content, Mapping) or not content:
-            self.mistakes.append(f"{self.place(('settings',))}: settings must be names, each with options")
+            self._note(("settings",), "settings must be names, each with options")
             return {"": {}}
         settings: dict[str, Any] = {}
         for name, options in content.items():
             way = ("settings", str(name))
             if not isinstance(options, Mapping | None):
-                self.mistakes.append(f"{self.place(way)}: a setting holds options, such as {{alpha: 0}}")
+                self._note(way, "a setting holds options, such as {alpha: 0}")
                 continue
+            if str(name) in settings:
+                self._note(way, f"the name {str(name)!r} stands there twice; give another")
             settings[str(name)] = {str(option): value for option, value in (options or {}).items()}
             self._check_options(settings[str(name)], way)
         return settings
@@ -188,14 +202,14 @@ class _Reader:
         """Return seeds: 0, or [0, 1], or `0, 1, 2`, or `0..4`."""
         if isinstance(content, str) and ".." in content:
             first, _, last = content.partition("..")
-            if first.strip().isdecimal() and last.strip().isdecimal():
+            if first.strip().isdecimal() and last.strip().isdecimal() and 0 <= int(last) - int(first) < MANY:
                 return tuple(range(int(first), int(last) + 1))
         entries = content.split(",") if isinstance(content, str) else content
         listed = entries if isinstance(entries, list | tuple) else [entries]
         seeds = []
         for entry in listed:
             if isinstance(entry, bool) or not str(entry).strip().isdecimal():
-                self.mistakes.append(f"{self.place(way)}: {entry!r:.40} is not a seed; write 0, 1, 2 or 0..4")
+                self._note(way, f"{entry!r:.40} is not a seed; write 0, 1, 2 or 0..4")
                 return ()
             seeds.append(int(str(entry)))
         return tuple(seeds)
@@ -204,7 +218,7 @@ class _Reader:
         listed = content if isinstance(content, list | tuple) else [content]
         for entry in listed:
             if isinstance(entry, bool) or not isinstance(entry, int | float):
-                self.mistakes.append(f"{self.place(way)}: {entry!r:.40} is not a number")
+                self._note(way, f"{entry!r:.40} is not a number")
                 return ()
         return tuple(map(float, listed))
 
@@ -213,14 +227,14 @@ class _Reader:
         if content is None:
             return cls()
         if not isinstance(content, Mapping):
-            self.mistakes.append(f"{self.place(way)}: {way[0]} must be `name: value` lines")
+            self._note(way, f"{way[0]} must be `name: value` lines")
             return cls()
         known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         values: dict[str, Any] = {}
         for name, value in content.items():
             here = (*way, str(name))
             if name not in known:
-                self.mistakes.append(f"{self.place(here)}: {nearest(str(name), known, 'entry')}")
+                self._note(here, f"{nearest(str(name), known, 'entry')}")
             elif name in readers:
                 values[name] = readers[name](value, here)
             else:
@@ -234,7 +248,7 @@ class _Reader:
         allowed = kinds.get(type(default), (type(default),))
         is_truth = isinstance(value, bool)
         if not isinstance(value, allowed) or is_truth != isinstance(default, bool):
-            self.mistakes.append(f"{self.place(way)}: {value!r:.40} is not a value of {way[-1]}")
+            self._note(way, f"{value!r:.40} is not a value of {way[-1]}")
 
     def _grid(self, content: Any, methods: Mapping[str, str]) -> dict[str, dict[str, tuple[Any, ...]]]:
         """Return what is searched: for a variant, or all, parameters with values, `{log: [0.01, 1, 3]}` among them."""
@@ -242,14 +256,14 @@ class _Reader:
         if content is None:
             return grid
         if not isinstance(content, Mapping):
-            self.mistakes.append(f"{self.place(('grid',))}: grid must be methods, or all, with parameters and values")
+            self._note(("grid",), "grid must be methods, or all, with parameters and values")
             return grid
         for variant, searched in content.items():
             way = ("grid", str(variant))
-            if variant != "all" and variant not in methods:
-                self.mistakes.append(f"{self.place(way)}: {nearest(str(variant), [*methods, 'all'], 'method')}")
+            if variant != ALL and variant not in methods:
+                self._note(way, f"{nearest(str(variant), [*methods, ALL], 'method')}")
             elif not isinstance(searched, Mapping):
-                self.mistakes.append(f"{self.place(way)}: write parameters with their values: {{rho: [0.01, 0.1]}}")
+                self._note(way, "write parameters with their values: {rho: [0.01, 0.1]}")
             else:
                 grid[variant] = {str(name): self._values(value, (*way, str(name))) for name, value in searched.items()}
         return grid
@@ -261,11 +275,17 @@ class _Reader:
                 low, high, count = content["log"]
                 return log_range(float(low), float(high), int(count))
             except (TypeError, ValueError, ConfigError):
-                self.mistakes.append(f"{self.place(way)}: write a log range as {{log: [0.01, 1, 3]}}: low, high, count")
+                self._note(way, "write a log range as {log: [0.01, 1, 3]}: low, high, count")
                 return ()
         if not isinstance(content, list) or not content:
-            self.mistakes.append(f"{self.place(way)}: write the values to try: [0.01, 0.1], or {{log: [0.01, 1, 3]}}")
+            self._note(way, "write the values to try: [0.01, 0.1], or {log: [0.01, 1, 3]}")
             return ()
+        for value in content:
+            if isinstance(value, list | Mapping) or value is None:
+                self._note(way, f"{value!r:.40} is not a value to try; write numbers or words")
+            elif way[-1] in TRAINING:
+                with self._at(way):
+                    _plain_parameter(RunOptions.read, {way[-1]: value})
         return tuple(content)
 
 

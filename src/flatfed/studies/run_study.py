@@ -10,7 +10,7 @@ from flatfed.studies.entering import enter
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.leases import PATIENCE, Lease, Leases
 from flatfed.studies.results import StudyTable, table_of
-from flatfed.studies.selection import choices
+from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
 from flatfed.studies.working import Watcher, Worker
 
@@ -20,24 +20,27 @@ class RunningStudy:
 
     def __init__(self, study: Study, path: Path, by: NamedBy = USER) -> None:
         self.study = study
-        self.folder = StudyFolder(path)
         self.resolver = Resolver(study, by)
+        self.folder = StudyFolder(path, self.resolver.rounds)
+        self._choosing = choosing_cells(study)
+        self._chosen: dict[tuple[str, str], Choice] = {}
+        """What is chosen by now, and stays so."""
         self._known: list[Cell] = []
-        self._columns = 0
 
     def cells(self) -> list[Cell]:
         """Return the cells that are known by now; those that are reported follow when their parameters are chosen."""
-        chosen = {column: choice.point for column, choice in choices(self.study, self.folder).items()}
-        if not self._known or len(chosen) != self._columns:
-            self._columns = len(chosen)
-            self._known = choosing_cells(self.study) + reported_cells(self.study, chosen)
-        return self._known
+        more = choices(self.study, self.folder, self._choosing, self._chosen)
+        if more:
+            self._chosen |= more
+            points = {column: choice.point for column, choice in self._chosen.items()}
+            self._known = self._choosing + reported_cells(self.study, points)
+        return self._known or self._choosing
 
     @property
     def count(self) -> int:
         """How many cells there are in all, those included whose parameters are not chosen yet."""
         reported = len(self.study.settings) * len(self.study.methods) * len(self.study.seeds)
-        return len(choosing_cells(self.study)) + reported
+        return len(self._choosing) + reported
 
     def enter(self, command: str = "") -> list[str]:
         """Write what is studied into the folder, and return remarks."""
@@ -47,7 +50,10 @@ class RunningStudy:
         """Let cells that have failed be tried again, and return how many these are."""
         failed = [cell for cell in self.cells() if self.folder.standing(cell).state == "failed"]
         for cell in failed:
-            self.folder.forget(cell)
+            self.folder.retry(cell)
+        # With other results something else may be chosen.
+        self._chosen.clear()
+        self._known.clear()
         return len(failed)
 
     def table(self) -> StudyTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from flatfed.core.task.task import TEST
 from flatfed.data.storage.held_out import VALIDATION
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.metrics import Metric, metrics_of
-from flatfed.studies.cells import Cell, choosing_cells
+from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.study import Point, Study, spelled_point
+
+Column = tuple[str, str]
+"""A setting and a variant."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,25 @@ class Choice:
         }
 
 
-def choices(study: Study, folder: StudyFolder) -> dict[tuple[str, str], Choice]:
-    """Return what is chosen by now: for each variant and setting whose choosing runs have all ended."""
-    by_column: dict[tuple[str, str], list[Cell]] = {}
-    for cell in choosing_cells(study):
+def choices(
+    study: Study, folder: StudyFolder, choosing: Sequence[Cell], known: Collection[Column] = ()
+) -> dict[Column, Choice]:
+    """Return what is chosen by now and not known yet: for each variant and setting whose choosing runs have ended."""
+    open_columns = [column for column in study.columns() if column not in known]
+    if not open_columns:
+        return {}
+    by_column: dict[Column, list[Cell]] = {}
+    for cell in choosing:
         by_column.setdefault((cell.setting, cell.variant), []).append(cell)
     made = {}
-    for column in study.columns():
+    for column in open_columns:
         cells = by_column.get(column, [])
         if all(folder.standing(cell).has_ended for cell in cells):
             made[column] = _choose(study, folder, column, cells)
     return made
 
 
-def _choose(study: Study, folder: StudyFolder, column: tuple[str, str], cells: list[Cell]) -> Choice:
+def _choose(study: Study, folder: StudyFolder, column: Column, cells: list[Cell]) -> Choice:
     setting, variant = column
     points = study.points(variant)
     if len(points) == 1:

@@ -6,20 +6,24 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from flatfed.core.errors import ConfigError, FlatfedError
-from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
 from flatfed.runs.directory import is_run
 from flatfed.runs.history import Row
-from flatfed.studies.cells import Cell, Resolver
-from flatfed.studies.children import DONE, INTERRUPTED, Child, Tell, begin
+from flatfed.runs.records.files import is_held
+from flatfed.studies.cells import Cell, Resolver, description
+from flatfed.studies.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
+from flatfed.studies.entering import changes, is_extended, told
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.leases import RENEWALS, Lease, Leases, Progress
 
 POLL_SECONDS = 0.05
+LOOK_SECONDS = 1.0
+"""How often all cells are looked at while nothing happens here: there may be thousands."""
 LONGEST_PAUSE = 2.0
 MOST_DEATHS = 3
 """A cell that takes its process down so often is given up."""
@@ -73,31 +77,33 @@ class Worker:
     def work(self) -> None:
         """Work until every cell has ended; whatever happens, no child is left behind."""
         pause = POLL_SECONDS
-        self._load(self._open())
+        left = self._open()
+        looked = time.monotonic()
+        self._load(left)
         try:
-            while True:
+            while left or self.holds:
                 moved = self._reap()
                 self._renew()
-                left = self._open()
-                moved = self._claim(left) or moved
+                if moved or not self.holds or time.monotonic() - looked > LOOK_SECONDS:
+                    left = self._open()
+                    moved = self._claim(left) or moved
+                    looked = time.monotonic()
                 self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(self.told))
-                if not left and not self.holds:
-                    return
                 # Others hold what is left: look less and less often.
                 pause = POLL_SECONDS if moved or self.holds else min(2 * pause, LONGEST_PAUSE)
-                time.sleep(pause)
+                if left or self.holds:
+                    time.sleep(pause)
         finally:
             self._stop()
 
     def _load(self, left: Sequence[Cell]) -> None:
-        """Load the data of what comes first, and the code that every child needs: they share it with this process."""
+        """Load the data of what comes first: children share them with this process. The model is for children alone."""
         if not left:
             return
         try:
-            plan = self.resolver.plan(left[0])
-            describe(plan)
-        except FlatfedError:
-            # The child will say it, as the reason why its cell fails.
+            self.resolver.comparison(left[0]).recipe.pool()
+        except Exception:
+            # Data may be the user's own code. The child will say it, as the reason why its cell fails.
             return
 
     def _open(self) -> list[Cell]:
@@ -127,11 +133,32 @@ class Worker:
             if self.folder.standing(cell).has_ended:
                 self.leases.release(lease)
                 continue
-            child = begin(lambda tell, cell=cell: play_cell(self.resolver, self.folder, cell, tell))  # type: ignore[misc]
-            self.holds.append(Hold(cell, lease, child, time.monotonic()))
+            self._note_begun(cell)
+            self._begin(cell, lease)
             self.watcher.began(cell)
             begun = True
         return begun
+
+    def _begin(self, cell: Cell, lease: Lease) -> None:
+        """Start the process of a cell."""
+        # Together: an interrupt between the two would leave a child that nobody knows.
+        with signals_held():
+            child = begin(lambda tell: play_cell(self.resolver, self.folder, cell, tell))
+            self.holds.append(Hold(cell, lease, child, time.monotonic()))
+
+    def _note_begun(self, cell: Cell) -> None:
+        """Note what a cell begins as; one that another process began as something else is an error."""
+        changed = changes(self.folder, self.resolver, cell)
+        if changed and is_run(self.folder.run_of(cell)) and not is_extended(changed, self.resolver, cell):
+            raise ConfigError(told({cell: changed}, self.folder), parameter="out")
+        if not changed and self.folder.begun_as(cell) is not None:
+            return
+        try:
+            now = description(self.resolver.comparison(cell))
+        except FlatfedError:
+            # The child will say it.
+            return
+        self.folder.note_begun(cell, now)
 
     def _renew(self) -> None:
         """Show signs of life; a child whose cell was taken over is stopped."""
@@ -162,10 +189,16 @@ class Worker:
 
     def _judge(self, hold: Hold, code: int) -> None:
         """Note what came of a cell; its run directory says it where there is one."""
-        if code in (DONE, INTERRUPTED) or self.folder.standing(hold.cell).has_ended:
+        if hold.lost or code == INTERRUPTED:
             return
-        if code > 0:
-            self.folder.fail(hold.cell, hold.child.error or f"its process ended with code {code}")
+        self.folder.note_end(hold.cell)
+        if code == DONE and self.folder.standing(hold.cell).has_ended:
+            return
+        if code >= 0:
+            reason = hold.child.error or f"its process ended with code {code}, and no result"
+            self.folder.fail(hold.cell, reason, hold.child.trace)
+            return
+        if self.folder.standing(hold.cell).has_ended:
             return
         # Killed: by a lack of memory, say. It is tried again, as it may have been somebody else's fault.
         if self.folder.note_death(hold.cell) >= MOST_DEATHS:
@@ -182,24 +215,34 @@ class Worker:
 
 
 def play_cell(resolver: Resolver, folder: StudyFolder, cell: Cell, tell: Tell) -> None:
-    """Train a cell, or go on with it; of a run that fails the directory says so."""
+    """Train a cell, or go on with it."""
     path = folder.run_of(cell)
-    comparison = resolver.comparison(cell)
-    pace = _Pace(comparison.settings.rounds, tell)
-    try:
-        if is_run(path):
-            data_dir = comparison.recipe.data_dir
-            plan, directory = prepare(path, comparison.settings.rounds, data_dir=data_dir, workers=0)
-            continue_play(plan, directory, pace.note)
+    while True:
+        # The process of an owner that was killed may be about to save.
+        while is_held(path):
+            time.sleep(POLL_SECONDS)
+        try:
+            _play(resolver, path, cell, tell)
+        except ConfigError:
+            if not is_held(path):
+                raise
         else:
-            plan = resolver.plan(cell)
-            plan.check()
-            play(plan, path, pace.note)
-    except ConfigError:
-        raise
-    except FlatfedError:
-        if not is_run(path):
-            raise
+            return
+
+
+def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell) -> None:
+    comparison = resolver.comparison(cell)
+    rounds = comparison.settings.rounds
+    pace = _Pace(rounds, tell)
+    if is_run(path):
+        plan, directory = prepare(
+            path, rounds, trust=resolver.by.is_believed, data_dir=comparison.recipe.data_dir, workers=0
+        )
+        continue_play(plan, directory, pace.note)
+    else:
+        plan = resolver.plan(cell)
+        plan.check()
+        play(plan, path, pace.note)
 
 
 class _Pace:

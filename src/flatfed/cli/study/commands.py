@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,15 +116,14 @@ def run(
     from flatfed.cli.study.following import StudyProgress
     from flatfed.machine import usable_cores
 
-    if lease <= 0:
+    if not 0 < lease < math.inf:
         raise ConfigError("--lease must be more than 0 seconds")
     running = _opened(file, out, trust)
     for remark in running.enter(command_line()):
         echo(remark, err=True)
     if retry_failed:
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
-    again = f"flatfed study run {shlex.quote(str(file))}"
-    with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {again}"):
+    with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
         running.work(progress, jobs or usable_cores(), lease)
     return _show(running, as_json)
 
