@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from flatfed.core.errors import FlatfedError
 from flatfed.machine import STOP_SIGNALS, hear_end_of_parent
 from flatfed.studies.leases import Progress
 
@@ -104,8 +105,7 @@ def _live(work: Work, tells: int, parent: int) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         hear_end_of_parent(signal.SIGTERM)
-        # What the user's code prints must not come between the lines of the table.
-        os.dup2(2, 1)
+        _print_elsewhere()
         if os.getppid() != parent:
             raise OrphanedError
         work(lambda progress: _tell(progress, tells, parent))
@@ -113,10 +113,26 @@ def _live(work: Work, tells: int, parent: int) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BaseException as error:
-        _write(tells, {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()})
+        _write(tells, {"error": _worded(error), "trace": traceback.format_exc()})
     finally:
         # Not through the parent's own exit: its files and handlers are not this process's.
         os._exit(code)
+
+
+def _print_elsewhere() -> None:
+    """Let all that is printed go to standard error, past whatever the parent has there.
+
+    What the user's code prints must not come between the lines of a table, and a bar's locks may be held for ever.
+    """
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123, SIM115
+
+
+def _worded(error: BaseException) -> str:
+    """Return an error in a sentence."""
+    if isinstance(error, FlatfedError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 class OrphanedError(KeyboardInterrupt):

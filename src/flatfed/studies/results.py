@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
 from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
+from flatfed.studies.selection import Choice
 from flatfed.studies.study import Reporting, Study
 
 VALUES = {"last": "_last_mean", "final": "_final", "best": "_best"}
@@ -58,6 +60,8 @@ class StudyTable:
     entries: dict[tuple[str, str], Entry]
     metrics: dict[str, Metric]
     """The metric that is reported of each setting."""
+    chosen: Mapping[tuple[str, str], Choice] = field(default_factory=dict)
+    """What was chosen by now."""
 
     def entry(self, setting: str, variant: str) -> Entry:
         """Return one entry."""
@@ -82,10 +86,13 @@ class StudyTable:
                     "second": entry.second,
                 }
             )
-        return {"title": self.study.title, "rows": rows}
+        chosen = [choice.to_dict() for choice in self.chosen.values() if choice.values]
+        return {"title": self.study.title, "rows": rows, "chosen": chosen}
 
 
-def table_of(study: Study, folder: StudyFolder, cells: list[Cell]) -> StudyTable:
+def table_of(
+    study: Study, folder: StudyFolder, cells: list[Cell], chosen: Mapping[tuple[str, str], Choice]
+) -> StudyTable:
     """Read the runs that are reported, as far as they are."""
     entries = {(setting, variant): Entry(setting, variant) for setting, variant in study.columns()}
     metrics: dict[str, Metric] = {}
@@ -98,7 +105,7 @@ def table_of(study: Study, folder: StudyFolder, cells: list[Cell]) -> StudyTable
                 continue
             _read(study.report, folder, cell, entry, metrics)
     _rank(study, entries, metrics)
-    return StudyTable(study, entries, metrics)
+    return StudyTable(study, entries, metrics, chosen)
 
 
 def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metrics: dict[str, Metric]) -> None:

@@ -58,7 +58,7 @@ class RunningStudy:
 
     def table(self) -> StudyTable:
         """Return variants x settings, as far as they are."""
-        return table_of(self.study, self.folder, self.cells())
+        return table_of(self.study, self.folder, self.cells(), self._chosen)
 
     def held(self) -> list[tuple[Cell, Lease]]:
         """Return the cells that somebody works on, with their leases."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.core.task.task import TEST
 from flatfed.data.storage.held_out import VALIDATION
 from flatfed.runs.directory import RunDirectory
@@ -30,13 +29,16 @@ class Choice:
     point: Point
     values: dict[str, float | None]
     """The mean over the seeds that choose, by point; None where one of them diverged or failed."""
+    metric: str = ""
+    """What was compared: a column of the histories."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
         return {
             "setting": self.setting,
             "variant": self.variant,
-            "chosen": spelled_point(self.point),
+            "chosen": dict(self.point),
+            "metric": self.metric,
             "values": self.values,
         }
 
@@ -64,17 +66,35 @@ def _choose(study: Study, folder: StudyFolder, column: Column, cells: list[Cell]
     points = study.points(variant)
     if len(points) == 1:
         return Choice(setting, variant, points[0], {})
-    values: dict[Point, float | None] = {}
-    for point in points:
-        of_point = [cell for cell in cells if cell.point == point]
-        values[point] = _mean([_value(study, folder.run_of(cell), folder.standing(cell).state) for cell in of_point])
+    finished = {cell: _opened(folder, cell) for cell in cells}
+    measured = [directory for directory in finished.values() if directory is not None]
+    if not measured:
+        # All diverged or failed: what is reported will say so.
+        return Choice(setting, variant, points[0], dict.fromkeys(map(spelled_point, points)))
+    metric = _metric(study, measured[0])
+    values = {
+        point: _mean([_value(metric, finished[cell]) for cell in cells if cell.point == point]) for point in points
+    }
     # The first of the best: the order of the file decides between equals.
-    best = max(points, key=lambda point: _rank(values[point]))
-    return Choice(setting, variant, best, {spelled_point(point): value for point, value in values.items()})
+    best = max(points, key=lambda point: _rank(metric, values[point]))
+    by_name = {spelled_point(point): value for point, value in values.items()}
+    return Choice(setting, variant, best, by_name, metric.column)
 
 
-def _rank(value: float | None) -> float:
-    return -math.inf if value is None else value
+def _opened(folder: StudyFolder, cell: Cell) -> RunDirectory | None:
+    """Return a run that finished; None where it did not, or cannot be read."""
+    if folder.standing(cell).state != "finished":
+        return None
+    try:
+        return RunDirectory.open(folder.run_of(cell))
+    except FlatfedError:
+        return None
+
+
+def _rank(metric: Metric, value: float | None) -> float:
+    if value is None:
+        return -math.inf
+    return value if metric.shown.higher_is_better else -value
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -84,16 +104,14 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known)
 
 
-def _value(study: Study, run: Path, state: str) -> float | None:
-    """Return what a run that chooses came to, larger being better; None where it did not finish."""
-    if state != "finished":
+def _value(metric: Metric, directory: RunDirectory | None) -> float | None:
+    """Return what a run that chooses came to; None where it did not finish."""
+    if directory is None:
         return None
-    directory = RunDirectory.open(run)
-    metric = _metric(study, directory)
     value = directory.summary().get(f"{metric.stem}_last_mean")
     if value is None or not math.isfinite(value):
         return None
-    return float(value) if metric.shown.higher_is_better else -float(value)
+    return float(value)
 
 
 def _metric(study: Study, directory: RunDirectory) -> Metric:

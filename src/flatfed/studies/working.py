@@ -14,7 +14,7 @@ from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
 from flatfed.runs.directory import is_run
 from flatfed.runs.history import Row
-from flatfed.runs.records.files import is_held
+from flatfed.runs.records.files import BusyError
 from flatfed.studies.cells import Cell, Resolver, description
 from flatfed.studies.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
 from flatfed.studies.entering import changes, is_extended, told
@@ -218,14 +218,11 @@ def play_cell(resolver: Resolver, folder: StudyFolder, cell: Cell, tell: Tell) -
     """Train a cell, or go on with it."""
     path = folder.run_of(cell)
     while True:
-        # The process of an owner that was killed may be about to save.
-        while is_held(path):
-            time.sleep(POLL_SECONDS)
         try:
             _play(resolver, path, cell, tell)
-        except ConfigError:
-            if not is_held(path):
-                raise
+        except BusyError:
+            # The process of an owner that was killed is about to save.
+            time.sleep(POLL_SECONDS)
         else:
             return
 

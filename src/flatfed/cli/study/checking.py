@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from flatfed.cli.output.progress import StepProgress, clock
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError, nearest
 
 if TYPE_CHECKING:
+    from flatfed.experiments.planning.plan import Plan
     from flatfed.studies.run_study import RunningStudy
 
 
@@ -52,8 +53,11 @@ def check_study(running: RunningStudy, jobs: int) -> Checked:
             points = study.points(variant)
             cell = Cell(setting, variant, study.seeds[0], points[0])
             try:
+                for point in points:
+                    running.resolver.comparison(Cell(setting, variant, study.seeds[0], point))
                 plan = running.resolver.plan(cell)
                 plan.check()
+                _check_metric(study.select.metric, plan)
             except FlatfedError as error:
                 checked.mistakes.append(f"{cell.name}: {error}")
                 continue
@@ -67,6 +71,15 @@ def check_study(running: RunningStudy, jobs: int) -> Checked:
             checked.disk += runs * one.disk
             checked.exchanged += runs * one.exchanged
     return checked
+
+
+def _check_metric(name: str, plan: Plan) -> None:
+    """Refuse to choose by a metric that a task does not have."""
+    from flatfed.core.task.metrics import declared
+
+    known = ["loss", *declared(plan.task.metrics)]
+    if name and name not in known:
+        raise ConfigError(f"select.metric: {nearest(name, known, 'metric')}")
 
 
 def print_check(checked: Checked) -> None:

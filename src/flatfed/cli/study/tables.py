@@ -18,6 +18,8 @@ DIVERGED = "✗"
 
 def print_study(table: StudyTable) -> None:
     """Print variants x settings: mean ± standard deviation over the seeds, the best with a star."""
+    from flatfed.studies.study import spelled_point
+
     study = table.study
     names = ["method", *(name or "all" for name in study.settings)]
     rows = []
@@ -30,6 +32,10 @@ def print_study(table: StudyTable) -> None:
     echo(f"{_what(table)}, mean ± standard deviation over {len(study.seeds)} seeds; * best of its column")
     if study.grid:
         echo(study.select.sentence)
+    for choice in table.chosen.values():
+        if choice.values:
+            where = ", ".join(filter(None, (choice.variant, choice.setting)))
+            echo(f"chosen for {where}: {spelled_point(choice.point)}")
 
 
 def _what(table: StudyTable) -> str:
