@@ -66,6 +66,9 @@ class Gated(Net):
             if rows:
                 (HERE / f"waits-{os.getpid()}").touch()
                 while (HERE / "gate").exists():
+                    listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+                    if getattr(listener, "requested", False):
+                        (HERE / f"told-{os.getpid()}").touch()
                     time.sleep(0.01)
 
 

@@ -125,7 +125,7 @@ def _print_elsewhere() -> None:
     What the user's code prints must not come between the lines of a table, and a bar's locks may be held for ever.
     """
     os.dup2(2, 1)
-    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: PTH123, SIM115
+    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _worded(error: BaseException) -> str:
