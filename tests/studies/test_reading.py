@@ -9,7 +9,8 @@ import pytest
 
 from cli.command import flatfed
 from flatfed.core.errors import ConfigError
-from flatfed.studies.reading import StudyMistakes, study_of
+from flatfed.studies.cells import Cell, Resolver
+from flatfed.studies.reading import StudyMistakes, read_study, study_of
 from flatfed.studies.study import Selection, Study, log_range
 from studies.bench import small
 
@@ -146,6 +147,25 @@ def test_a_study_in_python() -> None:
 )
 def test_seeds(written: Any, seeds: tuple[int, ...]) -> None:
     assert study_of(small(seeds=written)).seeds == seeds
+
+
+def test_numbers_that_yaml_takes_for_words(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(f"{HEAD}methods: [fedsam]\ngrid: {{fedsam: {{rho: [1e-3, 1e-2]}}}}\n")
+    assert read_study(file).grid == {"fedsam": {"rho": (1e-3, 1e-2)}}
+
+
+def test_what_is_set_for_a_variant_by_its_name() -> None:
+    methods = {"with SAM": "feddyn+sam", "without": "feddyn"}
+    study = study_of(small(methods=methods, set={"with SAM:client_opt.rho": 0.3, "alpha": 0.2}))
+    found = [Resolver(study).comparison(Cell("", name, 0)).methods[0].algorithm.to_dict() for name in methods]
+    assert [entry["alpha"] for entry in found] == [0.2, 0.2]
+    assert found[0]["client_opt"]["rho"] == 0.3
+    # One that its method does not take is no setting for others: it is a mistake.
+    study = study_of(small(methods=methods, set={"with SAM:rho": 0.3}))
+    with pytest.raises(ConfigError, match="unknown parameter 'rho'"):
+        Resolver(study).comparison(Cell("", "with SAM", 0))
+    Resolver(study).comparison(Cell("", "without", 0))
 
 
 def test_log_ranges() -> None:

@@ -1,4 +1,4 @@
-"""A study is told to stop, or dies: children save, cells are given back, nobody is left; then it goes on to the same bits."""
+"""A study is told to stop, or dies: children save, cells are given back, and it goes on to the same bits."""
 
 from __future__ import annotations
 

@@ -115,14 +115,17 @@ class Resolver:
     def _for_variant(self, options: RunOptions, variant: str) -> RunOptions:
         """Return the options with what is set for a variant by its name, `no ADMM:beta`, without what is for others."""
         settings: dict[str, Any] = {}
+        # What is set for a variant by its name is meant for it, and is an error where its method has no such parameter.
+        firm = set(options.firm)
         for name, value in options.settings.items():
             whose, _, bare = name.rpartition(":")
             if whose == variant:
                 settings[bare] = value
+                firm.add(bare)
             elif whose not in self.study.methods or whose == self.study.methods[whose]:
                 # For all, or for a method by its spelling.
                 settings.setdefault(name, value)
-        return RunOptions(options.values, settings, options.firm & settings.keys())
+        return RunOptions(options.values, settings, frozenset(firm & settings.keys()))
 
 
 def description(comparison: Comparison) -> dict[str, Any]:

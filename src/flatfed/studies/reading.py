@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flatfed.algorithms.spelling import parse_method
-from flatfed.core.configuration.values import read_yaml_with_lines
+from flatfed.core.configuration.values import parse_value, read_yaml_with_lines
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import NAMES, TRAINING
 from flatfed.experiments.spelling.options import RunOptions
@@ -280,6 +280,8 @@ class _Reader:
         if not isinstance(content, list) or not content:
             self._note(way, "write the values to try: [0.01, 0.1], or {log: [0.01, 1, 3]}")
             return ()
+        # YAML takes 1e-3 for a word.
+        content = [parse_value(value) if isinstance(value, str) else value for value in content]
         for value in content:
             if isinstance(value, list | Mapping) or value is None:
                 self._note(way, f"{value!r:.40} is not a value to try; write numbers or words")

@@ -11,7 +11,7 @@ from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.core.task.task import TEST
 from flatfed.data.storage.held_out import VALIDATION
 from flatfed.runs.directory import RunDirectory
-from flatfed.runs.metrics import Metric, metrics_of
+from flatfed.runs.metrics import Metric, last_mean, metrics_of
 from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.study import Point, Study, spelled_point
@@ -108,7 +108,9 @@ def _value(metric: Metric, directory: RunDirectory | None) -> float | None:
     """Return what a run that chooses came to; None where it did not finish."""
     if directory is None:
         return None
-    value = directory.summary().get(f"{metric.stem}_last_mean")
+    settings = directory.config["settings"]
+    # Not from the summary, which has not every metric.
+    value = last_mean(metric, directory.rows, settings["rounds"], settings["evaluate_last"])
     if value is None or not math.isfinite(value):
         return None
     return float(value)
