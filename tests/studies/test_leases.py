@@ -13,7 +13,7 @@ import pytest
 
 import nursery
 from flatfed.machine import machine_name, start_of_process
-from flatfed.studies.leases import Lease, Leases, Progress
+from flatfed.studies.leases import CellProgress, Lease, Leases
 from studies.bench import until
 
 CELL = "fedavg-0-0123"
@@ -142,13 +142,13 @@ def test_an_owner_that_was_taken_over_notices_and_gives_nothing_back(tmp_path: P
     owner = Leases(tmp_path)
     lease = owner.claim(CELL)
     assert lease is not None
-    renewed = owner.renew(lease, Progress(1, 3))
+    renewed = owner.renew(lease, CellProgress(1, 3))
     assert renewed is not None
     assert renewed.beat == 1
     elsewhere(renewed, tmp_path, owner="other", beat=9)
     taken = Lease(CELL, 2, "other", "another", 1, "")
     (tmp_path / taken.file).write_bytes(taken.to_bytes())
-    assert owner.renew(renewed, Progress(2, 3)) is None
+    assert owner.renew(renewed, CellProgress(2, 3)) is None
     owner.release(renewed)
     assert owner.newest(CELL) == taken
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from flatfed.core.errors import FlatfedError
 from flatfed.machine import STOP_SIGNALS, hear_end_of_parent
-from flatfed.studies.leases import Progress
+from flatfed.studies.leases import CellProgress
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[CellProgress], None]
 Work = Callable[[Tell], None]
 
 DONE, INTERRUPTED, FAILED = 0, 130, 1
@@ -24,21 +24,21 @@ DONE, INTERRUPTED, FAILED = 0, 130, 1
 
 @dataclass(eq=False)
 class Child:
-    """A process that works on something, and tells how far it is."""
+    """A process that works on something, and says how far it is."""
 
     pid: int
-    told: int
-    """Where to read what it tells."""
-    progress: Progress = field(default_factory=Progress)
+    incoming: int
+    """Where to read what it says."""
+    progress: CellProgress = field(default_factory=CellProgress)
     error: str = ""
     trace: str = ""
     _rest: bytes = b""
 
     def listen(self) -> None:
-        """Take in what it has told."""
+        """Take in what it says."""
         while True:
             try:
-                data = os.read(self.told, 65536)
+                data = os.read(self.incoming, 65536)
             except BlockingIOError:
                 return
             if not data:
@@ -51,7 +51,7 @@ class Child:
         if "error" in news:
             self.error, self.trace = news["error"], news["trace"]
         else:
-            self.progress = Progress(**news)
+            self.progress = CellProgress(**news)
 
     def ended(self) -> int | None:
         """Return how it ended, as `os.waitstatus_to_exitcode` says it; None while it lives."""
@@ -60,7 +60,7 @@ class Child:
         if pid == 0:
             return None
         self.listen()
-        os.close(self.told)
+        os.close(self.incoming)
         return os.waitstatus_to_exitcode(status)
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ def signals_held() -> Iterator[None]:
 
 def begin(work: Work) -> Child:
     """Start a process that does some work."""
-    told, tells = os.pipe()
+    incoming, outgoing = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     parent = os.getpid()
@@ -88,13 +88,13 @@ def begin(work: Work) -> Child:
         # A signal between the fork and the first line of the child would be taken for one to this process.
         pid = os.fork()
         if pid == 0:
-            _live(work, tells, parent)
-    os.close(tells)
-    os.set_blocking(told, False)
-    return Child(pid, told)
+            _live(work, outgoing, parent)
+    os.close(outgoing)
+    os.set_blocking(incoming, False)
+    return Child(pid, incoming)
 
 
-def _live(work: Work, tells: int, parent: int) -> None:
+def _live(work: Work, outgoing: int, parent: int) -> None:
     """Do the work in the child, and end it."""
     code = FAILED
     try:
@@ -108,12 +108,12 @@ def _live(work: Work, tells: int, parent: int) -> None:
         _print_elsewhere()
         if os.getppid() != parent:
             raise OrphanedError
-        work(lambda progress: _tell(progress, tells, parent))
+        work(lambda progress: _tell(progress, outgoing, parent))
         code = DONE
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BaseException as error:
-        _write(tells, {"error": _worded(error), "trace": traceback.format_exc()})
+        _write(outgoing, {"error": _worded(error), "trace": traceback.format_exc()})
     finally:
         # Not through the parent's own exit: its files and handlers are not this process's.
         os._exit(code)
@@ -139,14 +139,14 @@ class OrphanedError(KeyboardInterrupt):
     """Whoever started this process is gone: somebody else will go on with its cell."""
 
 
-def _tell(progress: Progress, tells: int, parent: int) -> None:
+def _tell(progress: CellProgress, outgoing: int, parent: int) -> None:
     if os.getppid() != parent:
         raise OrphanedError
-    _write(tells, progress.__dict__)
+    _write(outgoing, progress.__dict__)
 
 
-def _write(tells: int, news: dict[str, Any]) -> None:
+def _write(outgoing: int, news: dict[str, Any]) -> None:
     try:
-        os.write(tells, json.dumps(news).encode() + b"\n")
+        os.write(outgoing, json.dumps(news).encode() + b"\n")
     except BrokenPipeError:
         raise OrphanedError from None

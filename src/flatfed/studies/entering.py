@@ -1,4 +1,4 @@
-"""Entering a study in its folder: what is there already and still matches goes on; what does not is told."""
+"""Entering a study in its folder: what is there already and still matches goes on; what does not is refused."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def enter(study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence
             # Why it failed may have been mended.
             folder.retry(cell)
     if mismatches:
-        raise ConfigError(told(mismatches, folder), parameter="out")
+        raise ConfigError(mismatch_message(mismatches, folder), parameter="out")
     folder.write_record({"study": content_of(study), "command": command})
     return _remarks(study, folder, cells)
 
@@ -124,7 +124,7 @@ def is_extended(changed: Changes, resolver: Resolver, cell: Cell) -> bool:
     return bool(now > before) and resolver.comparison(cell).methods[0].average is None
 
 
-def told(mismatches: dict[Cell, Changes], folder: StudyFolder) -> str:
+def mismatch_message(mismatches: dict[Cell, Changes], folder: StudyFolder) -> str:
     """Return what is said of cells that began as something else."""
     lines = []
     for cell, changed in list(mismatches.items())[:SHOWN]:

@@ -29,7 +29,7 @@ DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Progress:
+class CellProgress:
     """How far the owner of a cell is, for people."""
 
     round: int = 0
@@ -50,7 +50,7 @@ class Lease:
     """When the owner's process started: a number of a process may come again."""
     beat: int = 0
     released: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: CellProgress = field(default_factory=CellProgress)
 
     @property
     def file(self) -> str:
@@ -68,7 +68,7 @@ class Lease:
         cell, number = file.parent.name, int(file.name)
         try:
             content = json.loads(file.read_bytes())
-            progress = Progress(**content.pop("progress"))
+            progress = CellProgress(**content.pop("progress"))
             lease = cls(cell, number, progress=progress, **content)
         except FileNotFoundError:
             return None
@@ -139,7 +139,7 @@ class Leases:
             temporary.unlink()
         return True
 
-    def renew(self, lease: Lease, progress: Progress) -> Lease | None:
+    def renew(self, lease: Lease, progress: CellProgress) -> Lease | None:
         """Show that the owner lives, and how far it is; None where the cell was taken over meanwhile."""
         newest = self.newest(lease.cell)
         if newest is None or newest.owner != self.owner or newest.number != lease.number:

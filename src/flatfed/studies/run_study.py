@@ -12,7 +12,7 @@ from flatfed.studies.leases import PATIENCE, Lease, Leases
 from flatfed.studies.results import StudyTable, table_of
 from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
-from flatfed.studies.working import Watcher, Worker
+from flatfed.studies.working import StudyWorker, Watcher
 
 
 class RunningStudy:
@@ -68,4 +68,4 @@ class RunningStudy:
 
     def work(self, watcher: Watcher, jobs: int = 1, patience: float = PATIENCE) -> None:
         """Work on it until every cell has ended."""
-        Worker(self.resolver, self.folder, self.cells, watcher, jobs, patience).work()
+        StudyWorker(self.resolver, self.folder, self.cells, watcher, jobs, patience).work()

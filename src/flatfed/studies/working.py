@@ -17,9 +17,9 @@ from flatfed.runs.history import Row
 from flatfed.runs.records.files import BusyError
 from flatfed.studies.cells import Cell, Resolver, description
 from flatfed.studies.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
-from flatfed.studies.entering import changes, is_extended, told
+from flatfed.studies.entering import changes, is_extended, mismatch_message
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.leases import RENEWALS, Lease, Leases, Progress
+from flatfed.studies.leases import RENEWALS, CellProgress, Lease, Leases
 
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 1.0
@@ -38,7 +38,7 @@ class Watcher(Protocol):
     def ended(self, cell: Cell) -> None:
         """Note that a cell has ended, here or elsewhere."""
 
-    def shows(self, running: Sequence[tuple[Cell, Progress]], ended: int) -> None:
+    def shows(self, running: Sequence[tuple[Cell, CellProgress]], ended: int) -> None:
         """Show how far the cells are that run here, and how many cells have ended, here or elsewhere."""
 
 
@@ -54,8 +54,8 @@ class Hold:
     """Whether somebody else has taken it over."""
 
 
-class Worker:
-    """Works on the cells of a study until all have ended, or until it is told to stop."""
+class StudyWorker:
+    """Works on the cells of a study until all have ended, or until it is asked to stop."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Worker:
         """Returns the cells that are known by now: more come as parameters are chosen."""
         self.leases = Leases(folder.leases, patience)
         self.holds: list[Hold] = []
-        self.told: set[Cell] = set()
+        self.announced: set[Cell] = set()
         self.stopping = False
 
     def work(self) -> None:
@@ -88,7 +88,7 @@ class Worker:
                     left = self._open()
                     moved = self._claim(left) or moved
                     looked = time.monotonic()
-                self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(self.told))
+                self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(self.announced))
                 # Others hold what is left: look less and less often.
                 pause = POLL_SECONDS if moved or self.holds else min(2 * pause, LONGEST_PAUSE)
                 if left or self.holds:
@@ -112,8 +112,8 @@ class Worker:
         for cell in self.cells():
             if not self.folder.standing(cell).has_ended:
                 left.append(cell)
-            elif cell not in self.told:
-                self.told.add(cell)
+            elif cell not in self.announced:
+                self.announced.add(cell)
                 self.watcher.ended(cell)
         return left
 
@@ -150,7 +150,7 @@ class Worker:
         """Note what a cell begins as; one that another process began as something else is an error."""
         changed = changes(self.folder, self.resolver, cell)
         if changed and is_run(self.folder.run_of(cell)) and not is_extended(changed, self.resolver, cell):
-            raise ConfigError(told({cell: changed}, self.folder), parameter="out")
+            raise ConfigError(mismatch_message({cell: changed}, self.folder), parameter="out")
         if not changed and self.folder.begun_as(cell) is not None:
             return
         try:
@@ -255,4 +255,4 @@ class _Pace:
         self.played += 1
         done = row["round"] + 1
         seconds = (time.monotonic() - self.begun) / self.played
-        self.tell(Progress(done, self.rounds, seconds * (self.rounds - done)))
+        self.tell(CellProgress(done, self.rounds, seconds * (self.rounds - done)))

@@ -10,7 +10,7 @@ from flatfed.cli.output.progress import LINE_SECONDS, StepProgress, clock
 
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
-    from flatfed.studies.leases import Progress
+    from flatfed.studies.leases import CellProgress
     from flatfed.studies.run_study import RunningStudy
 
 
@@ -37,7 +37,7 @@ class StudyProgress(StepProgress):
             reason = f": {standing.reason}" if standing.reason else ""
             self.say(f"{cell.name}: {standing.state}{reason}")
 
-    def shows(self, running: Sequence[tuple[Cell, Progress]], ended: int) -> None:
+    def shows(self, running: Sequence[tuple[Cell, CellProgress]], ended: int) -> None:
         """Show how far it is."""
         total = self.running.count
         names = [f"{cell.name} {progress.round}/{progress.rounds}" for cell, progress in running]
