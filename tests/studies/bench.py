@@ -61,15 +61,16 @@ class Gated(Net):
     "Waits as long as there is a gate, from the second round on."
 
     def act(self):
-        if (HERE / "gate").exists() and any(HERE.rglob("history.jsonl")):
-            rows = sum(len(file.read_bytes().splitlines()) for file in HERE.rglob("history.jsonl"))
-            if rows:
-                (HERE / f"waits-{os.getpid()}").touch()
-                while (HERE / "gate").exists():
-                    listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-                    if getattr(listener, "requested", False):
-                        (HERE / f"told-{os.getpid()}").touch()
-                    time.sleep(0.01)
+        # Not through all folders: those of checkpoints come and go.
+        histories = HERE.glob("out/cells/*/seed-*/history.jsonl")
+        if not any(file.stat().st_size for file in histories) or not (HERE / "gate").exists():
+            return
+        (HERE / f"waits-{os.getpid()}").touch()
+        while (HERE / "gate").exists():
+            listener = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+            if getattr(listener, "requested", False):
+                (HERE / f"told-{os.getpid()}").touch()
+            time.sleep(0.01)
 
 
 class Killer(Net):
@@ -143,8 +144,9 @@ class Nobody:
 
 
 def rows(folder: Path) -> int:
-    """Return how many rounds were played in all."""
-    return sum(file.read_bytes().count(b"\n") for file in folder.rglob("history.jsonl"))
+    """Return how many rounds were played in all, of a study with settings."""
+    # Not through all folders: those of checkpoints come and go.
+    return sum(file.read_bytes().count(b"\n") for file in folder.glob("cells/*/*/seed-*/history.jsonl"))
 
 
 def digests(folder: Path) -> dict[str, Any]:
