@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import math
 import os
+import platform
 import signal
 import stat
 import sys
@@ -161,6 +163,63 @@ def no_room(error: OSError) -> str:
 
 
 PR_SET_PDEATHSIG = 1
+
+
+@functools.cache
+def machine_name() -> str:
+    """Return a name that this machine has alone, and keeps until it is started anew.
+
+    A container has one of its own: numbers of processes mean something else in it.
+    """
+    boot = _text_of("/proc/sys/kernel/random/boot_id")
+    try:
+        space = str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        space = ""
+    return "/".join(filter(None, (platform.node(), boot, space)))
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process of this machine is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def start_of_process(pid: int) -> str:
+    """Return when a process started, which tells it from a later one of its number; empty where that is not known."""
+    status = _text_of(f"/proc/{pid}/stat")
+    # What is in brackets, the program's name, may hold anything.
+    words = status.rpartition(")")[2].split()
+    return words[19] if len(words) > 19 else ""
+
+
+def has_ended(pid: int, start: str) -> bool:
+    """Say whether the process of this machine that had a number and a start, as `start_of_process` tells it, is gone.
+
+    One that has ended and that nobody has asked about yet keeps its number, and is gone all the same.
+    """
+    if not is_alive(pid) or start_of_process(pid) != start:
+        return True
+    state = _text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return bool(state) and state[0] in ("Z", "X")
+
+
+def hear_end_of_parent(number: signal.Signals) -> None:
+    """Let the system send this process a signal when the thread that started it ends; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_with_parent() -> None:

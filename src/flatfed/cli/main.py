@@ -25,6 +25,7 @@ from flatfed.machine import disk_full, no_room
 COMMANDS = {
     "run": "flatfed.cli.commands.run:run",
     "compare": "flatfed.cli.commands.compare:compare",
+    "study": "flatfed.cli.study.commands:study",
     "resume": "flatfed.cli.commands.resume:resume",
     "branch": "flatfed.cli.commands.branch:branch",
     "show": "flatfed.cli.commands.show:show",

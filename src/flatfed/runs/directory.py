@@ -32,6 +32,7 @@ from flatfed.runs.metrics import summarise
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import (
     FORMAT,
+    BusyError,
     FileState,
     file_state,
     held,
@@ -148,7 +149,7 @@ class RunDirectory:
     def refuse_continued(self) -> None:
         """Under the lock: refuse a run that another process went on with since this object looked at it."""
         if self.was_continued():
-            raise ConfigError(f"{self.path} was continued by another process meanwhile; start this again")
+            raise BusyError(f"{self.path} was continued by another process meanwhile; start this again")
 
     def was_continued(self) -> bool:
         """Say whether another process went on with the run since this object looked at it."""

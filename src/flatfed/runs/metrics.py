@@ -200,6 +200,11 @@ def summarise(
     return summary | _costs(rows)
 
 
+def last_mean(metric: Metric, rows: Sequence[Row], rounds: int, last: int | None) -> float | None:
+    """Return the mean over the evaluated rounds among the last ones, of any metric; None where there is none."""
+    return _three(metric, rows, rounds - averaged_rounds(rounds, last))[f"{metric.stem}_last_mean"]
+
+
 def _three(metric: Metric, rows: Sequence[Row], first: int) -> dict[str, float | None]:
     """Return the final value, the mean from round `first` on, and the best."""
     values = metric.values(rows)

@@ -78,6 +78,12 @@ DATA = [
         group="data",
     ),
     run_option(
+        "validation",
+        "Hold out this share of each client's training examples as a further test set, `validation`: to choose "
+        "parameters without the test set.  [default: none]",
+        group="data",
+    ),
+    run_option(
         "augment",
         "Augmentation: the data set's, `none`, or by name, such as crop-flip,cutout(8): flatfed list augmentations.",
         default="default",

@@ -35,6 +35,31 @@ def read_yaml(text: str) -> Any:
     return value
 
 
+def read_yaml_with_lines(text: str) -> tuple[Any, dict[tuple[str, ...], int]]:
+    """Return what a YAML text holds, and the line of each entry by the way to it: `("methods", "fedavg")`."""
+    import yaml
+
+    value = read_yaml(text)
+    lines: dict[tuple[str, ...], int] = {}
+    _note_lines(yaml.compose(text, _loader()), (), lines)
+    return value, lines
+
+
+def _note_lines(node: Any, way: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> None:
+    """Note the lines of what lies below a node; entries of lists go by their number."""
+    if node is None:  # an empty text
+        return
+    lines.setdefault(way, node.start_mark.line + 1)
+    if node.id == "mapping":
+        for name, entry in node.value:
+            below = (*way, str(name.value))
+            lines[below] = name.start_mark.line + 1
+            _note_lines(entry, below, lines)
+    elif node.id == "sequence":
+        for number, entry in enumerate(node.value):
+            _note_lines(entry, (*way, str(number)), lines)
+
+
 @functools.cache
 def _loader() -> Any:
     """Return the loader class; made when first used, because YAML is imported late."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.configuration.checking import Range
+from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.randomness import key
 
 Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
@@ -23,6 +24,29 @@ Mask = npt.NDArray[np.bool_]
 def held_out(keys: Ints, groups: Ints, share: float) -> Mask:
     """Return which examples have the smallest keys: about a share of each group, at least one, never all."""
     return _first(keys, groups, lambda size: min(max(round(share * size), 1), size - 1))
+
+
+VALIDATION = "validation"
+"""The name of the test set that is held out of the clients' examples."""
+
+
+def divided(parts: list[Ints], share: float) -> tuple[list[Ints], Ints]:
+    """Return what is left of each client's examples, and about a share of each that is held out; a client keeps one.
+
+    Which they are depends on the examples' numbers alone: every method, and every seed with the same partition, has the
+    same.
+    """
+    left, held = [], []
+    for part in parts:
+        keys = np.array([key(0, VALIDATION, int(number)) for number in part], np.int64)
+        order = np.argsort(keys, kind="stable")
+        count = min(round(share * len(part)), max(len(part) - 1, 0))
+        held.append(np.asarray(part)[np.sort(order[:count])])
+        left.append(np.asarray(part)[np.sort(order[count:])])
+    together = np.concatenate(held)
+    if not len(together):
+        raise ConfigError(f"{PARAMETER}: {share:g} of no client's examples is one; give more", parameter=VALIDATION)
+    return left, together
 
 
 def sampled(keys: Ints, groups: Ints, share: float) -> Mask:

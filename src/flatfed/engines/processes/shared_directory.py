@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from flatfed.machine import is_alive
+
 MEMORY = Path("/dev/shm")
 # Containers usually have 64 MB of shared memory, too little for the models of several workers.
 SPARE = 64 * 2**20
@@ -120,14 +122,4 @@ def _is_of_earlier_version(path: Path) -> bool:
 def _is_left(name: str) -> bool:
     """Say whether a file is of a pool whose process is gone."""
     found = EARLIER_FILE.fullmatch(name)
-    return found is not None and not _is_alive(int(found["pid"]))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
+    return found is not None and not is_alive(int(found["pid"]))

@@ -89,6 +89,7 @@ OPTIONS: Mapping[str, RunOption] = TRAINING | {
     "beta": RunOption(NumberKind()),
     "partition": RunOption(TextKind()),
     "partition_seed": RunOption(WholeKind(0)),
+    "validation": RunOption(NumberKind()),
     "augment": RunOption(AugmentationKind(), default=True),
     "no_augment": RunOption(TruthKind(), default=False),
     "data_dir": RunOption(PathKind()),

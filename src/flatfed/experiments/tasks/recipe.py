@@ -23,6 +23,7 @@ from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
+from flatfed.data.storage.held_out import VALIDATION, divided
 from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
@@ -38,7 +39,7 @@ class TaskRecipe:
     """What it takes to build a task again.
 
     `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
-    other seeds have the same one.
+    other seeds have the same one. A `validation` share of each client's examples is held out as a test set.
     """
 
     dataset: str
@@ -54,6 +55,7 @@ class TaskRecipe:
     weights: str | None = None
     new_head: bool = False
     partition_seed: int | None = None
+    validation: float | None = None
     by: NamedBy = field(default=USER, compare=False, repr=False)
     """Who named the data set; it is no part of what is recorded."""
 
@@ -78,11 +80,15 @@ class TaskRecipe:
         )
         augment, batch_transform = self._augmentation(pool)
         Trial(pool, augment, batch_transform, self.augment).run(name, self.model_options, model)
+        parts, held = self._divided()
+        tests = pool.tests
+        if held is not None:
+            tests = {**pool.tests, VALIDATION: Partition.over(pool.train, [held])[0]}
         return Task(
             model=model,
-            clients=Partition.over(pool.train, self.parts()),
+            clients=Partition.over(pool.train, parts),
             test=pool.test,
-            tests=pool.tests,
+            tests=tests,
             loss=pool.loss,
             metrics=pool.metrics,
             augment=augment,
@@ -94,6 +100,14 @@ class TaskRecipe:
             class_names=pool.class_names,
             origin=origin,
         )
+
+    def _divided(self) -> tuple[list[Any], Any]:
+        """Return each client's examples, and those that are held out for validation; None where none are."""
+        if self.validation is None:
+            return self.parts(), None
+        if not 0 < self.validation < 1:
+            raise ConfigError(f"{PARAMETER} must be between 0 and 1, not {self.validation:g}", parameter=VALIDATION)
+        return divided(self.parts(), self.validation)
 
     def _augmentation(self, pool: Pool) -> tuple[Augment | None, BatchTransform | None]:
         """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""

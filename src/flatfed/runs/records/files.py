@@ -326,8 +326,12 @@ def held(run: Path) -> Iterator[None]:
             _HELD.discard(path)
 
 
-def _busy(run: Path) -> ConfigError:
-    return ConfigError(f"{run} is being written by another process; wait for it or stop it")
+class BusyError(ConfigError):
+    """Another process writes a run, or went on with it."""
+
+
+def _busy(run: Path) -> BusyError:
+    return BusyError(f"{run} is being written by another process; wait for it or stop it")
 
 
 def refuse_unwritable(run: Path) -> None:

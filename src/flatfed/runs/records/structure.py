@@ -26,7 +26,7 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """A value of one of some types; `what` says it in words."""
 
     what: str
@@ -158,12 +158,12 @@ def _first_fault(parts: Iterable[tuple[str, Shape, Any]]) -> str:
     return ""
 
 
-ANYTHING = Kind("anything", (object, bool))
-TEXT = Kind("text", (str,))
-TRUTH = Kind("true or false", (bool,))
-WHOLE = Kind("a whole number", (int,))
-NUMBER = Kind("a number", (int, float))
-NUMBER_OR_TEXT = Kind("a number or the text of a schedule", (int, float, str))
+ANYTHING = ValueKind("anything", (object, bool))
+TEXT = ValueKind("text", (str,))
+TRUTH = ValueKind("true or false", (bool,))
+WHOLE = ValueKind("a whole number", (int,))
+NUMBER = ValueKind("a number", (int, float))
+NUMBER_OR_TEXT = ValueKind("a number or the text of a schedule", (int, float, str))
 OPTIONS = Named(ANYTHING)
 CONFIGURED = Record({"id": TEXT})
 COUNT, INDEX = AtLeast(1), AtLeast(0)
@@ -180,7 +180,7 @@ RECIPE = Record(
         "clients": Maybe(COUNT),
         "partition": CONFIGURED,
         "model": Maybe(TEXT),
-        "augment": Kind("true, false or text", (bool, str)),
+        "augment": ValueKind("true, false or text", (bool, str)),
         "seed": INDEX,
         "local_layers": Maybe(TEXT),
         "data_dir": Maybe(TEXT),
@@ -189,6 +189,7 @@ RECIPE = Record(
         "weights": Maybe(TEXT),
         "new_head": TRUTH,
         "partition_seed": Maybe(INDEX),
+        "validation": Maybe(NUMBER),
     },
 )
 """A task of the catalogue."""
@@ -259,7 +260,7 @@ SETTING = Record(
                     "vectors_up": NUMBER,
                     "bytes_down": NUMBER,
                     "bytes_up": NUMBER,
-                    "backprops_per_step": Kind("a number or text", (int, float, str)),
+                    "backprops_per_step": ValueKind("a number or text", (int, float, str)),
                 }
             )
         ),
@@ -267,7 +268,7 @@ SETTING = Record(
 )
 """The description of a run for people; runs of earlier versions have less of it, or none."""
 
-WORKERS = Kind("a whole number or auto", (int, str))
+WORKERS = ValueKind("a whole number or auto", (int, str))
 
 CONFIG = Record(
     {
@@ -319,7 +320,7 @@ ENVIRONMENT = Record({"python": TEXT, "packages": Named(Maybe(TEXT))})
 HISTORY_MARK = Record({"rows": INDEX, "seal": TEXT})
 STATUS = Record({"status": TEXT}, {"reason": TEXT, "history": HISTORY_MARK})
 
-COLUMN = Kind("a number or a list", (int, float, list, type(None)))
+COLUMN = ValueKind("a number or a list", (int, float, list, type(None)))
 """What metrics and monitors put into a row beside the usual."""
 COSTS = ("bytes_down", "bytes_up", "backprops", "seconds")
 ROW = Record(

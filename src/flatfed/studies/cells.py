@@ -1,0 +1,176 @@
+"""The cells of a study: one variant in one setting with one seed, a run directory each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.errors import ConfigError
+from flatfed.experiments.comparing.comparison import Comparison
+from flatfed.experiments.comparing.from_options import comparison_of
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.spelling.declared import TRAINING
+from flatfed.experiments.spelling.options import RunOptions
+from flatfed.named_code import USER, NamedBy
+from flatfed.studies.study import Options, Point, Study, spelled_point
+
+DATASET = "dataset"
+CELLS, CHOOSING = "cells", "choosing"
+"""The folders of the runs that are reported, and of those that choose parameters."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    setting: str
+    variant: str
+    seed: int
+    point: Point = ()
+    chooses: bool = False
+    """Whether it is there to choose parameters, and not reported."""
+
+    @property
+    def path(self) -> Path:
+        """Its run directory, within the study's folder."""
+        # With the point also where it is reported: another choice is another run.
+        parts = [CHOOSING if self.chooses else CELLS, self.setting, self.variant, spelled_point(self.point)]
+        return Path(*filter(None, parts), f"seed-{self.seed}")
+
+    @property
+    def key(self) -> str:
+        """A name that is a file's: short, and different for each cell."""
+        text = str(self.path)
+        return f"{self.variant[:30]}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        parts = [self.variant, self.setting, spelled_point(self.point) if self.chooses else "", f"seed {self.seed}"]
+        return ", ".join(filter(None, parts))
+
+
+class Resolver:
+    """Makes what a cell trains from what the study says."""
+
+    def __init__(self, study: Study, by: NamedBy = USER) -> None:
+        self.study, self.by = study, by
+        self._common = RunOptions.read(_without_dataset(study.options))
+        self._rounds: dict[tuple[str, Point, bool], int] = {}
+
+    def comparison(self, cell: Cell) -> Comparison:
+        """Return a cell as a comparison of one method with one seed."""
+        options = self._options(cell)
+        spelling = self.study.methods[cell.variant]
+        return comparison_of(
+            self.dataset(cell.setting), [spelling], [cell.seed], options, by=self.by, data_by=self.by, workers=0
+        )
+
+    def _options(self, cell: Cell) -> RunOptions:
+        """Return the options of a cell's run: what is common, the setting's, the point's, and what choosing needs."""
+        setting = self.study.settings[cell.setting]
+        options = self._common.merged(_without_dataset(setting))
+        options = self._for_variant(options, cell.variant)
+        values = {name: value for name, value in cell.point if name in TRAINING}
+        settings = {name: value for name, value in cell.point if name not in TRAINING}
+        options = options.merged(values)
+        options = options.merged(RunOptions(settings=settings, firm=frozenset(settings)))
+        if cell.chooses:
+            options = options.merged(self._of_choosing())
+        return options
+
+    def rounds(self, cell: Cell) -> int:
+        """Return how many rounds a cell is to have; neither its method nor its seed matters."""
+        key = (cell.setting, cell.point, cell.chooses)
+        if key not in self._rounds:
+            self._rounds[key] = int(self._options(cell)["rounds"])
+        return self._rounds[key]
+
+    def plan(self, cell: Cell) -> Plan:
+        """Return what is played for a cell."""
+        comparison = self.comparison(cell)
+        return comparison.plan_of(comparison.methods[0])
+
+    def dataset(self, setting: str) -> str:
+        """Return the data set of a setting."""
+        name = self.study.settings[setting].get(DATASET, self.study.options.get(DATASET))
+        if not isinstance(name, str):
+            raise ConfigError(f"no data set is named for {setting or 'the study'}; add dataset: digits, say")
+        return name
+
+    def _of_choosing(self) -> RunOptions:
+        """Return what differs in runs that choose parameters."""
+        select = self.study.select
+        values: dict[str, Any] = {}
+        if select.rounds is not None:
+            values["rounds"] = select.rounds
+        if select.by == "validation":
+            values["validation"] = select.share
+        return RunOptions(values)
+
+    def _for_variant(self, options: RunOptions, variant: str) -> RunOptions:
+        """Return the options with what is set for a variant by its name, `no ADMM:beta`, without what is for others."""
+        settings: dict[str, Any] = {}
+        # What is set for a variant by its name is meant for it, and is an error where its method has no such parameter.
+        firm = set(options.firm)
+        for name, value in options.settings.items():
+            whose, _, bare = name.rpartition(":")
+            if whose == variant:
+                settings[bare] = value
+                firm.add(bare)
+            elif whose not in self.study.methods or whose == self.study.methods[whose]:
+                # For all, or for a method by its spelling.
+                settings.setdefault(name, value)
+        return RunOptions(options.values, settings, frozenset(firm & settings.keys()))
+
+
+def description(comparison: Comparison) -> dict[str, Any]:
+    """Return what decides the results of a cell; two that agree in it have the same bits."""
+    record = comparison.to_dict()
+    del record["about"]
+    # Where the data lie decides nothing.
+    record["task"] = {name: value for name, value in record["task"].items() if name != "data_dir"}
+    record["methods"] = [{name: entry[name] for name in ("algorithm", "average")} for entry in record["methods"]]
+    plain: dict[str, Any] = json.loads(json.dumps(record))
+    return plain
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Return in which entries two descriptions differ, by the way to them: `settings.rounds`."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found |= differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            found[f"{prefix}{name}"] = (old, new)
+    return found
+
+
+def reported_cells(study: Study, chosen: Mapping[tuple[str, str], Point]) -> list[Cell]:
+    """Return the cells that are reported, as far as their parameters are chosen: all with one seed, then the next."""
+    cells = []
+    for seed in study.seeds:
+        for setting, variant in study.columns():
+            point = chosen.get((setting, variant))
+            if point is not None:
+                cells.append(Cell(setting, variant, seed, point))
+    return cells
+
+
+def choosing_cells(study: Study) -> list[Cell]:
+    """Return the cells that choose parameters."""
+    cells = []
+    for setting, variant in study.columns():
+        if study.is_searched(variant):
+            points = study.points(variant)
+            cells += [Cell(setting, variant, seed, point, True) for point in points for seed in study.select.seeds]
+    return cells
+
+
+def _without_dataset(options: Options) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != DATASET}

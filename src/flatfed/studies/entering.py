@@ -1,0 +1,140 @@
+"""Entering a study in its folder: what is there already and still matches goes on; what does not is refused."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.runs.directory import is_run
+from flatfed.studies.cells import Cell, Resolver, description, differences
+from flatfed.studies.folder import FILE, StudyFolder
+from flatfed.studies.study import Reporting, Selection, Study
+
+Changes = dict[str, tuple[Any, Any]]
+ROUNDS = "settings.rounds"
+SHOWN = 5
+"""How many cells that do not match are listed."""
+
+
+def content_of(study: Study) -> dict[str, Any]:
+    """Return a study, ready for JSON."""
+    return asdict(study)
+
+
+def recorded_study(folder: StudyFolder) -> Study:
+    """Return the study that a folder holds."""
+    record = folder.record()
+    if "study" not in record:
+        raise ConfigError(f"{folder.path} is not the folder of a study")
+    content = dict(record["study"])
+    select = content.pop("select")
+    report = content.pop("report")
+    grid = {variant: _tuples(searched) for variant, searched in content.pop("grid").items()}
+    return Study(
+        select=Selection(**_tuples(select)), report=Reporting(**_tuples(report)), grid=grid, **_tuples(content)
+    )
+
+
+def _tuples(content: dict[str, Any]) -> dict[str, Any]:
+    """Return entries with tuples where JSON has lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+
+
+def enter(study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence[Cell], command: str = "") -> list[str]:
+    """Write what is studied into the folder, and return remarks; a cell that began as something else is an error."""
+    _refuse_taken(folder)
+    _refuse_impossible(resolver, cells)
+    mismatches: dict[Cell, Changes] = {}
+    for cell in cells:
+        changed = changes(folder, resolver, cell)
+        if changed and is_run(folder.run_of(cell)):
+            if not is_extended(changed, resolver, cell):
+                mismatches[cell] = changed
+        elif changed and folder.standing(cell).state == "failed":
+            # Why it failed may have been mended.
+            folder.retry(cell)
+    if mismatches:
+        raise ConfigError(mismatch_message(mismatches, folder), parameter="out")
+    folder.write_record({"study": content_of(study), "command": command})
+    return _remarks(study, folder, cells)
+
+
+def _remarks(study: Study, folder: StudyFolder, cells: Sequence[Cell]) -> list[str]:
+    """Return what is to be said of runs that are there and are not of the study."""
+    known = {str(cell.path) for cell in cells}
+    reported = [cell for cell in cells if not cell.chooses]
+    if len(reported) < len(list(study.columns())) * len(study.seeds):
+        # What is not chosen yet may be there already.
+        return []
+    gone = [path for path in folder.begun_paths() if path not in known]
+    if not gone:
+        return []
+    return [f"{len(gone)} runs of before are not part of the study any more, such as {gone[0]}; they stay there"]
+
+
+def _refuse_impossible(resolver: Resolver, cells: Sequence[Cell]) -> None:
+    """Refuse a study of which nothing can be trained; a single cell that cannot be is a result like others."""
+    columns = {(cell.setting, cell.variant): cell for cell in reversed(cells)}
+    first: ConfigError | None = None
+    for cell in columns.values():
+        try:
+            resolver.comparison(cell)
+        except ConfigError as error:
+            first = first or error.within(cell.name)
+        else:
+            return
+    if first is not None:
+        raise first
+
+
+def changes(folder: StudyFolder, resolver: Resolver, cell: Cell) -> Changes:
+    """Return in what a cell differs from what it began as: nothing where it has not begun, or cannot be made."""
+    before = folder.begun_as(cell)
+    if before is None:
+        return {}
+    try:
+        return differences(before, description(resolver.comparison(cell)))
+    except ConfigError:
+        # Its process will say it.
+        return {}
+
+
+def _refuse_taken(folder: StudyFolder) -> None:
+    """Refuse a folder that holds something else."""
+    path = folder.path
+    if not path.exists():
+        return
+    # Another process may be about to write the record: what is hidden is on its way there.
+    visible = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")} if path.is_dir() else {""}
+    if visible and FILE not in visible:
+        raise ConfigError(f"{path} exists and is not a study; choose another {PARAMETER}", parameter="out")
+
+
+def is_extended(changed: Changes, resolver: Resolver, cell: Cell) -> bool:
+    """Say whether a cell is the same as before, perhaps with more rounds."""
+    if not changed:
+        return True
+    if set(changed) != {ROUNDS}:
+        return False
+    before, now = changed[ROUNDS]
+    # A weight average is laid out over the planned rounds.
+    return bool(now > before) and resolver.comparison(cell).methods[0].average is None
+
+
+def mismatch_message(mismatches: dict[Cell, Changes], folder: StudyFolder) -> str:
+    """Return what is said of cells that began as something else."""
+    lines = []
+    for cell, changed in list(mismatches.items())[:SHOWN]:
+        words = ", ".join(f"{name} was {old!r} and is {new!r}" for name, (old, new) in changed.items())
+        lines.append(f"  {cell.name}: {words}")
+    if len(mismatches) > SHOWN:
+        lines.append(f"  and {len(mismatches) - SHOWN} more")
+    quoted = shlex.quote(str(folder.path))
+    return (
+        f"{len(mismatches)} cells of {folder.path} began as something else:\n"
+        + "\n".join(lines)
+        + f"\ngive what has changed a name of its own, remove these runs from {quoted}, or choose another {PARAMETER}"
+    )

@@ -1,0 +1,92 @@
+"""What a study would take: cells, time by a step that is really taken, bytes on disk and between clients and server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from flatfed.core.evaluation.evaluator import Evaluator
+from flatfed.core.model.devices import single_thread
+from flatfed.core.randomness import preserved_global_state
+from flatfed.core.round.sampling import Bernoulli, Uniform
+from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.planning.setting import costs
+
+TRIES = 3
+ROW_BYTES = 500
+"""About what a row of a history takes."""
+KEPT = 2
+"""Checkpoints that are kept."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one cell takes, about."""
+
+    seconds: float
+    disk: int
+    exchanged: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a backprop on a batch, and of the evaluation of an example, measured on this machine."""
+
+    backprop: float
+    example: float
+
+
+def measure(plan: Plan) -> Pace:
+    """Take some steps of a task and evaluate a batch of its test set; the shortest of some tries counts."""
+    task, settings = plan.task, plan.settings
+    with single_thread(), preserved_global_state():
+        evaluator = Evaluator(task, settings)
+        oracle = evaluator.oracle
+        largest = max(range(task.population), key=task.samples)
+        examples = task.examples(largest)
+        count = min(len(examples), settings.batch_size or len(examples))
+        inputs, targets = examples.batch(torch.arange(count))
+        batch = oracle.batch(inputs, targets)
+        backprop = _shortest(lambda: oracle.gradient(*batch))
+    return Pace(backprop, backprop / (3 * count))
+
+
+def _shortest(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(TRIES):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def estimate(plan: Plan, pace: Pace) -> Estimate:
+    """Return what a cell takes."""
+    task, settings = plan.task, plan.settings
+    counted = costs(plan.algorithm)
+    clients = _clients_per_round(plan)
+    mean_samples = sum(task.samples(client) for client in range(task.population)) / task.population
+    batch = settings.batch_size or mean_samples
+    steps = settings.local_epochs * max(1.0, -(-mean_samples // batch))
+    backprops = clients * (steps * counted.backprops + counted.passes * mean_samples / batch)
+    tests = sum(len(test) for test in task.test_sets.values())
+    evaluations = sum(settings.evaluates(round) for round in range(settings.rounds))
+    seconds = settings.rounds * backprops * pace.backprop + evaluations * tests * pace.example
+    vector = task.layout().shared * settings.torch_dtype.itemsize
+    met = min(task.population, settings.rounds * clients)
+    states = len(counted.server_state) + 1 + met * len(counted.client_state) / KEPT
+    disk = settings.rounds * ROW_BYTES + KEPT * vector * states
+    exchanged = settings.rounds * clients * (counted.down + counted.up) * vector
+    return Estimate(seconds, int(disk), int(exchanged))
+
+
+def _clients_per_round(plan: Plan) -> float:
+    sampler = plan.sampler
+    if isinstance(sampler, Uniform):
+        return sampler.count
+    if isinstance(sampler, Bernoulli):
+        return sampler.p * plan.task.population
+    return plan.task.population

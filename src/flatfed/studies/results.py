@@ -1,0 +1,155 @@
+"""What came of a study: a table of variants x settings over seeds, ready for every form of report."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flatfed.core.errors import FlatfedError
+from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.metrics import Metric, metrics_of, primary_of
+from flatfed.studies.cells import Cell
+from flatfed.studies.folder import StudyFolder
+from flatfed.studies.selection import Choice
+from flatfed.studies.study import Reporting, Study
+
+VALUES = {"last": "_last_mean", "final": "_final", "best": "_best"}
+
+
+@dataclass
+class Entry:
+    """One variant in one setting."""
+
+    setting: str
+    variant: str
+    values: dict[int, float] = field(default_factory=dict)
+    """By seed, in the metric's own scale."""
+    ended: dict[int, str] = field(default_factory=dict)
+    """How the runs of seeds without a value ended: `diverged`, `failed`, `waiting`."""
+    best: bool = False
+    second: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the seeds; None where one of them has no value."""
+        if not self.values or self.ended:
+            return None
+        return math.fsum(self.values.values()) / len(self.values)
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over the seeds, of a sample; None for fewer than two."""
+        if self.mean is None or len(self.values) < 2:
+            return None
+        return statistics.stdev(self.values.values())
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether a seed diverged."""
+        return "diverged" in self.ended.values()
+
+
+@dataclass
+class StudyTable:
+    """Variants x settings."""
+
+    study: Study
+    entries: dict[tuple[str, str], Entry]
+    metrics: dict[str, Metric]
+    """The metric that is reported of each setting."""
+    chosen: Mapping[tuple[str, str], Choice] = field(default_factory=dict)
+    """What was chosen by now."""
+
+    def entry(self, setting: str, variant: str) -> Entry:
+        """Return one entry."""
+        return self.entries[setting, variant]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        rows = []
+        for entry in self.entries.values():
+            metric = self.metrics.get(entry.setting)
+            rows.append(
+                {
+                    "setting": entry.setting,
+                    "method": entry.variant,
+                    "metric": metric and metric.column,
+                    "accuracy": self.study.report.accuracy,
+                    "mean": entry.mean,
+                    "std": entry.spread,
+                    "seeds": {str(seed): value for seed, value in entry.values.items()},
+                    "without": {str(seed): state for seed, state in entry.ended.items()},
+                    "best": entry.best,
+                    "second": entry.second,
+                }
+            )
+        chosen = [choice.to_dict() for choice in self.chosen.values() if choice.values]
+        return {"title": self.study.title, "rows": rows, "chosen": chosen}
+
+
+def table_of(
+    study: Study, folder: StudyFolder, cells: list[Cell], chosen: Mapping[tuple[str, str], Choice]
+) -> StudyTable:
+    """Read the runs that are reported, as far as they are."""
+    entries = {(setting, variant): Entry(setting, variant) for setting, variant in study.columns()}
+    metrics: dict[str, Metric] = {}
+    reported = {(cell.setting, cell.variant, cell.seed): cell for cell in cells if not cell.chooses}
+    for (setting, variant), entry in entries.items():
+        for seed in study.seeds:
+            cell = reported.get((setting, variant, seed))
+            if cell is None:
+                entry.ended[seed] = "waiting"
+                continue
+            _read(study.report, folder, cell, entry, metrics)
+    _rank(study, entries, metrics)
+    return StudyTable(study, entries, metrics, chosen)
+
+
+def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metrics: dict[str, Metric]) -> None:
+    """Read one run into its entry."""
+    standing = folder.standing(cell)
+    path = folder.run_of(cell)
+    if standing.state != "finished" or not is_run(path):
+        entry.ended[cell.seed] = standing.state
+        return
+    try:
+        directory = RunDirectory.open(path)
+        rows = list(directory.recorded.rows)
+        metric = primary_of(metrics_of(rows, directory.config), directory.config)
+        value = _value(report, directory, rows, metric)
+    except FlatfedError as error:
+        entry.ended[cell.seed] = f"failed: {error}"
+        return
+    metrics.setdefault(cell.setting, metric)
+    if value is None:
+        entry.ended[cell.seed] = "not evaluated"
+    else:
+        entry.values[cell.seed] = value
+
+
+def _value(report: Reporting, directory: RunDirectory, rows: list[dict[str, Any]], metric: Metric) -> float | None:
+    if report.round is not None:
+        return dict(metric.values(rows)).get(report.round - 1)
+    value = directory.summary().get(f"{metric.stem}{VALUES[report.accuracy]}")
+    return None if value is None else float(value)
+
+
+def _rank(study: Study, entries: dict[tuple[str, str], Entry], metrics: dict[str, Metric]) -> None:
+    """Mark the best and the second best of each setting; what is equal to them is marked too."""
+    for setting in study.settings:
+        metric = metrics.get(setting)
+        if metric is None or metric.shown.higher_is_better is None:
+            continue
+        column = [entry for (of, _), entry in entries.items() if of == setting and entry.mean is not None]
+        values = sorted({_mean(entry) for entry in column}, reverse=metric.shown.higher_is_better)
+        for entry in column:
+            entry.best = _mean(entry) == values[0]
+            entry.second = len(values) > 1 and _mean(entry) == values[1]
+
+
+def _mean(entry: Entry) -> float:
+    assert entry.mean is not None
+    return entry.mean
