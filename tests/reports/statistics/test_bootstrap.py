@@ -15,8 +15,9 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("count", [5, 12, 40])
-def test_against_scipy(seed: int, count: int) -> None:
+# Few values have many means that are equal but for the last digit, which SciPy takes for different.
+@pytest.mark.parametrize(("count", "share"), [(5, 0.05), (12, 0.005), (40, 0.001)])
+def test_against_scipy(seed: int, count: int, share: float) -> None:
     numbers = drawn(seed, count)
     # Both draw the same numbers from the same generator.
     expected = scipy.stats.bootstrap(
@@ -25,8 +26,8 @@ def test_against_scipy(seed: int, count: int) -> None:
     actual = bootstrap_interval(list(numbers), draws=5000, seed=5)
     assert actual is not None
     width = expected.high - expected.low
-    assert actual.low == pytest.approx(expected.low, abs=0.005 * width)
-    assert actual.high == pytest.approx(expected.high, abs=0.005 * width)
+    assert actual.low == pytest.approx(expected.low, abs=share * width)
+    assert actual.high == pytest.approx(expected.high, abs=share * width)
 
 
 def test_two_values_are_the_ends() -> None:

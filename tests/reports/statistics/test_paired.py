@@ -59,7 +59,7 @@ def test_a_pairing_finds_what_the_spread_over_seeds_hides() -> None:
 def test_holm_counts_all_comparisons_of_the_table() -> None:
     table = {}
     for setting in ("a", "b"):
-        table |= {(setting, "fedavg"): Sample({seed: 0.0 for seed in range(7)})}
+        table |= {(setting, "fedavg"): Sample(dict.fromkeys(range(7), 0.0))}
         for method in ("fedsam", "fedgloss"):
             table |= {(setting, method): Sample({seed: 1.0 + seed for seed in range(7)})}
     compared = compare_with_reference(table, "fedavg")

@@ -79,7 +79,8 @@ def _acceleration(numbers: Floats) -> float:
     squares = float((offsets**2).sum())
     if math.sqrt(squares) <= EQUAL * float(np.abs(numbers).max()):
         return 0.0
-    return float((offsets**3).sum()) / (6 * squares**1.5)
+    cubes = float((offsets**3).sum())
+    return cubes / (6 * squares * math.sqrt(squares))
 
 
 def _adjusted(share: float, bias: float, acceleration: float) -> float:

@@ -13,6 +13,8 @@ from flatfed.reports.statistics.holm import holm
 from flatfed.reports.statistics.permutation import pairs_needed, sign_flip_test, signed_rank_test, smallest_p
 
 ALPHA = 0.05
+FEW_FOR_INTERVALS = 10
+"""Pairs below which intervals of the bootstrap hold the true mean in clearly fewer than 95 % of cases."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,9 @@ def narrow_intervals(compared: Sequence[PairedDifference]) -> str:
     if not counts or min(counts) >= FEW_FOR_INTERVALS:
         return ""
     return (
-        f"Intervals of fewer than {FEW_FOR_INTERVALS} seeds are too narrow: the true difference lies outside more often "
-        "than 5 % of the time."
+        f"Intervals of fewer than {FEW_FOR_INTERVALS} seeds are too narrow: the true difference lies outside in clearly "
+        "more than 5 % of cases."
     )
-
-
-FEW_FOR_INTERVALS = 10
-"""Pairs below which intervals of the bootstrap hold the true mean in clearly fewer than 95 % of cases."""
 
 
 def _plural(word: str, count: int) -> str:

@@ -99,11 +99,15 @@ def _all_signs(pairs: int) -> Iterator[Floats]:
     bits = np.arange(pairs)
     for first in range(0, 2**pairs, CHUNK):
         numbers = np.arange(first, min(first + CHUNK, 2**pairs))
-        yield 1.0 - 2.0 * (numbers[:, None] >> bits & 1)
+        yield _signs(numbers[:, None] >> bits & 1)
 
 
 def _drawn_signs(pairs: int, seed: int) -> Iterator[Floats]:
     generator = np.random.Generator(np.random.PCG64(seed))
     for first in range(0, DRAWS, CHUNK):
         rows = min(CHUNK, DRAWS - first)
-        yield 1.0 - 2.0 * generator.integers(0, 2, size=(rows, pairs))
+        yield _signs(generator.integers(0, 2, size=(rows, pairs)))
+
+
+def _signs(bits: npt.NDArray[np.int64]) -> Floats:
+    return 1.0 - 2.0 * bits.astype(np.float64)
