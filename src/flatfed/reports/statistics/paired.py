@@ -159,8 +159,8 @@ def narrow_intervals(compared: Sequence[PairedDifference]) -> str:
     if not counts or min(counts) >= FEW_FOR_INTERVALS:
         return ""
     return (
-        f"Intervals of fewer than {FEW_FOR_INTERVALS} seeds are too narrow: the true difference lies outside in clearly "
-        "more than 5 % of cases."
+        f"Intervals of fewer than {FEW_FOR_INTERVALS} seeds are too narrow: the true difference lies outside in "
+        "clearly more than 5 % of cases."
     )
 
 
