@@ -54,13 +54,12 @@ FOREST = [
     for n, method in enumerate(["fedsam", "fedasam+swa", LONG])
 ]
 FOREST_OF_LOSS = [ForestRow("", "fedsam", -0.1, None, None, False, "difference to fedavg (loss)")]
+RHOS = (0.01, 0.1, 1.0)
 SWEEP = [
-    ParameterLine(
-        method, {rho: [70.0 + 3 * n - 100 * rho * n + seed for seed in range(3)] for rho in (0.01, 0.05, 0.1)}
-    )
+    ParameterLine(method, {rho: [70.0 + 3 * n - 10 * rho * n + seed for seed in range(3)] for rho in RHOS})
     for n, method in enumerate(["fedsam", "fedasam", LONG])
 ]
-LOST = ParameterLine("fedgloss", {0.01: [71.0, 72.0], 0.05: [float("nan"), 70.0], 0.1: [69.0, 70.0]})
+LOST = ParameterLine("fedgloss", {0.01: [71.0, 72.0], 0.1: [float("nan"), 70.0], 1.0: [69.0, 70.0]})
 RANKS = {"fedavg": 4.6, "fedsam": 3.1, "fedasam+swa": 2.9, "fedgloss": 1.5, LONG: 2.9}
 GROUPS = [["fedgloss", LONG, "fedasam+swa", "fedsam"], ["fedasam+swa", "fedsam", "fedavg"]]
 CASES: dict[str, Draw] = {
@@ -98,7 +97,7 @@ NAMES = {
     "forest": [DIFFERENCE, "one class per client", "mild", "fedsam", LONG, "significant", "not significant"],
     "forest of two metrics": [DIFFERENCE, "difference to fedavg (loss)", "fedasam+swa"],
     "parameter lines": [
-        *("ρ (log scale)", "test accuracy (%)", "fedsam", LONG, "0.05"),
+        *("ρ (log scale)", "test accuracy (%)", "fedsam", LONG, "0.01"),
         *("band: ± one standard deviation", "A cross at the bottom"),
     ],
     "ranks": ["mean rank", "critical difference 1.93", "fedgloss 1.50", "fedavg 4.60", f"{LONG} 2.90"],

@@ -120,11 +120,11 @@ def save(figure: Any, files: Sequence[Path]) -> None:
 
 def _write(figure: Any, file: Path, dpi: int) -> None:
     """Replace a file by a figure; the old one may be a link that somebody put beside a run."""
-    from matplotlib import rc_context
+    from matplotlib import style
 
     picture = io.BytesIO()
     kind = file.suffix.lower()
-    with rc_context(WRITTEN):
+    with style.context(WRITTEN):
         # Without a date, so that the same figure is the same file.
         figure.savefig(picture, format=kind.removeprefix("."), dpi=dpi, metadata=UNDATED.get(kind))
     replace_file(file, picture.getvalue())
