@@ -41,7 +41,7 @@ def table_of(
     study = Study(
         METHODS,
         {"dataset": "digits"},
-        dict.fromkeys(settings, {}),
+        {setting: {} for setting in settings},
         tuple(range(seeds)),
         report=Reporting(reference=reference),
         title="Digits & more",

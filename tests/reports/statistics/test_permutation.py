@@ -35,6 +35,7 @@ def test_sums_that_differ_in_the_last_digit_are_equal() -> None:
 
 def test_differences_of_nothing_change_nothing() -> None:
     assert sign_flip_test([0, 1, 0, 2, 3]).p == sign_flip_test([1, 2, 3]).p
+    assert signed_rank_test([0.1 + 0.2 - 0.3, 1, 2, 3]).p == signed_rank_test([1, 2, 3]).p
     assert sign_flip_test([0, 0]).p == 1
     assert sign_flip_test([]).p == 1
     assert signed_rank_test([0.0, 0.0]).p == 1

@@ -42,9 +42,8 @@ def sign_flip_test(differences: Sequence[float], seed: int = 0) -> SignFlips:
     p = (1 + as large) / (1 + drawn), so that it is never 0. Fisher, The design of experiments, 1935; Phipson and
     Smyth, Permutation p-values should never be zero, 2010.
     """
-    numbers = np.asarray(differences, dtype=np.float64)
     # A difference of 0 has no sign: it doubles what is counted, and changes no share.
-    return _flipped(numbers[numbers != 0], seed)
+    return _flipped(_not_zero(differences), seed)
 
 
 def signed_rank_test(differences: Sequence[float], seed: int = 0) -> SignFlips:
@@ -53,10 +52,17 @@ def signed_rank_test(differences: Sequence[float], seed: int = 0) -> SignFlips:
     Differences of 0 are left out; equal sizes share the mean of their ranks. The distribution is counted, with equal
     sizes too, not approximated. Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1, 1945.
     """
-    numbers = np.asarray(differences, dtype=np.float64)
-    numbers = numbers[numbers != 0]
+    numbers = _not_zero(differences)
     ranks = np.asarray(average_ranks(_rounded(np.abs(numbers))), dtype=np.float64)
     return _flipped(np.sign(numbers) * ranks, seed)
+
+
+def _not_zero(differences: Sequence[float]) -> Floats:
+    """Return the differences that are not 0, nor so small beside the others that they are of rounding."""
+    numbers = np.asarray(differences, dtype=np.float64)
+    sizes = np.abs(numbers)
+    large: Floats = numbers[sizes > EQUAL * sizes.max(initial=0.0)]
+    return large
 
 
 def _rounded(sizes: Floats) -> list[float]:

@@ -92,7 +92,7 @@ class Pivot:
 
 
 def decimals_for(values: Sequence[float], is_percent: bool) -> int:
-    """Return the decimals of a column: two for per cent, else so many that the largest has four digits in all."""
+    """Return the decimals of a column: two for per cent, else as many as give the largest four digits in all."""
     sizes = [abs(value) for value in values if math.isfinite(value) and value != 0]
     if is_percent or not sizes:
         return 2

@@ -18,9 +18,9 @@ HEADS = ["setting", "method", "pairs", "difference", "95 % interval", "p", "p (H
 WORDS = 2
 """Columns of words; the others are numbers."""
 EXPLAINED = (
-    "Difference: mean over the seeds that both have, method minus reference. Interval: BCa bootstrap. p: two-sided, over "
-    f"all changes of signs of the differences (drawn ones for more than {MOST_EXACT} pairs). Holm: corrected for all "
-    "comparisons of this table. Wilcoxon: signed ranks, uncorrected. Bold: significant at 5 % after Holm."
+    "Difference: mean over the seeds that both have, method minus reference. Interval: BCa bootstrap. p: two-sided, "
+    f"over all changes of signs of the differences (drawn ones for more than {MOST_EXACT} pairs). Holm: corrected for "
+    "all comparisons of this table. Wilcoxon: signed ranks, uncorrected. Bold: significant at 5 % after Holm."
 )
 
 
