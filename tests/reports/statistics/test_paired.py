@@ -10,13 +10,13 @@ import scipy.stats
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.statistics.holm import holm
-from flatfed.reports.statistics.paired import Sample, compare_with_reference, narrow_intervals, warning
+from flatfed.reports.statistics.paired import SeedValues, compare_with_reference, narrow_intervals, warning
 from flatfed.reports.statistics.permutation import sign_flip_test
 
 
-def samples(**values: list[float]) -> dict[tuple[str, str], Sample]:
+def samples(**values: list[float]) -> dict[tuple[str, str], SeedValues]:
     """One setting, seeds from 0 on."""
-    return {("one", method): Sample(dict(enumerate(numbers))) for method, numbers in values.items()}
+    return {("one", method): SeedValues(dict(enumerate(numbers))) for method, numbers in values.items()}
 
 
 def test_holm_by_hand() -> None:
@@ -35,8 +35,8 @@ def test_holm_is_as_strict_as_bonferroni_for_the_smallest_only() -> None:
 
 def test_only_seeds_that_both_have_are_paired() -> None:
     table = {
-        ("one", "fedavg"): Sample({0: 0.5, 1: 0.6, 2: 0.7}),
-        ("one", "fedsam"): Sample({1: 0.65, 2: 0.8, 3: 0.9}),
+        ("one", "fedavg"): SeedValues({0: 0.5, 1: 0.6, 2: 0.7}),
+        ("one", "fedsam"): SeedValues({1: 0.65, 2: 0.8, 3: 0.9}),
     }
     (one,) = compare_with_reference(table, "fedavg")
     assert (one.setting, one.method) == ("one", "fedsam")
@@ -59,9 +59,9 @@ def test_a_pairing_finds_what_the_spread_over_seeds_hides() -> None:
 def test_holm_counts_all_comparisons_of_the_table() -> None:
     table = {}
     for setting in ("a", "b"):
-        table |= {(setting, "fedavg"): Sample(dict.fromkeys(range(7), 0.0))}
+        table |= {(setting, "fedavg"): SeedValues(dict.fromkeys(range(7), 0.0))}
         for method in ("fedsam", "fedgloss"):
-            table |= {(setting, method): Sample({seed: 1.0 + seed for seed in range(7)})}
+            table |= {(setting, method): SeedValues({seed: 1.0 + seed for seed in range(7)})}
     compared = compare_with_reference(table, "fedavg")
     assert len(compared) == 4
     assert [one.p for one in compared] == [2 / 2**7] * 4
@@ -94,8 +94,8 @@ def test_intervals_of_few_seeds_are_said_to_be_narrow() -> None:
 
 def test_seeds_that_diverged_are_said() -> None:
     table = {
-        ("one", "fedavg"): Sample({0: 0.5, 1: 0.6, 2: 0.7}),
-        ("one", "fedsam"): Sample({0: 0.6}, {1: "diverged", 2: "waiting"}),
+        ("one", "fedavg"): SeedValues({0: 0.5, 1: 0.6, 2: 0.7}),
+        ("one", "fedsam"): SeedValues({0: 0.6}, {1: "diverged", 2: "waiting"}),
     }
     (one,) = compare_with_reference(table, "fedavg")
     assert one.remark == "With seed 1 the method diverged: this is left out, and favours the method."
@@ -104,7 +104,7 @@ def test_seeds_that_diverged_are_said() -> None:
 
 
 def test_without_a_common_seed_nothing_is_compared() -> None:
-    table = {("one", "a"): Sample({0: 0.5}), ("one", "b"): Sample({1: 0.5}), ("two", "b"): Sample({0: 1.0})}
+    table = {("one", "a"): SeedValues({0: 0.5}), ("one", "b"): SeedValues({1: 0.5}), ("two", "b"): SeedValues({0: 1.0})}
     compared = compare_with_reference(table, "a")
     assert len(compared) == 1
     assert compared[0].p is None and compared[0].mean is None and not compared[0].is_significant

@@ -18,7 +18,7 @@ FEW_FOR_INTERVALS = 10
 
 
 @dataclass(frozen=True)
-class Sample:
+class SeedValues:
     """What one method came to in one setting.
 
     Attributes:
@@ -82,7 +82,7 @@ class PairedDifference:
         }
 
 
-def compare_with_reference(samples: Mapping[tuple[str, str], Sample], reference: str) -> list[PairedDifference]:
+def compare_with_reference(samples: Mapping[tuple[str, str], SeedValues], reference: str) -> list[PairedDifference]:
     """Compare every method with the reference in every setting; `samples` are by setting and method.
 
     Holm's correction is over all comparisons that have a pair.
@@ -98,7 +98,7 @@ def compare_with_reference(samples: Mapping[tuple[str, str], Sample], reference:
     return _corrected(compared)
 
 
-def _compared(setting: str, method: str, sample: Sample, reference: Sample) -> PairedDifference:
+def _compared(setting: str, method: str, sample: SeedValues, reference: SeedValues) -> PairedDifference:
     seeds = sorted(sample.values.keys() & reference.values.keys())
     differences = {seed: sample.values[seed] - reference.values[seed] for seed in seeds}
     remark = _lost_seeds(sample, reference)
@@ -119,7 +119,7 @@ def _compared(setting: str, method: str, sample: Sample, reference: Sample) -> P
     )
 
 
-def _lost_seeds(sample: Sample, reference: Sample) -> str:
+def _lost_seeds(sample: SeedValues, reference: SeedValues) -> str:
     """Say that seeds are left out on which a run diverged: without them that method looks better than it is."""
     sentences = []
     for sample_of, name in ((sample, "the method"), (reference, "the reference")):

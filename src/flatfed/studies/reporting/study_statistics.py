@@ -11,7 +11,7 @@ from flatfed.reports.statistics.bootstrap import DRAWS, LEVEL
 from flatfed.reports.statistics.paired import (
     ALPHA,
     PairedDifference,
-    Sample,
+    SeedValues,
     compare_with_reference,
     narrow_intervals,
     warning,
@@ -53,7 +53,7 @@ class StudyStatistics:
 def statistics_of(table: StudyTable) -> StudyStatistics:
     """Compare the methods of a study with `report.reference`, or with the first."""
     reference = table.study.report.reference or next(iter(table.study.methods))
-    samples = {key: Sample(entry.values, entry.ended) for key, entry in table.entries.items()}
+    samples = {key: SeedValues(entry.values, entry.ended) for key, entry in table.entries.items()}
     compared = compare_with_reference(samples, reference)
     warnings = []
     if compared:
