@@ -103,6 +103,13 @@ def test_seeds_that_diverged_are_said() -> None:
     assert other.remark == "With seed 1 the reference diverged: this is left out, and favours the reference."
 
 
+def test_a_value_that_is_not_finite_diverged() -> None:
+    table = samples(fedavg=[0.5, 0.6, 0.7], fedsam=[0.6, float("nan"), float("inf")])
+    (one,) = compare_with_reference(table, "fedavg")
+    assert one.differences == pytest.approx({0: 0.1})
+    assert one.remark.startswith("With seed 1, 2 the method diverged")
+
+
 def test_without_a_common_seed_nothing_is_compared() -> None:
     table = {("one", "a"): SeedValues({0: 0.5}), ("one", "b"): SeedValues({1: 0.5}), ("two", "b"): SeedValues({0: 1.0})}
     compared = compare_with_reference(table, "a")

@@ -22,12 +22,24 @@ class SeedValues:
     """What one method came to in one setting.
 
     Attributes:
-        values: by seed.
+        values: by seed; one that is not finite is that of a run that diverged.
         without: seeds without a value, and why: `diverged`, `failed`, `waiting`.
     """
 
     values: Mapping[int, float]
     without: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def finite(self) -> dict[int, float]:
+        """The values that can be compared."""
+        return {seed: value for seed, value in self.values.items() if math.isfinite(value)}
+
+    @property
+    def diverged(self) -> list[int]:
+        """The seeds of runs that diverged."""
+        lost = self.values.keys() - self.finite.keys()
+        said = {seed for seed, state in self.without.items() if state == "diverged"}
+        return sorted(lost | said)
 
 
 @dataclass(frozen=True)
@@ -99,8 +111,9 @@ def compare_with_reference(samples: Mapping[tuple[str, str], SeedValues], refere
 
 
 def _compared(setting: str, method: str, sample: SeedValues, reference: SeedValues) -> PairedDifference:
-    seeds = sorted(sample.values.keys() & reference.values.keys())
-    differences = {seed: sample.values[seed] - reference.values[seed] for seed in seeds}
+    ours, theirs = sample.finite, reference.finite
+    seeds = sorted(ours.keys() & theirs.keys())
+    differences = {seed: ours[seed] - theirs[seed] for seed in seeds}
     remark = _lost_seeds(sample, reference)
     if not seeds:
         return PairedDifference(setting, method, {}, remark=f"There is no seed that both have. {remark}".strip())
@@ -123,9 +136,8 @@ def _lost_seeds(sample: SeedValues, reference: SeedValues) -> str:
     """Say that seeds are left out on which a run diverged: without them that method looks better than it is."""
     sentences = []
     for sample_of, name in ((sample, "the method"), (reference, "the reference")):
-        seeds = sorted(seed for seed, state in sample_of.without.items() if state == "diverged")
-        if seeds:
-            listed = ", ".join(map(str, seeds))
+        if sample_of.diverged:
+            listed = ", ".join(map(str, sample_of.diverged))
             sentences.append(f"With seed {listed} {name} diverged: this is left out, and favours {name}.")
     return " ".join(sentences)
 
