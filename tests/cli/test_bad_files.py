@@ -176,7 +176,7 @@ def test_options_of_resume(options: str, part: str, run: Path) -> None:
     refused(flatfed("resume", run, *options.split()), part)
 
 
-@pytest.mark.parametrize("figure", ["curves.pdf", "curves", "missing/curves.png"])
+@pytest.mark.parametrize("figure", ["curves.gif", "curves", "missing/curves.png"])
 def test_a_figure_that_cannot_be(figure: str, run: Path) -> None:
     outcome = flatfed("show", run, "--figure", figure)
     assert outcome.code == 2

@@ -126,4 +126,4 @@ def test_a_file_that_cannot_be_written_is_refused(two: Path) -> None:
     outcome = show(two, "--figure", "missing/f.png", "--plot", "c")
     assert outcome.code == 2
     assert "missing/f.png" in outcome.err and "Traceback" not in outcome.err
-    refused(show(two, "--figure", "f.pdf", "--plot", "c"), "f.pdf", ".png", ".svg")
+    refused(show(two, "--figure", "f.gif", "--plot", "c"), "f.gif", ".png", ".svg", ".pdf")

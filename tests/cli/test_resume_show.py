@@ -163,13 +163,13 @@ def test_show_of_a_comparison_that_has_only_begun(comparison: Path) -> None:
     assert [method["method"] for method in outcome.json["methods"]] == ["fedavg"]
 
 
-@pytest.mark.parametrize("name", ["curves.png", "curves.svg", "CURVES.PNG"])
+@pytest.mark.parametrize("name", ["curves.png", "curves.svg", "CURVES.PNG", "curves.pdf"])
 def test_show_draws_a_figure(name: str, comparison: Path) -> None:
     outcome = flatfed("show", comparison, "--figure", name)
     assert outcome.code == 0, outcome.err
     assert name in outcome.err
     content = Path(name).read_bytes()
-    assert content.startswith(b"\x89PNG") or b"<svg" in content
+    assert content.startswith((b"\x89PNG", b"%PDF")) or b"<svg" in content
 
 
 def test_show_changes_nothing(comparison: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_table_fits_a_terminal(run: Path) -> None:
     assert "…" not in outcome.out
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_of_what_was_asked_for(run: Path, tmp_path: Path, ending: str) -> None:
     figure = tmp_path / f"figure.{ending}"
     outcome = flatfed("robustness", run, "--severity", "all", *FEW, "--figure", figure)
@@ -210,7 +210,7 @@ def test_a_corruption_that_is_not_there(run: Path) -> None:
     ("arguments", "part"),
     [
         (("--severity", "6"), "'6' is not one of"),
-        (("--figure", "f.pdf"), "--figure f.pdf: the name must end in .png or .svg"),
+        (("--figure", "f.gif"), "--figure f.gif: the name must end in .png, .svg or .pdf"),
         (("--workers", "-1"), "-1"),
         (("--data-dir", ""), None),
     ],

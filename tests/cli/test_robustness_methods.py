@@ -116,7 +116,7 @@ def test_runs_of_one_seed_have_no_deviation_and_settings_tell_methods_apart(run:
     assert "fedsam lr=0.5" in outcome.out and "±" not in outcome.out
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_one_figure_of_all(measured: Path, ending: str) -> None:
     file = Path(f"all.{ending}")
     chosen = [measured / method / "seed-0" for method in COMPARED]

@@ -57,7 +57,7 @@ def test_the_fingerprint_is_the_one_that_a_run_records(apart: Path) -> None:
     assert other["partition_sha256"] != recorded
 
 
-@pytest.mark.parametrize("name", ["class-distribution.png", "new/class-distribution.svg"])
+@pytest.mark.parametrize("name", ["class-distribution.png", "new/class-distribution.svg", "a.pdf"])
 def test_the_figure(name: str, apart: Path) -> None:
     outcome = flatfed("data", "show", "digits", "--figure", name)
     assert outcome.code == 0
@@ -104,7 +104,7 @@ def test_refusals() -> None:
     refused(flatfed("data", "show", "digits", "--set", "rho=0.1"), "rho", "partition.NAME", "data.NAME")
     refused(flatfed("data", "show", "digits", "--set", "model.stem=cifar"), "model.stem")
     refused(flatfed("data", "show", "digits", "--set", "partition.alpah=1"), "did you mean 'alpha'")
-    refused(flatfed("data", "show", "digits", "--figure", "a.gif"), "a.gif", ".png or .svg")
+    refused(flatfed("data", "show", "digits", "--figure", "a.gif"), "a.gif", ".png, .svg or .pdf")
 
 
 def test_help() -> None:

@@ -103,6 +103,17 @@ def test_png_and_svg_in_one_go(tmp_path: Path) -> None:
     assert files[1].stat().st_size > 1000
 
 
+def test_the_same_curves_are_the_same_files_and_fonts_are_truetype(tmp_path: Path) -> None:
+    results = collect([write_run(tmp_path / "a")])
+    for ending in ("svg", "pdf"):
+        files = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]
+        for file in files:
+            draw_curves(results, [file])
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert b"/FontType 3" not in files[0].read_bytes()
+    assert b"/Type3" not in files[0].read_bytes()
+
+
 def test_a_figure_leaves_no_global_figure_open(tmp_path: Path) -> None:
     before = plt.get_fignums()
     draw_curves(collect([write_run(tmp_path / "a")]), [tmp_path / "figure.png"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from flatfed.reports.figures.comparisons.forest import ForestRow, draw_forest
+from flatfed.reports.figures.comparisons.parameter_lines import ParameterLine, draw_parameter_lines
+from flatfed.reports.figures.comparisons.rank_plot import RankedMethods, draw_ranks
 from flatfed.reports.figures.contours import draw_contours
 from flatfed.reports.figures.corruptions import Bars, draw_corruptions
 from flatfed.reports.figures.embedding import draw_embeddings
@@ -13,7 +16,7 @@ from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
 from flatfed.reports.figures.trends import draw_client_trends
-from reports.figures.inputs import LONG, bowl, embedding, line, plane, several_models, spectrum
+from reports.figures.inputs import LONG, NOTE, bowl, embedding, line, plane, several_models, spectrum
 
 Draw = Callable[[Sequence[Path], str], None]
 ROUNDS = range(0, 50, 5)
@@ -44,7 +47,29 @@ def bars(method: int, seeds: int = 3) -> Bars:
 
 
 TRENDS = {name: {at: [80.0 - 9 * k + n] for k, at in enumerate("012345")} for n, name in enumerate(METHODS)}
+DIFFERENCE = "difference to fedavg (points of accuracy)"
+FOREST = [
+    ForestRow(setting, method, n - 1.5, n - 2.2, n - 1.0, n != 1, DIFFERENCE)
+    for setting in ("one class per client", "mild")
+    for n, method in enumerate(["fedsam", "fedasam+swa", LONG])
+]
+FOREST_OF_LOSS = [ForestRow("", "fedsam", -0.1, None, None, False, "difference to fedavg (loss)")]
+RHOS = (0.01, 0.1, 1.0)
+SWEEP = [
+    ParameterLine(method, {rho: [70.0 + 3 * n - 10 * rho * n + seed for seed in range(3)] for rho in RHOS})
+    for n, method in enumerate(["fedsam", "fedasam", LONG])
+]
+LOST = ParameterLine("fedgloss", {0.01: [71.0, 72.0], 0.1: [float("nan"), 70.0], 1.0: [69.0, 70.0]})
+RANKS = {"fedavg": 4.6, "fedsam": 3.1, "fedasam+swa": 2.9, "fedgloss": 1.5, LONG: 2.9}
+GROUPS = [["fedgloss", LONG, "fedasam+swa", "fedsam"], ["fedasam+swa", "fedsam", "fedavg"]]
 CASES: dict[str, Draw] = {
+    "forest": lambda files, title: draw_forest(FOREST, files, NOTE, title),
+    "forest of two metrics": lambda files, title: draw_forest([*FOREST, *FOREST_OF_LOSS], files, NOTE, title),
+    "parameter lines": lambda files, title: draw_parameter_lines(
+        [*SWEEP, LOST], files, "ρ", "test accuracy (%)", title
+    ),
+    "ranks": lambda files, title: draw_ranks(RankedMethods(RANKS, 1.93, GROUPS), files, NOTE, title),
+    "ranks of two": lambda files, title: draw_ranks(RankedMethods({"a": 1.4, "b": 1.6}, 2.2), files, NOTE, title),
     "corruptions": lambda files, title: draw_corruptions(
         {name: bars(n) for n, name in enumerate(METHODS)}, files, "accuracy (%), severity 5", title
     ),
@@ -69,6 +94,14 @@ CASES: dict[str, Draw] = {
     "trends": lambda files, title: draw_client_trends(list(ROUNDS), CLIENTS, files, "largest eigenvalue", title),
 }
 NAMES = {
+    "forest": [DIFFERENCE, "one class per client", "mild", "fedsam", LONG, "significant", "not significant"],
+    "forest of two metrics": [DIFFERENCE, "difference to fedavg (loss)", "fedasam+swa"],
+    "parameter lines": [
+        *("ρ (log scale)", "test accuracy (%)", "fedsam", LONG, "0.01"),
+        *("band: ± one standard deviation", "A cross at the bottom"),
+    ],
+    "ranks": ["mean rank", "critical difference 1.93", "fedgloss 1.50", "fedavg 4.60", f"{LONG} 2.90"],
+    "ranks of two": ["critical difference 2.2: wider than the axis", "a 1.40", "b 1.60"],
     "corruptions": [
         *(name for section in CORRUPTIONS for name in section),
         "accuracy (%), severity 5",

@@ -20,7 +20,7 @@ from flatfed.reports.figures.drawing.style import COLUMN, PAGE
 from reports.figures.cases import CASES, NAMES
 from reports.figures.inputs import NOTE, size, words
 
-WITHOUT_NOTE = {"scatter", "trends", "corruptions", "corruptions and severities"}
+WITHOUT_NOTE = {"parameter lines", "scatter", "trends", "corruptions", "corruptions and severities"}
 TITLE = "What is flat & what is not"
 
 
@@ -91,6 +91,16 @@ def test_the_same_figure_is_the_same_file_whatever_the_callers_settings(drawn: D
         assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == []
     assert (tmp_path / "a.svg").read_bytes() == drawn.svg.read_bytes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_figure_is_the_same_pdf_with_fonts_that_journals_take(name: str, tmp_path: Path) -> None:
+    files = [tmp_path / "a.pdf", tmp_path / "b.pdf"]
+    for file in files:
+        CASES[name]([file], TITLE)
+    one, other = (file.read_bytes() for file in files)
+    assert one.startswith(b"%PDF") and one == other
+    assert b"/Type3" not in one
 
 
 @pytest.mark.parametrize("name", CASES)

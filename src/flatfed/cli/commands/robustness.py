@@ -42,7 +42,7 @@ Methods = Sequence["MethodRobustness"]
 )
 @option("--severity", "How strong the corruptions are.", click.Choice([*SEVERITIES, "all"]), "5")
 @option("--corruptions", "Some corruptions only.  [default: all 19]", metavar="NAME,...")
-@option("--figure", "Also draw the result (.png or .svg).", click.Path(path_type=Path))
+@option("--figure", "Also draw the result (.png, .svg or .pdf).", click.Path(path_type=Path))
 @option("--csv table_file", "Also write the results of all runs here.", click.Path(path_type=Path))
 @workers_option
 @trust_option

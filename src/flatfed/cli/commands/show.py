@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand, short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @json_option
-@option("--figure", "Also draw the curves (.png or .svg).", click.Path(path_type=Path))
+@option("--figure", "Also draw the curves (.png, .svg or .pdf).", click.Path(path_type=Path))
 @option(
     "--plot",
     "What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from flatfed.core.errors import ConfigError
 
-PICTURES = (".png", ".svg")
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def refuse_other_pictures(figure: Path | None) -> None:
     """Refuse a name for --figure that says no kind of picture."""
     if figure is not None and figure.suffix.lower() not in PICTURES:
-        raise ConfigError(f"--figure {figure}: the name must end in .png or .svg")
+        raise ConfigError(f"--figure {figure}: the name must end in .png, .svg or .pdf")
 
 
 def refuse_unwritable(option: str, path: Path, folder: Path) -> None:

@@ -63,10 +63,13 @@ SETTINGS: dict[str, Any] = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.3,
     "svg.fonttype": "none",  # words stay words
+}
+WRITTEN: dict[str, Any] = {
     "svg.hashsalt": "flatfed",  # the same figure is the same file
     # TrueType, because many journals refuse Type 3 fonts.
     "pdf.fonttype": 42,
 }
+"""Settings that matter when a file is written, of all figures alike."""
 UNDATED: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 P = ParamSpec("P")
@@ -115,10 +118,15 @@ def save(figure: Any, files: Sequence[Path]) -> None:
         _write(figure, Path(file), dpi=160)
 
 
-def _write(figure: Any, file: Path, **options: Any) -> None:
+def _write(figure: Any, file: Path, dpi: int) -> None:
     """Replace a file by a figure; the old one may be a link that somebody put beside a run."""
+    from matplotlib import style
+
     picture = io.BytesIO()
-    figure.savefig(picture, format=file.suffix.lower().removeprefix("."), **options)
+    kind = file.suffix.lower()
+    with style.context(WRITTEN):
+        # Without a date, so that the same figure is the same file.
+        figure.savefig(picture, format=kind.removeprefix("."), dpi=dpi, metadata=UNDATED.get(kind))
     replace_file(file, picture.getvalue())
 
 
@@ -142,8 +150,7 @@ def finish(
         part.put(1 - GAP / total)
     _settle(figure, below / total, body / total)
     for file in files:
-        # Without a date, so that the same figure is the same file.
-        _write(figure, Path(file), dpi=DPI, metadata=UNDATED.get(Path(file).suffix.lower()))
+        _write(figure, Path(file), dpi=DPI)
 
 
 @dataclass(frozen=True)
