@@ -16,10 +16,11 @@ OPTIONS = {
     "run": [*COMMON, "--seed"],
     "compare": [*COMMON, "--seeds"],
     "resume": ["--rounds", "--data-dir", "--workers", "--json"],
-    "show": ["--json", "--figure"],
+    "show": ["--json", "--figure", "--published"],
     "robustness": ["--figure", "--json"],
     "evaluate": ["--data-dir", "--workers", "--json"],
     "list": ["--json"],
+    "published": ["--parameters", "--json", "--csv"],
     "data": [],
     "deploy": [],
 }
@@ -31,6 +32,7 @@ ARGUMENTS = {
     "robustness": "RUN",
     "evaluate": "RUN",
     "list": "KIND",
+    "published": "",
     "data": "COMMAND [ARGS]...",
     "deploy": "COMMAND [ARGS]...",
 }
@@ -53,7 +55,7 @@ def test_a_command_explains_itself(command: str, flag: str) -> None:
     outcome = flatfed(command, flag)
     assert outcome.code == 0
     assert outcome.err == ""
-    assert f"Usage: flatfed {command} [OPTIONS] {ARGUMENTS[command]}" in outcome.out
+    assert f"Usage: flatfed {command} [OPTIONS] {ARGUMENTS[command]}".rstrip() in outcome.out
     assert all(f"  {option} " in outcome.out for option in OPTIONS[command])
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
 

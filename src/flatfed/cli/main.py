@@ -34,6 +34,7 @@ COMMANDS = {
     "robustness": "flatfed.cli.commands.robustness:robustness",
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
+    "published": "flatfed.cli.published.command:published",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
     "deploy": "flatfed.cli.commands.deploy:deploy",
@@ -87,6 +88,7 @@ def cli() -> None:
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness
       flatfed landscape runs/...                              the loss around the model
       flatfed list algorithms                                 what there is
+      flatfed published --method fedasam+swa                  what papers published
 
     Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was
     asked for, 130 interrupted (and saved). FLATFED_TRACEBACK=1 in the environment shows the traceback of an error that

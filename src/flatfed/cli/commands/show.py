@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     metavar="NAME,...",
 )
 @report_options
-def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, **options: Any) -> int:
+@option("--published", "Also show what papers published for the same setting.", is_flag=True, group="output")
+def show(
+    paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, published: bool, **options: Any
+) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output.results import print_results, read_results
     from flatfed.experiments.comparing.comparison import planned_runs
@@ -39,7 +42,7 @@ def show(paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str 
     planned = [(path, planned_runs(path)) for path in paths]
     results = read_results(_begun(planned))
     _refuse_unknown(results, names)
-    print_results(results, as_json, make_extras(options))
+    print_results(results, as_json, make_extras(options), published)
     _tell_missing(planned)
     if figure is not None:
         _draw(results, figure, names)

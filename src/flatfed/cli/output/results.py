@@ -143,20 +143,37 @@ def read_results(runs: Sequence[Path | RunDirectory | OneRun]) -> list[Result]:
     return collect(runs, partial(echo, err=True))
 
 
-def print_results(results: list[Result], as_json: bool, extras: Extras | None = None) -> None:
-    """Print the results of some runs, with what is shown on demand."""
+def print_results(results: list[Result], as_json: bool, extras: Extras | None = None, published: bool = False) -> None:
+    """Print the results of some runs, with what is shown on demand: extras, and published values beside them."""
     from flatfed.reports.tables.columns import PLAIN
 
     if as_json:
-        _print_json(results, extras or PLAIN)
-    else:
-        _print_tables(results, extras or PLAIN)
+        _print_json(results, extras or PLAIN, published)
+        return
+    _print_tables(results, extras or PLAIN)
+    if published:
+        _print_published(results)
 
 
-def _print_json(results: list[Result], extras: Extras) -> None:
+def _print_json(results: list[Result], extras: Extras, published: bool) -> None:
     from flatfed.reports.write import document
 
-    echo(json.dumps(document(results, extras), indent=1))
+    written = document(results, extras)
+    if published:
+        from flatfed.reports.tables import beside_published
+
+        written["published"] = beside_published.as_json(results)
+    echo(json.dumps(written, indent=1))
+
+
+def _print_published(results: list[Result]) -> None:
+    """Print the published values of the same settings below the table, or that there are none."""
+    from flatfed.reports.tables import beside_published
+
+    table = beside_published.terminal_table(results)
+    if table is not None:
+        print_tables([table], text_width())
+    print_notes(beside_published.notes(results))
 
 
 def _print_tables(results: list[Result], extras: Extras) -> None:

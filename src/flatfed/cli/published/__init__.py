@@ -1,0 +1,1 @@
+"""`flatfed published`: what papers published, looked up."""
