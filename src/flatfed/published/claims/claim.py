@@ -54,6 +54,7 @@ class Setting:
     partition_value: str | None = None
     clients_total: int | None = None
     clients_per_round: int | None = None
+    rounds: int | None = None
     local_epochs: int | None = None
     target: str | None = None
     extras: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class Setting:
         counted = {
             "of {} clients": self.clients_total,
             "{} clients per round": self.clients_per_round,
+            "{} rounds": self.rounds,
             "{} local epochs": self.local_epochs,
         }
         counts = [text.format(number) for text, number in counted.items() if number is not None]

@@ -34,20 +34,20 @@ PRINTED_AS: dict[str, tuple[str, ...]] = {
 DIVIDED = ("lambda_global_over_local",)
 """Metrics that are the first of two printed numbers divided by the second."""
 
-VARIANTS: dict[str, tuple[str, str]] = {
-    "fedgloss(admm=false)": ("fedgloss", "admm=no"),
-    "fedgloss(admm=false)+sam": ("fedgloss+sam", "admm=no"),
-    "fedsmoo(regularise=false)": ("fedsmoo", "no_dynamic_regulariser"),
-    "fedgf(c=0)": ("fedgf", "c=0"),
-    "fedgf(c=0.5)": ("fedgf", "c=0.5"),
-    "fedgf(c=1)": ("fedgf", "c=1"),
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "admm=false": ("admm=no",),
+    "regularise=false": ("no_dynamic_regulariser",),
+    "lam=0": ("ablation", "momentum=yes", "sam=yes", "weighted=no"),
+    "rho=0,lam=0": ("ablation", "momentum=yes", "sam=no", "weighted=no"),
+    "alpha=1,rho=0,lam=0": ("ablation", "momentum=no", "sam=no", "weighted=no"),
 }
-"""Variants of claims, with the method and the extra under which tables have them."""
+"""What the brackets of a variant say, as the extras under which tables have it; others have the same words there."""
 
 NO_MATTER = ("static", "c=adaptive", "bar_label", "admm=yes", "local_model", "target_lost_in_text", "swa")
 """Extras that say nothing further: how a number was read, or what the method's spelling says already."""
 
-NO_MATTER_NAMES = ("class", "server_opt", "best_of", "swa_start_round")
+NO_MATTER_NAMES = ("class", "server_opt", "best_of")
+START = "swa_start_round="
 WITHOUT_ADMM = ("fedavg", "fedsam")
 
 
@@ -92,14 +92,23 @@ def _one(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) 
 
 
 def _rows(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) -> Iterator[PublishedValue]:
-    name, extra = VARIANTS.get(method, (method, ""))
-    wanted = {*setting.extras, *filter(None, (extra,))}
+    name, extras = _variant(method)
+    wanted = {*setting.extras, *extras}
     for row in values():
         if claim.paper in papers() and row.paper != claim.paper:
             continue
         if row.metric in metrics and row.table in claim.tables and _is_in(row, setting):
             if name_of(row) == name and _extras(row) == wanted:
                 yield row
+
+
+def _variant(method: str) -> tuple[str, tuple[str, ...]]:
+    """Return a method without its brackets, and the extras that they are in the tables."""
+    before, _, rest = method.partition("(")
+    inside, _, after = rest.partition(")")
+    if not inside:
+        return method, ()
+    return before + after, VARIANTS.get(inside, tuple(inside.split(",")))
 
 
 def _is_in(row: PublishedValue, setting: Setting) -> bool:
@@ -113,6 +122,11 @@ def _extras(row: PublishedValue) -> set[str]:
     said = {word for word in row.extras if word not in NO_MATTER and word.partition("=")[0] not in NO_MATTER_NAMES}
     if row.algorithm in WITHOUT_ADMM:
         said.discard("admm=no")
+    start = next((word for word in said if word.startswith(START)), "")
+    if start and row.rounds:
+        # As a share of the rounds; the cycle is the usual one of the data set.
+        share = int(start.removeprefix(START)) / row.rounds
+        return {f"start={share:g}"}
     return said
 
 

@@ -22,7 +22,7 @@ TEXTS = ("statement", "where", "kind", "metric", "not_checked", "left_out", "aga
 LISTS = ("settings", "tables", "tests")
 REQUIRED = ("statement", "where", "kind", "metric")
 ENTRIES = (*TEXTS, *LISTS, "methods", "rules")
-COUNTS = ("clients_total", "clients_per_round", "local_epochs")
+COUNTS = ("clients_total", "clients_per_round", "rounds", "local_epochs")
 WORDS = ("dataset", "model", "partition", "partition_value", "target")
 
 Way = tuple[str, ...]

@@ -2,7 +2,7 @@
 
 A quantity is a method (`fedsam`), a method in a setting (`fedsam @ cifar10-0`), a difference of two of these
 (`fedsam - fedavg @ cifar10-0`: the setting is that of both), or a plain number. A rule whose quantities name no setting
-is meant in each setting of its claim.
+is meant in each setting of its claim, or in each of those that its own entry `in` lists.
 
 | rule | says |
 |---|---|
@@ -15,8 +15,8 @@ is meant in each setting of its claim.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
@@ -24,10 +24,10 @@ from flatfed.core.errors import ConfigError, nearest
 AT, MINUS = " @ ", " - "
 DIRECTIONS = ("lower", "higher")
 KINDS_OF_RULES = {
-    "order": ("order", "is", "ties"),
-    "difference": ("difference", "between"),
-    "ratio": ("ratio", "between"),
-    "fails": ("fails", "trains", "below"),
+    "order": ("order", "is", "ties", "in"),
+    "difference": ("difference", "between", "in"),
+    "ratio": ("ratio", "between", "in"),
+    "fails": ("fails", "trains", "below", "in"),
 }
 """Each kind of rule, by the entry that makes it one, with its entries."""
 
@@ -90,6 +90,14 @@ class Pair:
     low: float | None = None
     high: float | None = None
 
+    def within_each(self, settings: Iterable[str]) -> Iterator[Pair]:
+        """Yield the pair in each setting, or itself if it names its settings."""
+        if self.left.names_settings and self.right.names_settings:
+            yield self
+            return
+        for setting in settings:
+            yield replace(self, left=self.left.within(setting), right=self.right.within(setting))
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -98,15 +106,10 @@ class Rule:
     kind: str
     pairs: tuple[Pair, ...]
 
-    def pairs_in(self, settings: tuple[str, ...]) -> Iterator[Pair]:
+    def pairs_in(self, settings: Iterable[str]) -> Iterator[Pair]:
         """Yield each pair in each setting that it is meant in."""
         for pair in self.pairs:
-            if pair.left.names_settings and pair.right.names_settings:
-                yield pair
-                continue
-            for setting in settings:
-                left, right = pair.left.within(setting), pair.right.within(setting)
-                yield Pair(pair.relation, left, right, pair.ties, pair.low, pair.high)
+            yield from pair.within_each(settings)
 
     @property
     def places(self) -> Iterator[Place]:
@@ -142,7 +145,10 @@ def read_rule(content: Any) -> Rule:
         if name not in KINDS_OF_RULES[kind]:
             raise ConfigError(nearest(str(name), KINDS_OF_RULES[kind], f"entry of the rule `{kind}`"))
     readers = {"order": _order, "difference": _bounded, "ratio": _bounded, "fails": _failing}
-    return Rule(kind, tuple(readers[kind](kind, content)))
+    rule = Rule(kind, tuple(readers[kind](kind, content)))
+    if "in" not in content:
+        return rule
+    return Rule(kind, tuple(rule.pairs_in(map(str, _list("in", content["in"])))))
 
 
 def _order(_: str, content: Mapping[str, Any]) -> Iterator[Pair]:
