@@ -35,6 +35,7 @@ COMMANDS = {
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
     "published": "flatfed.cli.published.command:published",
+    "claims": "flatfed.cli.published.claims:claims",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
     "deploy": "flatfed.cli.commands.deploy:deploy",

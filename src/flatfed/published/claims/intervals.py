@@ -35,6 +35,10 @@ class NotKnown(Exception):
     """Why a comparison cannot be decided."""
 
 
+class NotMeasured(NotKnown):
+    """A number that is not there at all."""
+
+
 @dataclass(frozen=True)
 class Interval:
     """An estimate, and between what it lies; both ends are it where nothing is known of its spread."""
@@ -115,7 +119,7 @@ class Measured:
     def _at(self, place: Place) -> Mapping[int, float]:
         found = self.values.get((place.setting, place.method))
         if not found:
-            raise NotKnown(f"{place} was not measured")
+            raise NotMeasured(f"{place} was not measured")
         return found
 
     def _by_seed(self, quantity: Quantity, seeds: list[int]) -> list[float]:
@@ -166,7 +170,7 @@ class Printed:
     def _raw(self, place: Place) -> tuple[float, float | None]:
         found = self.values.get((place.setting, place.method))
         if found is None:
-            raise NotKnown(f"{place} is not printed")
+            raise NotMeasured(f"{place} is not printed")
         return found
 
 

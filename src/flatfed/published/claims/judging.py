@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from flatfed.published.claims.claim import Claim
-from flatfed.published.claims.intervals import Interval, Measured, NotKnown, Numbers, Values
+from flatfed.published.claims.intervals import Interval, Measured, NotKnown, NotMeasured, Numbers, Values
 from flatfed.published.claims.rules import Pair
 
 HOLDS: Literal["holds"] = "holds"
@@ -42,6 +42,8 @@ class Comparison:
     right: float | None = None
     interval: Interval | None = None
     reason: str = ""
+    is_missing: bool = False
+    """Whether one of the numbers was never measured."""
 
     @property
     def sentence(self) -> str:
@@ -140,6 +142,8 @@ def _compared(pair: Pair, numbers: Numbers) -> Comparison:
             interval = numbers.ratio(pair.left, pair.right)
         else:
             interval = numbers.difference(pair.left, pair.right)
+    except NotMeasured as error:
+        return Comparison(statement, UNDECIDED, reason=str(error), is_missing=True)
     except NotKnown as error:
         return Comparison(statement, UNDECIDED, reason=str(error))
     return Comparison(statement, _decided(pair, interval), left, right, interval)

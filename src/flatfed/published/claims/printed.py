@@ -87,7 +87,9 @@ def _one(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) 
         return None
     # NaN is unequal to itself.
     if len({str(number) for number in found}) > 1:
-        raise ConfigError(f"{claim.id}: {method} in {setting.name} has several printed numbers; say more of the setting")
+        raise ConfigError(
+            f"{claim.id}: {method} in {setting.name} has several printed numbers; say more of the setting"
+        )
     return next(iter(found))
 
 
