@@ -66,7 +66,7 @@ def _record(claim: Claim) -> dict[str, Any]:
 @click.argument("id", metavar="CLAIM")
 @json_option
 def show(id: str, as_json: bool) -> int:
-    """Show one CLAIM, by its id (fedgloss-05) or number (5): rules, settings, and what the printed numbers say of it."""
+    """Show one CLAIM, by its id (fedgloss-05) or number (5): settings, rules, and what the printed numbers say."""
     from flatfed.cli.published.printing_claims import print_claim
     from flatfed.published.claims import find_claim
     from flatfed.published.claims.printed import judge_printed
@@ -95,8 +95,8 @@ def check(folder: Path, paper: str | None, kind: str | None, standing_for: tuple
     """Judge the claims by the runs in the FOLDER of a study.
 
     A claim holds where every comparison's interval over the seeds lies on its side, and does not hold where one lies on
-    the other; all else is undecided. Rules that name no setting are judged in every setting of the study, or only in
-    those that stand for the claim's own: by their name, or with --as.
+    the other; all else is undecided. A setting of the study stands for one of the claims' by its name, by --as, or
+    because its examples are divided in the same way.
     """
     from flatfed.cli.published.printing_claims import print_judged
     from flatfed.published.claims import claims as known

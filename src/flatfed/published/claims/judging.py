@@ -119,13 +119,15 @@ def _outcome(outcomes: Sequence[Outcome]) -> Outcome:
 
 def _sentence(outcome: Outcome, comparisons: Sequence[Comparison]) -> str:
     """Return how many comparisons say what, and the first of those that decide."""
-    counted = [f"{count} {name}" for name, count in _counts(comparisons)]
-    decisive = next(one for one in comparisons if one.outcome == outcome)
-    return f"{outcome}: of {len(comparisons)} comparisons {', '.join(counted)}. For one: {decisive.sentence}"
+    counted = ", ".join(f"{count} {name}" for name, count in _counts(comparisons))
+    # One that was measured tells more than one that was not.
+    deciding = [one for one in comparisons if one.outcome == outcome]
+    shown = next((one for one in deciding if not one.is_missing), deciding[0])
+    return f"{outcome}: comparisons: {counted}; {shown.sentence}"
 
 
 def _counts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, int]]:
-    names = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "are undecided"}
+    names = {HOLDS: "for it", FAILS: "against it", UNDECIDED: "undecided"}
     for outcome, name in names.items():
         count = sum(one.outcome == outcome for one in comparisons)
         if count:
@@ -181,7 +183,8 @@ def _decided(pair: Pair, interval: Interval) -> Outcome:
         ends = (-interval.high, -interval.low)
     if pair.ties:
         return _side(ends[0] >= 0, ends[1] < 0)
-    return _side(ends[0] > 0, ends[1] <= 0)
+    # Equal for every seed is not lower; an interval that ends at zero decides nothing.
+    return _side(ends[0] > 0, ends[1] < 0 or ends == (0, 0))
 
 
 def _side(inside: bool, outside: bool) -> Outcome:

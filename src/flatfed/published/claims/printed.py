@@ -99,9 +99,10 @@ def _rows(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str)
     for row in values():
         if claim.paper in papers() and row.paper != claim.paper:
             continue
-        if row.metric in metrics and row.table in claim.tables and _is_in(row, setting):
-            if name_of(row) == name and _extras(row) == wanted:
-                yield row
+        if row.metric not in metrics or row.table not in claim.tables or not _is_in(row, setting):
+            continue
+        if name_of(row) == name and _extras(row) == wanted:
+            yield row
 
 
 def _variant(method: str) -> tuple[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The claims and their settings from `claims.yaml`, strictly: a bad entry is an error with the file's name and the line."""
+"""The claims and their settings from `claims.yaml`: a bad entry is an error with the file's name and the line."""
 
 from __future__ import annotations
 

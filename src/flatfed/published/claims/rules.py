@@ -6,7 +6,7 @@ is meant in each setting of its claim, or in each of those that its own entry `i
 
 | rule | says |
 |---|---|
-| `order: [a, [b, c], d]` with `is: lower` or `higher` | a is lower than b and c, each of them lower than d; `ties: true` takes equal ones |
+| `order: [a, [b, c], d]` with `is: lower` | a is lower than b and c, these lower than d; `ties: true`: or equal |
 | `difference: [a, b]` with `between: [low, high]` | a - b lies there; a null is no bound |
 | `ratio: [a, b]` with `between: [low, high]` | a / b lies there |
 | `fails: [a, b]` with `trains: [c]`, `below: x` | a and b diverge or stay below x, c does not |

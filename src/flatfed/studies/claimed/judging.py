@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from flatfed.core.errors import ConfigError, nearest
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.intervals import Key
 from flatfed.published.claims.judging import Verdict, judge, undecided
-from flatfed.published.claims.reading import settings as known_settings
+from flatfed.studies.claimed.settings import StudySettings
 from flatfed.studies.claimed.values import StudyValues
 from flatfed.studies.claimed.variants import find_variant
 from flatfed.studies.run_study import RunningStudy
 
-ALL = "all"
-"""What the only setting of a study without settings is called."""
+NO_SETTING = "no setting of the study is divided as the claim's; say with --as which one stands for it"
 
 
 @dataclass(frozen=True)
@@ -42,55 +40,36 @@ class ClaimJudge:
     def __init__(self, running: RunningStudy, standing_for: Mapping[str, str] | None = None) -> None:
         self.values = StudyValues(running)
         self.methods = running.study.methods
-        self.settings = {name or ALL: name for name in running.study.settings}
-        self.standing_for = dict(standing_for or {})
-        for theirs, ours in self.standing_for.items():
-            _refuse_unknown(theirs, known_settings(), "setting of claims")
-            _refuse_unknown(ours, self.settings, "setting of the study")
+        self.settings = StudySettings(running, standing_for or {})
 
     def judge(self, claim: Claim) -> Judged:
         """Judge one claim."""
         if not claim.rules:
             return Judged(claim, judge(claim, {}), False)
-        own = self._own_settings(claim)
-        # A setting that stands for one of the claims' is known by both names.
-        named = {theirs: self._ours(theirs) for theirs in claim.every_setting}
-        named |= {name: name for name in own}
-        values = self._values(claim, named)
-        if values is None:
+        if not self.values.of(claim.metric):
             return Judged(claim, undecided(claim, f"not measured: the study has no {claim.metric}"), False)
-        verdict = judge(claim, values, own)
-        return Judged(claim, verdict, any(not one.is_missing for one in verdict.comparisons))
+        alike, named = self.settings.alike(claim), self.settings.named(claim)
+        if not alike and not named:
+            return Judged(claim, undecided(claim, NO_SETTING), False)
+        verdict = judge(claim, self._values(claim, named | alike), list(alike))
+        touched = any(not comparison.is_missing for comparison in verdict.comparisons)
+        return Judged(claim, self._remarked(claim, verdict, [*alike.values(), *named.values()]), touched)
 
-    def _own_settings(self, claim: Claim) -> Sequence[str]:
-        """Return where rules are judged that name no setting: what stands for the claim's, or else every setting."""
-        standing = [name for name in claim.settings if self._ours(name) is not None]
-        return standing or list(self.settings)
-
-    def _ours(self, theirs: str) -> str | None:
-        """Return the study's setting that stands for one of the claims'."""
-        if theirs in self.standing_for:
-            return self.standing_for[theirs]
-        return theirs if theirs in self.settings else None
-
-    def _values(self, claim: Claim, named: Mapping[str, str | None]) -> dict[Key, Mapping[int, float]] | None:
-        """Return the claim's numbers under its own names; None where the study did not measure them."""
+    def _values(self, claim: Claim, places: Mapping[str, str]) -> dict[Key, Mapping[int, float]]:
+        """Return the claim's numbers under its own names."""
         found = self.values.of(claim.metric)
-        if not found:
-            return None
         values: dict[Key, Mapping[int, float]] = {}
         for method in claim.methods:
             variant = find_variant(method, self.methods)
-            for theirs, ours in named.items():
-                if variant is None or ours is None:
-                    continue
-                numbers = found.get((self.settings[ours], variant))
-                if numbers:
-                    values[theirs, method] = numbers
+            for theirs, ours in places.items():
+                key = (self.settings.names[ours], variant or "")
+                if key in found:
+                    values[theirs, method] = found[key]
         return values
 
-
-def _refuse_unknown(name: str, known: Iterable[str], kind: str) -> None:
-    known = list(known)
-    if name not in known:
-        raise ConfigError(nearest(name, known, kind))
+    def _remarked(self, claim: Claim, verdict: Verdict, ours: list[str]) -> Verdict:
+        """Return the verdict with a word on data that are not the claim's."""
+        remark = self.settings.remark(claim, ours)
+        if not remark:
+            return verdict
+        return replace(verdict, sentence=f"{verdict.sentence} ({remark})")

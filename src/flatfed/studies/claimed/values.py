@@ -1,4 +1,4 @@
-"""The numbers of a study's runs that claims are about: accuracies, costs, norms, and what was measured of the models."""
+"""The numbers of a study's runs that claims are about: accuracies, costs, norms, and flatness of the models."""
 
 from __future__ import annotations
 
