@@ -100,7 +100,7 @@ def check(folder: Path, paper: str | None, kind: str | None, standing_for: tuple
     """
     from flatfed.cli.published.printing_claims import print_judged
     from flatfed.published.claims import claims as known
-    from flatfed.studies.claimed.judging import ClaimJudge
+    from flatfed.studies.claimed.claim_judge import ClaimJudge
     from flatfed.studies.entering import recorded_study
     from flatfed.studies.folder import StudyFolder
     from flatfed.studies.run_study import RunningStudy

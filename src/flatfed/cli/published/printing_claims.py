@@ -11,11 +11,11 @@ from flatfed.cli.output.streams import echo
 from flatfed.cli.published.printing import print_cells
 from flatfed.published.claims.claim import KINDS, METRICS, Claim
 from flatfed.published.claims.judging import Verdict
-from flatfed.published.claims.reading import settings
+from flatfed.published.claims.claim_file import settings
 from flatfed.published.numbers import papers
 
 if TYPE_CHECKING:
-    from flatfed.studies.claimed.judging import Judged
+    from flatfed.studies.claimed.claim_judge import Judged
 
 NO_CLAIM = "no claim for this choice"
 

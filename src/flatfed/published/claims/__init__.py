@@ -2,6 +2,6 @@
 
 from flatfed.published.claims.claim import Claim, Setting
 from flatfed.published.claims.judging import Verdict, judge
-from flatfed.published.claims.reading import claims, find_claim, settings
+from flatfed.published.claims.claim_file import claims, find_claim, settings
 
 __all__ = ["Claim", "Setting", "Verdict", "claims", "find_claim", "judge", "settings"]

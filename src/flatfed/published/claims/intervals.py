@@ -53,8 +53,8 @@ class Interval:
 class Numbers(Protocol):
     """Where the numbers of a comparison come from."""
 
-    def mean(self, quantity: Quantity) -> float:
-        """Return the mean of a quantity."""
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the means of two quantities that are compared."""
 
     def difference(self, left: Quantity, right: Quantity) -> Interval:
         """Return left - right."""
@@ -77,9 +77,10 @@ class Measured:
     def __init__(self, values: Values, diverged: float = math.nan) -> None:
         self.values, self.diverged = values, diverged
 
-    def mean(self, quantity: Quantity) -> float:
-        """Return the mean over the seeds of all its parts."""
-        return _mean(self._by_seed(quantity, self._seeds(quantity)))
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the means over the seeds in common."""
+        seeds = self._seeds(left, right)
+        return _mean(self._by_seed(left, seeds)), _mean(self._by_seed(right, seeds))
 
     def each(self, quantity: Quantity) -> list[float]:
         """Return the values of one method; a run that diverged is NaN."""
@@ -139,8 +140,11 @@ class Printed:
     def __init__(self, values: Mapping[Key, tuple[float, float | None]], diverged: float = math.nan) -> None:
         self.values, self.diverged = values, diverged
 
-    def mean(self, quantity: Quantity) -> float:
-        """Return the printed mean, or the difference of two."""
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the printed means, or differences of them."""
+        return self._mean(left), self._mean(right)
+
+    def _mean(self, quantity: Quantity) -> float:
         return quantity.number + math.fsum(sign * self._at(place)[0] for sign, place in quantity.places)
 
     def each(self, quantity: Quantity) -> list[float]:
@@ -149,7 +153,7 @@ class Printed:
 
     def difference(self, left: Quantity, right: Quantity) -> Interval:
         """Return the difference, and one standard deviation of it around it."""
-        estimate = _minus(self.mean(left), self.mean(right))
+        estimate = _minus(*self.means(left, right))
         if math.isnan(estimate):
             raise NotKnown("a run diverged")
         spread = math.hypot(*(self._at(place)[1] or 0.0 for _, place in (*left.places, *right.places)))
@@ -157,7 +161,7 @@ class Printed:
 
     def ratio(self, left: Quantity, right: Quantity) -> Interval:
         """Return the ratio of the means."""
-        above, below = self.mean(left), self.mean(right)
+        above, below = self.means(left, right)
         if not (math.isfinite(above) and math.isfinite(below) and below > 0):
             raise NotKnown("a ratio needs positive numbers")
         ratio = above / below

@@ -139,7 +139,7 @@ def _compared(pair: Pair, numbers: Numbers) -> Comparison:
     try:
         if pair.relation in ("fails", "trains"):
             return _trained(pair, numbers, statement)
-        left, right = numbers.mean(pair.left), numbers.mean(pair.right)
+        left, right = numbers.means(pair.left, pair.right)
         if pair.relation == "ratio":
             interval = numbers.ratio(pair.left, pair.right)
         else:

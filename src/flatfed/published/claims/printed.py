@@ -9,7 +9,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.published.claims.claim import Claim, Setting
 from flatfed.published.claims.intervals import Key, Printed
 from flatfed.published.claims.judging import WORST, Verdict, judge_numbers, undecided
-from flatfed.published.claims.reading import settings
+from flatfed.published.claims.claim_file import settings
 from flatfed.published.method_names import name_of
 from flatfed.published.numbers import PublishedValue, papers, values
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.intervals import Key
 from flatfed.published.claims.judging import Verdict, judge, undecided
-from flatfed.studies.claimed.settings import StudySettings
-from flatfed.studies.claimed.values import StudyValues
+from flatfed.studies.claimed.alike_settings import StudySettings
+from flatfed.studies.claimed.run_numbers import StudyValues
 from flatfed.studies.claimed.variants import find_variant
 from flatfed.studies.run_study import RunningStudy
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.published.claims.claim import Claim, Setting
-from flatfed.published.claims.reading import settings as known_settings
+from flatfed.published.claims.claim_file import settings as known_settings
 from flatfed.published.setting_names import DATASETS, PER_CLASS
 from flatfed.studies.run_study import RunningStudy
 
