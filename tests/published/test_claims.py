@@ -13,10 +13,10 @@ from flatfed.algorithms.spelling import parse_method
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims import Claim, claims, find_claim, settings
 from flatfed.published.claims.claim import METRICS
-from flatfed.published.claims.intervals import Printed
+from flatfed.published.claims.claim_file import read_claims
+from flatfed.published.claims.intervals import PrintedNumbers
 from flatfed.published.claims.judging import judge_numbers
 from flatfed.published.claims.printed import PRINTED_AS, judge_printed, printed_numbers
-from flatfed.published.claims.claim_file import read_claims
 from flatfed.published.claims.rules import Pair, Rule, read_quantity, read_rule
 from flatfed.published.numbers import papers, values
 
@@ -127,7 +127,7 @@ def by_means(claim: Claim) -> str:
     """The outcome of the printed means alone."""
     means = {key: (mean, None) for key, (mean, _) in printed_numbers(claim).items()}
     lowest = float("-inf") if claim.metric in ("accuracy", "miou") else float("nan")
-    return judge_numbers(claim, Printed(means, lowest)).outcome
+    return judge_numbers(claim, PrintedNumbers(means, lowest)).outcome
 
 
 @with_numbers

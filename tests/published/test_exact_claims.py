@@ -90,7 +90,7 @@ def test_deviations_of_clients_and_of_batches_add_up() -> None:
 
 @pytest.mark.parametrize("mix", [0.2, 0.7, 1.0])
 def test_mixing_scales_the_spread_of_a_local_step(mix: float) -> None:
-    """Each client is a batch: the deviations of its step from the mean are those of the perturbed gradient, times mix."""
+    """Each client is a batch: its step deviates from the mean as its perturbed gradient does, times `mix`."""
     method = ff.make("fedvssam", rho=0.1, mix_perturb=1.0, mix_update=mix, mix_global=1.0)
     setup = network_setup(lr=0.3, local_epochs=1, weight_decay=0.0, lr_decay=1.0, weighting="uniform")
     first = array(train_network(method, replace(setup, schedule=((0,),))).vector)

@@ -10,8 +10,8 @@ from flatfed.cli.output.results import print_notes
 from flatfed.cli.output.streams import echo
 from flatfed.cli.published.printing import print_cells
 from flatfed.published.claims.claim import KINDS, METRICS, Claim
-from flatfed.published.claims.judging import Verdict
 from flatfed.published.claims.claim_file import settings
+from flatfed.published.claims.judging import Verdict
 from flatfed.published.numbers import papers
 
 if TYPE_CHECKING:
@@ -64,23 +64,23 @@ def _about(claim: Claim) -> list[str]:
 
 def print_judged(judged: Sequence[Judged]) -> None:
     """Print the verdicts on the claims that a study says something about, and count the others."""
-    told = [one for one in judged if one.touched]
-    if told:
+    touched = [one for one in judged if one.touched]
+    if touched:
         rows = [
             {
                 "claim": one.claim.id,
-                "verdict": one.verdict.outcome,
+                "outcome": one.verdict.outcome,
                 "metric": one.claim.metric,
                 "why": _why(one.verdict),
             }
-            for one in told
+            for one in touched
         ]
         print_cells(list(rows[0]), rows)
     else:
         echo("the study says nothing about these claims")
-    counted = Counter(one.verdict.outcome for one in told)
+    counted = Counter(one.verdict.outcome for one in touched)
     words = ", ".join(f"{count} {outcome}" for outcome, count in counted.items())
-    others = len(judged) - len(told)
+    others = len(judged) - len(touched)
     print_notes([f"{words or 'none judged'}; {others} others are undecided, for the study has not what they are about"])
 
 

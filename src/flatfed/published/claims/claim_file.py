@@ -66,10 +66,10 @@ def read_claims(file: str, text: str) -> tuple[dict[str, Setting], dict[str, Cla
         content, lines = read_yaml_with_lines(text)
     except ConfigError as error:
         raise error.within(file) from None
-    return _Reader(file, lines).read(content)
+    return _ClaimsReader(file, lines).read(content)
 
 
-class _Reader:
+class _ClaimsReader:
     """Reads the file and knows where everything stands in it."""
 
     def __init__(self, file: str, lines: Mapping[Way, int]) -> None:

@@ -1,7 +1,7 @@
 """Numbers of methods in settings, and intervals for their differences and ratios.
 
-`Measured` has a value for each seed: differences are paired by seed, and the interval is a bootstrap over seeds.
-`Printed` has a mean and perhaps a standard deviation: the interval is that deviation around the mean.
+`MeasuredNumbers` has a value for each seed: differences are paired by seed, and the interval is a bootstrap over seeds.
+`PrintedNumbers` has a mean and perhaps a standard deviation: the interval is that deviation around the mean.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flatfed.core.errors import ConfigError
-from flatfed.published.claims.rules import Place, Quantity
+from flatfed.published.claims.rules import MethodPlace, Quantity
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999
@@ -66,7 +66,7 @@ class Numbers(Protocol):
         """Return every single value of a quantity."""
 
 
-class Measured:
+class MeasuredNumbers:
     """Values by seed.
 
     Args:
@@ -117,7 +117,7 @@ class Measured:
         every = [set(self._at(place)) for quantity in quantities for _, place in quantity.places]
         return sorted(set.intersection(*every))
 
-    def _at(self, place: Place) -> Mapping[int, float]:
+    def _at(self, place: MethodPlace) -> Mapping[int, float]:
         found = self.values.get((place.setting, place.method))
         if not found:
             raise NotMeasured(f"{place} was not measured")
@@ -134,7 +134,7 @@ class Measured:
         return total
 
 
-class Printed:
+class PrintedNumbers:
     """Means with standard deviations, as papers print them; None for a deviation that is not printed."""
 
     def __init__(self, values: Mapping[Key, tuple[float, float | None]], diverged: float = math.nan) -> None:
@@ -167,11 +167,11 @@ class Printed:
         ratio = above / below
         return Interval(ratio, ratio, ratio, 0)
 
-    def _at(self, place: Place) -> tuple[float, float | None]:
+    def _at(self, place: MethodPlace) -> tuple[float, float | None]:
         mean, spread = self._raw(place)
         return (self.diverged if math.isnan(mean) else mean), spread
 
-    def _raw(self, place: Place) -> tuple[float, float | None]:
+    def _raw(self, place: MethodPlace) -> tuple[float, float | None]:
         found = self.values.get((place.setting, place.method))
         if found is None:
             raise NotMeasured(f"{place} is not printed")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from flatfed.published.claims.claim import Claim
-from flatfed.published.claims.intervals import Interval, Measured, NotKnown, NotMeasured, Numbers, Values
+from flatfed.published.claims.intervals import Interval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
 from flatfed.published.claims.rules import Pair
 
 HOLDS: Literal["holds"] = "holds"
@@ -24,7 +24,7 @@ WORST = {"accuracy": -math.inf, "miou": -math.inf}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedPair:
     """One comparison of a claim.
 
     Attributes:
@@ -65,7 +65,7 @@ class Verdict:
 
     claim: str
     outcome: Outcome
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedPair, ...]
     sentence: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def judge(claim: Claim, values: Values, settings: Sequence[str] | None = None) -
             was not reached.
         settings: those in which rules are judged that name none; those of the claim where nothing is given.
     """
-    return judge_numbers(claim, Measured(values, WORST.get(claim.metric, math.nan)), settings)
+    return judge_numbers(claim, MeasuredNumbers(values, WORST.get(claim.metric, math.nan)), settings)
 
 
 def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None = None) -> Verdict:
@@ -117,7 +117,7 @@ def _outcome(outcomes: Sequence[Outcome]) -> Outcome:
     return HOLDS
 
 
-def _sentence(outcome: Outcome, comparisons: Sequence[Comparison]) -> str:
+def _sentence(outcome: Outcome, comparisons: Sequence[ComparedPair]) -> str:
     """Return how many comparisons say what, and the first of those that decide."""
     counted = ", ".join(f"{count} {name}" for name, count in _counts(comparisons))
     # One that was measured tells more than one that was not.
@@ -126,7 +126,7 @@ def _sentence(outcome: Outcome, comparisons: Sequence[Comparison]) -> str:
     return f"{outcome}: comparisons: {counted}; {shown.sentence}"
 
 
-def _counts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, int]]:
+def _counts(comparisons: Sequence[ComparedPair]) -> Iterator[tuple[str, int]]:
     names = {HOLDS: "for it", FAILS: "against it", UNDECIDED: "undecided"}
     for outcome, name in names.items():
         count = sum(one.outcome == outcome for one in comparisons)
@@ -134,7 +134,7 @@ def _counts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, int]]:
             yield name, count
 
 
-def _compared(pair: Pair, numbers: Numbers) -> Comparison:
+def _compared(pair: Pair, numbers: Numbers) -> ComparedPair:
     statement = _statement(pair)
     try:
         if pair.relation in ("fails", "trains"):
@@ -145,10 +145,10 @@ def _compared(pair: Pair, numbers: Numbers) -> Comparison:
         else:
             interval = numbers.difference(pair.left, pair.right)
     except NotMeasured as error:
-        return Comparison(statement, UNDECIDED, reason=str(error), is_missing=True)
+        return ComparedPair(statement, UNDECIDED, reason=str(error), is_missing=True)
     except NotKnown as error:
-        return Comparison(statement, UNDECIDED, reason=str(error))
-    return Comparison(statement, _decided(pair, interval), left, right, interval)
+        return ComparedPair(statement, UNDECIDED, reason=str(error))
+    return ComparedPair(statement, _decided(pair, interval), left, right, interval)
 
 
 def _statement(pair: Pair) -> str:
@@ -195,15 +195,15 @@ def _side(inside: bool, outside: bool) -> Outcome:
     return UNDECIDED
 
 
-def _trained(pair: Pair, numbers: Numbers, statement: str) -> Comparison:
+def _trained(pair: Pair, numbers: Numbers, statement: str) -> ComparedPair:
     """Compare each run with the bound: only what all seeds agree in is decided."""
     values = numbers.each(pair.left)
     failed = [math.isnan(value) or value < pair.right.number for value in values]
     count = f"{sum(failed)} of {len(failed)} runs failed"
     if any(failed) and not all(failed):
-        return Comparison(statement, UNDECIDED, reason=count)
+        return ComparedPair(statement, UNDECIDED, reason=count)
     agrees = failed[0] == (pair.relation == "fails")
-    return Comparison(statement, HOLDS if agrees else FAILS, reason=count)
+    return ComparedPair(statement, HOLDS if agrees else FAILS, reason=count)
 
 
 def _plain(value: Any) -> Any:

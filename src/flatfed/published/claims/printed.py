@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims.claim import Claim, Setting
-from flatfed.published.claims.intervals import Key, Printed
-from flatfed.published.claims.judging import WORST, Verdict, judge_numbers, undecided
 from flatfed.published.claims.claim_file import settings
+from flatfed.published.claims.intervals import Key, PrintedNumbers
+from flatfed.published.claims.judging import WORST, Verdict, judge_numbers, undecided
 from flatfed.published.method_names import name_of
 from flatfed.published.numbers import PublishedValue, papers, values
 
@@ -67,7 +67,7 @@ def judge_printed(claim: Claim) -> Verdict:
     numbers = printed_numbers(claim)
     if not numbers:
         return undecided(claim, "no table holds its numbers")
-    return judge_numbers(claim, Printed(numbers, WORST.get(claim.metric, math.nan)))
+    return judge_numbers(claim, PrintedNumbers(numbers, WORST.get(claim.metric, math.nan)))
 
 
 def _number(claim: Claim, setting: Setting, method: str) -> tuple[float, float | None] | None:

@@ -33,15 +33,15 @@ KINDS_OF_RULES = {
 
 
 @dataclass(frozen=True)
-class Place:
+class MethodPlace:
     """A method in a setting; an empty setting is each setting of the claim."""
 
     method: str
     setting: str = ""
 
-    def within(self, setting: str) -> Place:
+    def within(self, setting: str) -> MethodPlace:
         """Return the same in a setting, if it names none itself."""
-        return Place(self.method, self.setting or setting)
+        return MethodPlace(self.method, self.setting or setting)
 
     def __str__(self) -> str:
         return f"{self.method}{AT}{self.setting}" if self.setting else self.method
@@ -51,7 +51,7 @@ class Place:
 class Quantity:
     """A sum of numbers of methods in settings, each with its sign, and of a plain number."""
 
-    places: tuple[tuple[int, Place], ...] = ()
+    places: tuple[tuple[int, MethodPlace], ...] = ()
     number: float = 0.0
 
     def within(self, setting: str) -> Quantity:
@@ -70,7 +70,7 @@ class Quantity:
         if len(settings) > 1:
             return MINUS.join(str(place) for _, place in self.places)
         methods = MINUS.join(place.method for _, place in self.places)
-        return str(Place(methods, settings.pop()))
+        return str(MethodPlace(methods, settings.pop()))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Rule:
             yield from pair.within_each(settings)
 
     @property
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[MethodPlace]:
         """Every method that the rule names, with its setting."""
         for pair in self.pairs:
             for _, place in (*pair.left.places, *pair.right.places):
@@ -206,11 +206,11 @@ def read_quantity(entry: Any) -> Quantity:
     return Quantity(tuple(zip((1, -1), parts, strict=False)))
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> MethodPlace:
     method, at, setting = (part.strip() for part in text.partition(AT))
     if not method or (at and not setting):
         raise ConfigError(f"{text!r} must be `method` or `method @ setting`")
-    return Place(method, setting)
+    return MethodPlace(method, setting)
 
 
 def _list(name: str, content: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 A setting stands for one of the claims' by its name, because it was said so, or because it is divided among clients in
 the same way. Rules that compare settings with each other need more: the same data, model, clients and epochs, as far as
-the claim states them. What differs is told.
+the claim states them. What differs is said.
 """
 
 from __future__ import annotations
