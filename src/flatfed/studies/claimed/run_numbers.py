@@ -124,7 +124,8 @@ def _measured(name: str, directory: RunDirectory) -> float | None:
     latest = directory.checkpoints.rounds()[:1]
     found = None
     for key, result in KeptResults(directory.path).of_round(latest):
-        if key.get("weights") == "evaluated" and key.get("sample", {}).get("of") == "train":
+        sample = key.get("sample", {})
+        if key.get("weights") == "evaluated" and sample.get("of") == "train" and sample.get("seed") == 0:
             found = result["numbers"].get(name, found)
     return found
 
