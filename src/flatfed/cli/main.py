@@ -35,6 +35,7 @@ COMMANDS = {
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "list": "flatfed.cli.commands.listing:listing",
     "published": "flatfed.cli.published.command:published",
+    "claims": "flatfed.cli.published.claims:claims",
     "data": "flatfed.cli.data.commands:data",
     "site": "flatfed.cli.commands.site:site",
     "deploy": "flatfed.cli.commands.deploy:deploy",
@@ -89,6 +90,7 @@ def cli() -> None:
       flatfed landscape runs/...                              the loss around the model
       flatfed list algorithms                                 what there is
       flatfed published --method fedasam+swa                  what papers published
+      flatfed claims --paper fedgloss                         what papers claim
 
     Each command has its own --help. Exit codes: 0 done, 1 a run diverged, stopped or failed, 2 a mistake in what was
     asked for, 130 interrupted (and saved). FLATFED_TRACEBACK=1 in the environment shows the traceback of an error that

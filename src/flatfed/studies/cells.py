@@ -11,7 +11,7 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison
-from flatfed.experiments.comparing.from_options import comparison_of
+from flatfed.experiments.comparing.comparison_from_options import comparison_of
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.options import RunOptions

@@ -104,7 +104,7 @@ def _print_entries(
     for row, setting in zip(rows, settings, strict=True):
         row["setting"] = ", ".join(part for part in setting if part not in shared)
     names = ["setting", *(name for name in rows[0] if name not in common and name != "setting")]
-    _print([name for name in names if _says_something(name, rows)], rows)
+    print_cells([name for name in names if _says_something(name, rows)], rows)
 
 
 def _common(rows: Sequence[Cells], last: tuple[str, ...]) -> Cells:
@@ -120,7 +120,7 @@ def _says_something(name: str, rows: Sequence[Cells]) -> bool:
 def print_papers() -> None:
     """Print what there is of each paper, and how to look further."""
     rows = [_paper_cells(paper) for paper in papers()]
-    _print(list(rows[0]), rows)
+    print_cells(list(rows[0]), rows)
     print_notes(f"{paper.id}: {paper.reference}{_read_from(paper)}" for paper in papers().values())
     echo("Choose with --paper, --table, --method, --dataset, --partition and --metric.")
 
@@ -145,7 +145,8 @@ def _read_from(paper: PublishedPaper) -> str:
     return f"; read from the {paper.read_from}"
 
 
-def _print(names: Sequence[str], rows: Sequence[Cells]) -> None:
+def print_cells(names: Sequence[str], rows: Sequence[Cells]) -> None:
+    """Print rows below the names of their columns, with as few words divided as there is room for."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -1,0 +1,225 @@
+"""Numbers of methods in settings, and intervals for their differences and ratios.
+
+`MeasuredNumbers` has a value for each seed: differences are paired by seed, and the interval is a bootstrap over seeds.
+`PrintedNumbers` has a mean and perhaps a standard deviation: the interval is that deviation around the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from flatfed.core.errors import ConfigError
+from flatfed.published.claims.rules import MethodPlace, Quantity
+
+CONFIDENCE = 0.95
+RESAMPLES = 9999
+SEED = 0
+"""Of the resampling: the same numbers have the same interval, always."""
+
+FEWEST = 3
+"""With fewer seeds nothing is decided."""
+
+Key = tuple[str, str]
+"""A setting and a method."""
+
+Values = Mapping[Key, Mapping[int, float]]
+"""For each, the values by seed: NaN for a run that diverged, infinity for a target that was never reached."""
+
+
+class NotKnown(Exception):
+    """Why a comparison cannot be decided."""
+
+
+class NotMeasured(NotKnown):
+    """A number that is not there at all."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, and between what it lies; both ends are it where nothing is known of its spread."""
+
+    estimate: float
+    low: float
+    high: float
+    count: int
+    """Of seeds; 0 for printed numbers."""
+
+
+class Numbers(Protocol):
+    """Where the numbers of a comparison come from."""
+
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the means of two quantities that are compared."""
+
+    def difference(self, left: Quantity, right: Quantity) -> Interval:
+        """Return left - right."""
+
+    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+        """Return left / right."""
+
+    def each(self, quantity: Quantity) -> list[float]:
+        """Return every single value of a quantity."""
+
+
+class MeasuredNumbers:
+    """Values by seed.
+
+    Args:
+        values: of every setting and method.
+        diverged: what a run that diverged counts as: minus infinity where higher is better, NaN for nothing at all.
+    """
+
+    def __init__(self, values: Values, diverged: float = math.nan) -> None:
+        self.values, self.diverged = values, diverged
+
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the means over the seeds in common."""
+        seeds = self._seeds(left, right)
+        return _mean(self._by_seed(left, seeds)), _mean(self._by_seed(right, seeds))
+
+    def each(self, quantity: Quantity) -> list[float]:
+        """Return the values of one method; a run that diverged is NaN."""
+        seeds = self._seeds(quantity)
+        _refuse_few(seeds)
+        return [self._sum(quantity, seed, math.nan) for seed in seeds]
+
+    def difference(self, left: Quantity, right: Quantity) -> Interval:
+        """Return the mean of the differences by seed, with its interval."""
+        seeds = self._seeds(left, right)
+        _refuse_few(seeds)
+        pairs = zip(self._by_seed(left, seeds), self._by_seed(right, seeds), strict=True)
+        differences = [_minus(a, b) for a, b in pairs]
+        if any(math.isnan(one) for one in differences):
+            raise NotKnown("a run diverged")
+        if not all(math.isfinite(one) for one in differences):
+            # There is no mean: only what all seeds agree in is known.
+            return Interval(_middle(differences), min(differences), max(differences), len(seeds))
+        return _bootstrapped([np.array(differences)], np.mean)
+
+    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+        """Return the ratio of the means, with its interval over pairs of seeds."""
+        seeds = self._seeds(left, right)
+        _refuse_few(seeds)
+        above, below = np.array(self._by_seed(left, seeds)), np.array(self._by_seed(right, seeds))
+        if not (np.isfinite(above).all() and np.isfinite(below).all()):
+            raise NotKnown("a run diverged or did not reach the target")
+        if not (below > 0).all():
+            raise NotKnown("a ratio needs positive numbers")
+        return _bootstrapped([above, below], _ratio_of_means)
+
+    def _seeds(self, *quantities: Quantity) -> list[int]:
+        """Return the seeds that all parts of some quantities have."""
+        every = [set(self._at(place)) for quantity in quantities for _, place in quantity.places]
+        return sorted(set.intersection(*every))
+
+    def _at(self, place: MethodPlace) -> Mapping[int, float]:
+        found = self.values.get((place.setting, place.method))
+        if not found:
+            raise NotMeasured(f"{place} was not measured")
+        return found
+
+    def _by_seed(self, quantity: Quantity, seeds: list[int]) -> list[float]:
+        return [self._sum(quantity, seed, self.diverged) for seed in seeds]
+
+    def _sum(self, quantity: Quantity, seed: int, diverged: float) -> float:
+        total = quantity.number
+        for sign, place in quantity.places:
+            value = self._at(place)[seed]
+            total += sign * (diverged if math.isnan(value) else value)
+        return total
+
+
+class PrintedNumbers:
+    """Means with standard deviations, as papers print them; None for a deviation that is not printed."""
+
+    def __init__(self, values: Mapping[Key, tuple[float, float | None]], diverged: float = math.nan) -> None:
+        self.values, self.diverged = values, diverged
+
+    def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
+        """Return the printed means, or differences of them."""
+        return self._mean(left), self._mean(right)
+
+    def _mean(self, quantity: Quantity) -> float:
+        return quantity.number + math.fsum(sign * self._at(place)[0] for sign, place in quantity.places)
+
+    def each(self, quantity: Quantity) -> list[float]:
+        """Return the mean; NaN for one that diverged."""
+        return [quantity.number + math.fsum(sign * self._raw(place)[0] for sign, place in quantity.places)]
+
+    def difference(self, left: Quantity, right: Quantity) -> Interval:
+        """Return the difference, and one standard deviation of it around it."""
+        estimate = _minus(*self.means(left, right))
+        if math.isnan(estimate):
+            raise NotKnown("a run diverged")
+        spread = math.hypot(*(self._at(place)[1] or 0.0 for _, place in (*left.places, *right.places)))
+        return Interval(estimate, estimate - spread, estimate + spread, 0)
+
+    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+        """Return the ratio of the means."""
+        above, below = self.means(left, right)
+        if not (math.isfinite(above) and math.isfinite(below) and below > 0):
+            raise NotKnown("a ratio needs positive numbers")
+        ratio = above / below
+        return Interval(ratio, ratio, ratio, 0)
+
+    def _at(self, place: MethodPlace) -> tuple[float, float | None]:
+        mean, spread = self._raw(place)
+        return (self.diverged if math.isnan(mean) else mean), spread
+
+    def _raw(self, place: MethodPlace) -> tuple[float, float | None]:
+        found = self.values.get((place.setting, place.method))
+        if found is None:
+            raise NotMeasured(f"{place} is not printed")
+        return found
+
+
+def _refuse_few(seeds: list[int]) -> None:
+    if len(seeds) < FEWEST:
+        raise NotKnown(f"{len(seeds)} seeds in common, where {FEWEST} are needed")
+
+
+def _minus(left: float, right: float) -> float:
+    """Return the difference; two that never reached their target are equal."""
+    if left == right:
+        return 0.0
+    return left - right
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _ratio_of_means(above: Any, below: Any, axis: int = -1) -> Any:
+    return np.mean(above, axis=axis) / np.mean(below, axis=axis)
+
+
+def _bootstrapped(samples: list[Any], statistic: Any) -> Interval:
+    """Return the statistic with the percentile interval over resampled seeds, the same seeds in every sample."""
+    try:
+        from scipy.stats import bootstrap
+    except ImportError:
+        raise ConfigError("judging claims needs SciPy; install flatfed[data]") from None
+    estimate = float(statistic(*samples))
+    if all(np.ptp(sample) == 0 for sample in samples):
+        return Interval(estimate, estimate, estimate, len(samples[0]))
+    result = bootstrap(
+        samples,
+        statistic,
+        paired=True,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        random_state=np.random.default_rng(SEED),
+    )
+    interval = result.confidence_interval
+    return Interval(estimate, float(interval.low), float(interval.high), len(samples[0]))

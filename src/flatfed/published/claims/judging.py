@@ -1,0 +1,216 @@
+"""Judging a claim by numbers: every comparison with its interval, and a verdict that never says more than they do.
+
+A claim holds where every comparison does; it does not hold where one is decided against it; all else is undecided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from flatfed.published.claims.claim import Claim
+from flatfed.published.claims.intervals import Interval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
+from flatfed.published.claims.rules import Pair
+
+HOLDS: Literal["holds"] = "holds"
+FAILS: Literal["does not hold"] = "does not hold"
+UNDECIDED: Literal["undecided"] = "undecided"
+Outcome = Literal["holds", "does not hold", "undecided"]
+
+WORST = {"accuracy": -math.inf, "miou": -math.inf}
+"""What a run that diverged counts as, where that is known."""
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """One comparison of a claim.
+
+    Attributes:
+        statement: what is claimed of it: `fedsam is lower than fedavg @ cifar10-0`.
+        outcome: what the numbers say.
+        left: the mean of the one side; None where it is not known.
+        right: that of the other.
+        interval: of their difference or ratio; None where there is none.
+        reason: why it is undecided, or what decided it.
+    """
+
+    statement: str
+    outcome: Outcome
+    left: float | None = None
+    right: float | None = None
+    interval: Interval | None = None
+    reason: str = ""
+    is_missing: bool = False
+    """Whether one of the numbers was never measured."""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in words."""
+        parts = [self.statement, self._numbers(), self.reason]
+        return f"{self.outcome}: {'; '.join(part for part in parts if part)}"
+
+    def _numbers(self) -> str:
+        if self.interval is None or self.left is None or self.right is None:
+            return ""
+        at = self.interval
+        seeds = f", {at.count} seeds" if at.count else ""
+        return f"{self.left:.4g} against {self.right:.4g}, {at.estimate:.4g} [{at.low:.4g}, {at.high:.4g}]{seeds}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What numbers say of a claim: the outcome, every comparison, and a sentence."""
+
+    claim: str
+    outcome: Outcome
+    comparisons: tuple[ComparedPair, ...]
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON; what is not finite is null."""
+        record: dict[str, Any] = _plain(asdict(self))
+        return record
+
+
+def judge(claim: Claim, values: Values, settings: Sequence[str] | None = None) -> Verdict:
+    """Judge a claim by the values of runs, by setting and method and then by seed.
+
+    Args:
+        claim: what is claimed.
+        values: of the claim's metric: accuracies in per cent, NaN for a run that diverged, infinity for a target that
+            was not reached.
+        settings: those in which rules are judged that name none; those of the claim where nothing is given.
+    """
+    return judge_numbers(claim, MeasuredNumbers(values, WORST.get(claim.metric, math.nan)), settings)
+
+
+def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None = None) -> Verdict:
+    """Judge a claim by any numbers."""
+    if not claim.rules:
+        return undecided(claim, _without_rules(claim))
+    own = claim.settings if settings is None else tuple(settings)
+    comparisons = tuple(_compared(pair, numbers) for rule in claim.rules for pair in rule.pairs_in(own))
+    if not comparisons:
+        return undecided(claim, "there is no setting to judge it in")
+    outcome = _outcome([one.outcome for one in comparisons])
+    return Verdict(claim.id, outcome, comparisons, _sentence(outcome, comparisons))
+
+
+def undecided(claim: Claim, reason: str) -> Verdict:
+    """Return the verdict on a claim that cannot be judged at all."""
+    return Verdict(claim.id, UNDECIDED, (), f"{UNDECIDED}: {reason}")
+
+
+def _without_rules(claim: Claim) -> str:
+    if claim.tests:
+        return f"an identity or a count, which {claim.tests[0]} proves and no training decides"
+    return f"not checked: {claim.not_checked}"
+
+
+def _outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    if FAILS in outcomes:
+        return FAILS
+    if UNDECIDED in outcomes:
+        return UNDECIDED
+    return HOLDS
+
+
+def _sentence(outcome: Outcome, comparisons: Sequence[ComparedPair]) -> str:
+    """Return how many comparisons say what, and the first of those that decide."""
+    counted = ", ".join(f"{count} {name}" for name, count in _counts(comparisons))
+    # One that was measured tells more than one that was not.
+    deciding = [one for one in comparisons if one.outcome == outcome]
+    shown = next((one for one in deciding if not one.is_missing), deciding[0])
+    return f"{outcome}: comparisons: {counted}; {shown.sentence}"
+
+
+def _counts(comparisons: Sequence[ComparedPair]) -> Iterator[tuple[str, int]]:
+    names = {HOLDS: "for it", FAILS: "against it", UNDECIDED: "undecided"}
+    for outcome, name in names.items():
+        count = sum(one.outcome == outcome for one in comparisons)
+        if count:
+            yield name, count
+
+
+def _compared(pair: Pair, numbers: Numbers) -> ComparedPair:
+    statement = _statement(pair)
+    try:
+        if pair.relation in ("fails", "trains"):
+            return _trained(pair, numbers, statement)
+        left, right = numbers.means(pair.left, pair.right)
+        if pair.relation == "ratio":
+            interval = numbers.ratio(pair.left, pair.right)
+        else:
+            interval = numbers.difference(pair.left, pair.right)
+    except NotMeasured as error:
+        return ComparedPair(statement, UNDECIDED, reason=str(error), is_missing=True)
+    except NotKnown as error:
+        return ComparedPair(statement, UNDECIDED, reason=str(error))
+    return ComparedPair(statement, _decided(pair, interval), left, right, interval)
+
+
+def _statement(pair: Pair) -> str:
+    if pair.relation == "fails":
+        return f"{pair.left} diverges or stays below {pair.right}"
+    if pair.relation == "trains":
+        return f"{pair.left} trains to {pair.right} or more"
+    if pair.relation in ("difference", "ratio"):
+        sign = "/" if pair.relation == "ratio" else "-"
+        return f"({pair.left}) {sign} ({pair.right}) {_bounds(pair)}"
+    than = f"{pair.relation} than{' or equal to' if pair.ties else ''}"
+    return f"{pair.left} is {than} {pair.right}"
+
+
+def _bounds(pair: Pair) -> str:
+    if pair.low is None:
+        return f"is at most {pair.high:g}"
+    if pair.high is None:
+        return f"is at least {pair.low:g}"
+    return f"lies between {pair.low:g} and {pair.high:g}"
+
+
+def _decided(pair: Pair, interval: Interval) -> Outcome:
+    """Say on which side an interval lies, if it lies on one as a whole."""
+    if pair.relation in ("difference", "ratio"):
+        low = -math.inf if pair.low is None else pair.low
+        high = math.inf if pair.high is None else pair.high
+        return _side(interval.low >= low and interval.high <= high, interval.high < low or interval.low > high)
+    # As differences that are claimed to be above zero.
+    ends = (interval.low, interval.high)
+    if pair.relation == "lower":
+        ends = (-interval.high, -interval.low)
+    if pair.ties:
+        return _side(ends[0] >= 0, ends[1] < 0)
+    # Equal for every seed is not lower; an interval that ends at zero decides nothing.
+    return _side(ends[0] > 0, ends[1] < 0 or ends == (0, 0))
+
+
+def _side(inside: bool, outside: bool) -> Outcome:
+    if inside:
+        return HOLDS
+    if outside:
+        return FAILS
+    return UNDECIDED
+
+
+def _trained(pair: Pair, numbers: Numbers, statement: str) -> ComparedPair:
+    """Compare each run with the bound: only what all seeds agree in is decided."""
+    values = numbers.each(pair.left)
+    failed = [math.isnan(value) or value < pair.right.number for value in values]
+    count = f"{sum(failed)} of {len(failed)} runs failed"
+    if any(failed) and not all(failed):
+        return ComparedPair(statement, UNDECIDED, reason=count)
+    agrees = failed[0] == (pair.relation == "fails")
+    return ComparedPair(statement, HOLDS if agrees else FAILS, reason=count)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

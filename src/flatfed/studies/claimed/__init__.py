@@ -1,0 +1,1 @@
+"""The claims of papers, judged by the runs of a study."""
