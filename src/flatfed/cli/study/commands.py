@@ -110,11 +110,13 @@ def run(
     """Train what is not finished yet of FILE's study, and show the table.
 
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
-    whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on.
+    whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end the table is
+    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds and a figure.
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
     from flatfed.machine import usable_cores
+    from flatfed.studies.reporting import write_study_report
 
     if not 0 < lease < math.inf:
         raise ConfigError("--lease must be more than 0 seconds")
@@ -125,7 +127,10 @@ def run(
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
     with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
         running.work(progress, jobs or usable_cores(), lease)
-    return _show(running, as_json)
+    code = _show(running, as_json)
+    files = write_study_report(running.table(), running.folder.path)
+    echo(f"written to {running.folder.path}: {', '.join(file.name for file in files)}", err=True)
+    return code
 
 
 @study.command(cls=GroupedCommand)
