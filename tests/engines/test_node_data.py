@@ -80,7 +80,7 @@ def change_a_pixel(folder: Path) -> None:
     file.write_bytes(data)
 
 
-@on_engines("ray")
+@on_engines("ray", without="starts_slowly")
 def test_a_node_with_other_examples_is_refused(row: Row, tmp_path: Path) -> None:
     task, there = built(written(tmp_path / "here")), tmp_path / "there"
     change_a_pixel(there)

@@ -52,7 +52,7 @@ PLACES = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class PaperChoice:
     """One number that a paper chose: its place in a run's record, and whether only the authors' code tells it."""
 
     place: str
@@ -60,7 +60,7 @@ class Choice:
     from_code: bool
 
 
-def choices_for(value: PublishedValue) -> Iterator[Choice]:
+def choices_for(value: PublishedValue) -> Iterator[PaperChoice]:
     """Yield what was chosen for the run behind a value, as far as it is one number and known."""
     # What papers give is for federated training.
     if value.partition == CENTRALISED:
@@ -79,7 +79,7 @@ def _is_about(entry: PublishedParameter, value: PublishedValue, data: set[str]) 
     return entry.condition in ("", f"alpha={value.partition_value}", f"({LISTS.get(value.partition)})")
 
 
-def _choice(name: str, entry: PublishedParameter, value: PublishedValue) -> Iterator[Choice]:
+def _choice(name: str, entry: PublishedParameter, value: PublishedValue) -> Iterator[PaperChoice]:
     place, number = PLACES.get((name, entry.parameter)), _number(entry.chosen)
     if place is None or number is None:
         return
@@ -87,7 +87,7 @@ def _choice(name: str, entry: PublishedParameter, value: PublishedValue) -> Iter
         number = number / (value.rounds or number)
         if number > 1:  # FedSAM gives 15000 for a training of 10000 rounds
             return
-    yield Choice(place, number, entry.chosen_source.startswith(CODE))
+    yield PaperChoice(place, number, entry.chosen_source.startswith(CODE))
 
 
 def _number(text: str) -> float | None:

@@ -16,7 +16,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.data.catalogue import find
 from flatfed.data.partition import Partitioner
 from flatfed.models.catalogue import with_defaults
-from flatfed.published.choices import Choice, choices_for
+from flatfed.published.choices import PaperChoice, choices_for
 from flatfed.published.conditions import AUGMENTATIONS, Conditions, conditions_of
 from flatfed.published.method_names import one_spelling, spelling_of
 from flatfed.published.numbers import PublishedValue, values
@@ -193,7 +193,7 @@ def _choices(value: PublishedValue, conditions: Conditions, run: RunSetting) -> 
             yield from _at_place(choice.place, choice.number, run, _where(choice))
 
 
-def _where(choice: Choice) -> str:
+def _where(choice: PaperChoice) -> str:
     """Say where a number stands that is not the paper's own."""
     if choice.from_code:
         return " (authors' code)"

@@ -40,7 +40,7 @@ class NotMeasured(NotKnown):
 
 
 @dataclass(frozen=True)
-class Interval:
+class MeanInterval:
     """An estimate, and between what it lies; both ends are it where nothing is known of its spread."""
 
     estimate: float
@@ -56,10 +56,10 @@ class Numbers(Protocol):
     def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
         """Return the means of two quantities that are compared."""
 
-    def difference(self, left: Quantity, right: Quantity) -> Interval:
+    def difference(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return left - right."""
 
-    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+    def ratio(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return left / right."""
 
     def each(self, quantity: Quantity) -> list[float]:
@@ -88,7 +88,7 @@ class MeasuredNumbers:
         _refuse_few(seeds)
         return [self._sum(quantity, seed, math.nan) for seed in seeds]
 
-    def difference(self, left: Quantity, right: Quantity) -> Interval:
+    def difference(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the mean of the differences by seed, with its interval."""
         seeds = self._seeds(left, right)
         _refuse_few(seeds)
@@ -98,10 +98,10 @@ class MeasuredNumbers:
             raise NotKnown("a run diverged")
         if not all(math.isfinite(one) for one in differences):
             # There is no mean: only what all seeds agree in is known.
-            return Interval(_middle(differences), min(differences), max(differences), len(seeds))
+            return MeanInterval(_middle(differences), min(differences), max(differences), len(seeds))
         return _bootstrapped([np.array(differences)], np.mean)
 
-    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+    def ratio(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the ratio of the means, with its interval over pairs of seeds."""
         seeds = self._seeds(left, right)
         _refuse_few(seeds)
@@ -151,21 +151,21 @@ class PrintedNumbers:
         """Return the mean; NaN for one that diverged."""
         return [quantity.number + math.fsum(sign * self._raw(place)[0] for sign, place in quantity.places)]
 
-    def difference(self, left: Quantity, right: Quantity) -> Interval:
+    def difference(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the difference, and one standard deviation of it around it."""
         estimate = _minus(*self.means(left, right))
         if math.isnan(estimate):
             raise NotKnown("a run diverged")
         spread = math.hypot(*(self._at(place)[1] or 0.0 for _, place in (*left.places, *right.places)))
-        return Interval(estimate, estimate - spread, estimate + spread, 0)
+        return MeanInterval(estimate, estimate - spread, estimate + spread, 0)
 
-    def ratio(self, left: Quantity, right: Quantity) -> Interval:
+    def ratio(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the ratio of the means."""
         above, below = self.means(left, right)
         if not (math.isfinite(above) and math.isfinite(below) and below > 0):
             raise NotKnown("a ratio needs positive numbers")
         ratio = above / below
-        return Interval(ratio, ratio, ratio, 0)
+        return MeanInterval(ratio, ratio, ratio, 0)
 
     def _at(self, place: MethodPlace) -> tuple[float, float | None]:
         mean, spread = self._raw(place)
@@ -202,7 +202,7 @@ def _ratio_of_means(above: Any, below: Any, axis: int = -1) -> Any:
     return np.mean(above, axis=axis) / np.mean(below, axis=axis)
 
 
-def _bootstrapped(samples: list[Any], statistic: Any) -> Interval:
+def _bootstrapped(samples: list[Any], statistic: Any) -> MeanInterval:
     """Return the statistic with the percentile interval over resampled seeds, the same seeds in every sample."""
     try:
         from scipy.stats import bootstrap
@@ -210,7 +210,7 @@ def _bootstrapped(samples: list[Any], statistic: Any) -> Interval:
         raise ConfigError("judging claims needs SciPy; install flatfed[data]") from None
     estimate = float(statistic(*samples))
     if all(np.ptp(sample) == 0 for sample in samples):
-        return Interval(estimate, estimate, estimate, len(samples[0]))
+        return MeanInterval(estimate, estimate, estimate, len(samples[0]))
     result = bootstrap(
         samples,
         statistic,
@@ -222,4 +222,4 @@ def _bootstrapped(samples: list[Any], statistic: Any) -> Interval:
         random_state=np.random.default_rng(SEED),
     )
     interval = result.confidence_interval
-    return Interval(estimate, float(interval.low), float(interval.high), len(samples[0]))
+    return MeanInterval(estimate, float(interval.low), float(interval.high), len(samples[0]))

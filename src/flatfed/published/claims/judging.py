@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from flatfed.published.claims.claim import Claim
-from flatfed.published.claims.intervals import Interval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
+from flatfed.published.claims.intervals import MeanInterval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
 from flatfed.published.claims.rules import Pair
 
 HOLDS: Literal["holds"] = "holds"
@@ -40,7 +40,7 @@ class ComparedPair:
     outcome: Outcome
     left: float | None = None
     right: float | None = None
-    interval: Interval | None = None
+    interval: MeanInterval | None = None
     reason: str = ""
     is_missing: bool = False
     """Whether one of the numbers was never measured."""
@@ -171,7 +171,7 @@ def _bounds(pair: Pair) -> str:
     return f"lies between {pair.low:g} and {pair.high:g}"
 
 
-def _decided(pair: Pair, interval: Interval) -> Outcome:
+def _decided(pair: Pair, interval: MeanInterval) -> Outcome:
     """Say on which side an interval lies, if it lies on one as a whole."""
     if pair.relation in ("difference", "ratio"):
         low = -math.inf if pair.low is None else pair.low
