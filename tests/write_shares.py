@@ -1,7 +1,7 @@
 """Write `shares.txt` anew from the times of a whole run: `python tests/write_shares.py JUNIT.xml`, or `make shares`.
 
-A test whose cases take longer together than `SECONDS` (in some files `MORE`) keeps as many of them in `make test` as fit
-into that, and a test of one case that takes longer than `LONG` keeps none; what is in `ALWAYS` stays whole.
+A test whose cases take longer together than `SECONDS` (in some files `MORE`) keeps as many of them in `make test` as
+fit into that, and a test of one case that takes longer than `LONG` keeps none; what is in `ALWAYS` stays whole.
 """
 
 from __future__ import annotations

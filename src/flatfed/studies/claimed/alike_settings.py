@@ -93,11 +93,10 @@ class StudySettings:
 
 def _described(running: RunningStudy, own: str) -> Described:
     """Return what is recorded of some run in a setting; nothing where none has begun."""
-    recorded: dict[str, Any] = running.folder.record().get("cells", {})
     for cell in running.cells():
-        if cell.setting == own and str(cell.path) in recorded:
-            found: Described = recorded[str(cell.path)]
-            return found
+        described = running.folder.begun_as(cell) if cell.setting == own else None
+        if described is not None:
+            return described
     return {}
 
 
