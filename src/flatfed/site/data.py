@@ -12,16 +12,15 @@ from torch import Tensor
 
 from flatfed import models
 from flatfed.core.errors import ConfigError
-from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Examples, PartExamples
 from flatfed.core.task.roster import Roster
 from flatfed.core.task.task import Task
-from flatfed.data.augment.spelling import named
 from flatfed.data.catalogue import load
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.pool import Pool
 from flatfed.engines.sites.assignment import Assignment
+from flatfed.experiments.tasks.recipe import task_over
 from flatfed.site.config import Site
 
 
@@ -98,25 +97,8 @@ def task_for(assignment: Assignment, site: Site, data: SiteData) -> Task:
     recipe, pool = assignment.model, data.pool
     facts: dict[str, Any] = dict(pool.facts)
     model = models.build(recipe.name, pool.classes, seed=recipe.seed, options=recipe.options, **facts)
-    augment, batch_transform = None, None
-    if isinstance(recipe.augment, str):
-        augment, batch_transform = named(recipe.augment, {"classes": pool.classes, **facts})
-    elif recipe.augment:
-        augment, batch_transform = pool.augment, pool.batch_transform
-    return Task(
-        model=model,
-        clients=SiteClients(data, own, assignment.counts),
-        test=pool.test,
-        loss=pool.loss,
-        metrics=pool.metrics,
-        augment=augment,
-        batch_transform=batch_transform,
-        prepare=pool.prepare,
-        local=recipe.local_layers or Local(),
-        name=pool.name,
-        test_batch=getattr(pool.test, "evaluation_batch", 512),
-        class_names=pool.class_names,
-    )
+    clients = SiteClients(data, own, assignment.counts)
+    return task_over(pool, model, clients, recipe.augment, recipe.local_layers, name=pool.name)
 
 
 def _check(assignment: Assignment, name: str, own: range, data: SiteData) -> None:

@@ -6,13 +6,13 @@ import functools
 import hashlib
 import json
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed import models
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
@@ -32,6 +32,34 @@ from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.records.files import digest, read_whole, refuse_way_out, replace_file
+
+
+def task_over(
+    pool: Pool, model: nn.Module, clients: Sequence[Any], augment: bool | str, local_layers: str | None, **more: Any
+) -> Task:
+    """Return the task of a data set whose examples are divided among clients; `more` are further fields of it."""
+    transform, batch_transform = augmentation_of(pool, augment)
+    return Task(
+        model=model,
+        clients=clients,
+        test=pool.test,
+        loss=pool.loss,
+        metrics=pool.metrics,
+        augment=transform,
+        batch_transform=batch_transform,
+        prepare=pool.prepare,
+        local=local_layers or Local(),
+        test_batch=getattr(pool.test, "evaluation_batch", 512),
+        class_names=pool.class_names,
+        **more,
+    )
+
+
+def augmentation_of(pool: Pool, augment: bool | str) -> tuple[Augment | None, BatchTransform | None]:
+    """Return the augmentation that is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
+    if isinstance(augment, str):
+        return named(augment, {"classes": pool.classes, **pool.facts})
+    return (pool.augment, pool.batch_transform) if augment else (None, None)
 
 
 @dataclass(frozen=True)
@@ -78,28 +106,14 @@ class TaskRecipe:
             by=by,
             **pool.facts,
         )
-        augment, batch_transform = self._augmentation(pool)
-        Trial(pool, augment, batch_transform, self.augment).run(name, self.model_options, model)
+        Trial(pool, *augmentation_of(pool, self.augment), self.augment).run(name, self.model_options, model)
         parts, held = self._divided()
         tests = pool.tests
         if held is not None:
             tests = {**pool.tests, VALIDATION: Partition.over(pool.train, [held])[0]}
-        return Task(
-            model=model,
-            clients=Partition.over(pool.train, parts),
-            test=pool.test,
-            tests=tests,
-            loss=pool.loss,
-            metrics=pool.metrics,
-            augment=augment,
-            batch_transform=batch_transform,
-            prepare=pool.prepare,
-            local=self.local_layers or Local(),
-            name=self.dataset,
-            test_batch=getattr(pool.test, "evaluation_batch", 512),
-            class_names=pool.class_names,
-            origin=origin,
-        )
+        clients = Partition.over(pool.train, parts)
+        more = {"tests": tests, "name": self.dataset, "origin": origin}
+        return task_over(pool, model, clients, self.augment, self.local_layers, **more)
 
     def _divided(self) -> tuple[list[Any], Any]:
         """Return each client's examples, and those that are held out for validation; None where none are."""
@@ -108,12 +122,6 @@ class TaskRecipe:
         if not 0 < self.validation < 1:
             raise ConfigError(f"{PARAMETER} must be between 0 and 1, not {self.validation:g}", parameter=VALIDATION)
         return divided(self.parts(), self.validation)
-
-    def _augmentation(self, pool: Pool) -> tuple[Augment | None, BatchTransform | None]:
-        """Return what is asked for: the data set's own, none, or some by name (`crop-flip,cutout(8)`)."""
-        if isinstance(self.augment, str):
-            return named(self.augment, {"classes": pool.classes, **pool.facts})
-        return (pool.augment, pool.batch_transform) if self.augment else (None, None)
 
     def resolved(self, population: int) -> TaskRecipe:
         """Return the recipe with defaults written out: what is recorded of a run with this number of clients."""
@@ -125,7 +133,7 @@ class TaskRecipe:
     def augmentation(self) -> dict[str, Any]:
         """Return the augmentation step by step with all arguments, and whether it is the data set's own."""
         pool = self.pool()
-        names = spelled(*self._augmentation(pool))
+        names = spelled(*augmentation_of(pool, self.augment))
         return {"names": names, "default": names == spelled(pool.augment, pool.batch_transform)}
 
     def pool(self) -> Pool:
