@@ -46,6 +46,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "beta": ("0.3", 0.3),
     "partition": ("iid", "iid"),
     "partition_seed": (0, 0),
+    "validation": (0.1, 0.1),
     "augment": ("none", False),
     "no_augment": (True, True),
     "data_dir": (Path("data"), "data"),

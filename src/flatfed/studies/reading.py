@@ -147,7 +147,7 @@ class _Reader:
         if len(self.mistakes) == before:
             # Together: some contradict each other.
             with self._at(way):
-                _plain_parameter(RunOptions.read, {name: value for name, value in options.items() if name != DATASET})
+                _plain_parameter(_together, {name: value for name, value in options.items() if name != DATASET})
 
     def _methods(self, content: Any) -> dict[str, str]:
         """Return the variants: a list of spellings, or names with spellings; a name alone is its own spelling."""
@@ -289,6 +289,15 @@ class _Reader:
                 with self._at(way):
                     _plain_parameter(RunOptions.read, {way[-1]: value})
         return tuple(content)
+
+
+def _together(content: Mapping[str, Any]) -> RunOptions:
+    """Read options of one place, and refuse two of them that say the same thing in two ways."""
+    options = RunOptions.read(content)
+    for first, second in (("alpha", "beta"), ("per_round", "bernoulli")):
+        if options.values.get(first) is not None and options.values.get(second) is not None:
+            raise ConfigError(f"{first} and {second} are two ways to say one thing; give one of them")
+    return options
 
 
 def _plain_parameter(read: Callable[[Any], T], content: Any) -> T:
