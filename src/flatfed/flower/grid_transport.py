@@ -17,7 +17,7 @@ from flatfed.flower.inflation import bounded_arrays
 from flatfed.flower.records import from_records, to_records
 
 T = TypeVar("T")
-POLL = 0.1
+POLL = 0.2
 """Seconds between two looks for answers."""
 TRIES = 5
 """How often a call whose connection was cut is made."""

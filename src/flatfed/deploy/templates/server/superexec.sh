@@ -9,7 +9,7 @@ export PATH="$here/.venv/bin:$PATH"
 export FLWR_HOME="$here/flower"
 export FLWR_TELEMETRY_ENABLED=0
 export FLWR_DISABLE_UPDATE_CHECK=1
-export FLWR_SUPEREXEC_TASK_POLL_INTERVAL="${FLWR_SUPEREXEC_TASK_POLL_INTERVAL:-0.1}"
+export FLWR_SUPEREXEC_TASK_POLL_INTERVAL="${FLWR_SUPEREXEC_TASK_POLL_INTERVAL:-0.5}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 exec flower-superexec \
   --runtime-api-address @inner_address@ \
