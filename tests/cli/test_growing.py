@@ -166,3 +166,9 @@ def test_a_dry_run_writes_nothing_and_refuses_what_a_run_would(tmp_path: Path) -
     assert outcome.code == 0 and "logreg" in outcome.out
     assert not (tmp_path / "out").exists()
     refused(flatfed("run", "digits", "fedavg", *SMALL, "--per-round", "50", "--dry-run"), "50")
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    outcome = flatfed("run", "--config", tmp_path / "nowhere.json")
+    refused(outcome, "No such file or directory")
+    assert outcome.err.count("nowhere.json") == 1

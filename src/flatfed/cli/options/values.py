@@ -34,9 +34,9 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
     """Take defaults from a YAML file; a key that is no option is an error."""
     if value is None:
         return None
+    content = _content(value)
     try:
-        content = _named_in_file(ctx, _as_options(ctx, _content(value)))
-        options = by_name(content, _option_names(ctx.command))
+        options = by_name(_named_in_file(ctx, _as_options(ctx, content)), _option_names(ctx.command))
         # The settings of --set stay apart, for there each name has a precedence of its own.
         ctx.meta[FILE_SETTINGS] = set_by_name(options.pop("settings", None))
     except ConfigError as error:
