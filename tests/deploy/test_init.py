@@ -102,6 +102,7 @@ def test_a_site_gets_its_own_key_and_no_other_secret(folder: Path) -> None:
             "deploy.json",
             "flatfed-site.service",
             "flower-supernode.service",
+            "flwr-clientapp",
             "node.key",
             "node.key.pub",
             "site.sh",

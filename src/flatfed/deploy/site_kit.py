@@ -53,6 +53,8 @@ def write_site(
     values |= versions
     for script in ("supernode.sh", "site.sh"):
         write_new(folder / script, filled(f"site/{script}", values), PROGRAM)
+    programs = make_folder(folder / "bin", PRIVATE_FOLDER)
+    write_new(programs / "flwr-clientapp", filled("site/flwr-clientapp", values), PROGRAM)
     write_new(folder / "site.yaml", filled("site/site.yaml", values))
     write_new(folder / "README.md", filled("site/README.md", values))
     write_services(folder, home, SERVICES)

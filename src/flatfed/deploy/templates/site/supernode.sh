@@ -6,8 +6,8 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cd "$here"
 umask 077
 mkdir -p state
-# Flower looks for its own programs on PATH (flwr-clientapp).
-export PATH="$here/.venv/bin:$PATH"
+# Flower looks for its own programs on PATH; flwr-clientapp, which it starts for every message, is taken from this kit.
+export PATH="$here/bin:$here/.venv/bin:$PATH"
 export FLWR_HOME="$here/state/flower"
 export FLWR_TELEMETRY_ENABLED=0
 export FLWR_DISABLE_UPDATE_CHECK=1
