@@ -21,9 +21,8 @@ from engines.bench import digits, is_actor
 from engines.data_of_nodes import task_of
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm
-from flatfed.core.method.engine import Engine
+from flatfed.core.method.engine import Engine, listening
 from flatfed.core.round.trainer import Pulse, no_pulse
-from flatfed.engines.news import listening
 
 CLIENTS = 12
 METHOD = "scaffold+sam"

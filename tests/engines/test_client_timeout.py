@@ -21,7 +21,7 @@ from torch.nn import functional
 import flatfed as ff
 from engines.bench import assert_same, bits, eventually, is_worker, tensors_task
 from engines.table import Row, on_engines
-from flatfed.engines.time_limit import OutOfTime, within
+from flatfed.engines.in_process import OutOfTime, within
 from flatfed.reports.results.result import identity
 from flatfed.runs.directory import RunDirectory
 

@@ -12,8 +12,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison, Flatness
 from flatfed.experiments.comparing.comparison_from_options import comparison_of, first_task, flatness_from
 from flatfed.experiments.spelling.declared import OPTIONS
-from flatfed.experiments.spelling.named import named_settings
-from flatfed.experiments.spelling.options import RunOptions
+from flatfed.experiments.spelling.options import RunOptions, named_settings
 from flatfed.named_code import NamedBy
 
 SMALL: dict[str, Any] = {"rounds": 1, "clients": 5, "per_round": 2, "model": "logreg"}

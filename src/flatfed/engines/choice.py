@@ -21,9 +21,8 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import RoundMonitor
 from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.core.task.task import Task
-from flatfed.engines.in_process import InProcessEngine
+from flatfed.engines.in_process import InProcessEngine, refuse_without_alarm
 from flatfed.engines.processes.pool import ProcessEngine
-from flatfed.engines.time_limit import refuse_without_alarm
 from flatfed.machine import worker_count
 
 

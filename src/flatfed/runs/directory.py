@@ -55,6 +55,8 @@ RESERVE, RESERVE_BYTES = ".reserve", 64 * 2**10
 """Room for the last record of a run whose disk is full."""
 CHECKPOINTS = "checkpoints"
 UNPUBLISHED = ("environment.json", "task.safetensors", CHECKPOINTS, ".lock", RESERVE, "history.jsonl", BRANCH)
+COMPARED = "comparison.json"
+"""The file of a comparison's directory that says what is compared."""
 
 
 class RunDirectory:
@@ -350,6 +352,11 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
 def is_run(path: Path) -> bool:
     """Say whether a directory holds a run."""
     return (path / "config.json").is_file()
+
+
+def is_comparison(path: Path) -> bool:
+    """Say whether a directory holds a comparison."""
+    return (path / COMPARED).is_file()
 
 
 def require_run(path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.precedence import typed_once
-from flatfed.cli.making.training import free_directory
+from flatfed.cli.making.training import free_directory, typed_once
 from flatfed.cli.options.groups import (
     GroupedCommand,
     accept_data_option,

@@ -49,7 +49,7 @@ def resume(
     as_json: bool,
 ) -> int:
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
-    from flatfed.experiments.comparing.comparison import is_comparison
+    from flatfed.runs.directory import is_comparison
 
     opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust}
     if not is_comparison(path):

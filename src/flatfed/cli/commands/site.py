@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.precedence import typed_once
+from flatfed.cli.making.training import typed_once
 from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError

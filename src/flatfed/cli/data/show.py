@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.precedence import run_options
+from flatfed.cli.making.training import run_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
@@ -18,8 +18,7 @@ from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.spelling.named import NamedSettings
-    from flatfed.experiments.spelling.options import RunOptions
+    from flatfed.experiments.spelling.options import NamedSettings, RunOptions
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
 BINS, BAR = 10, 40
@@ -71,7 +70,7 @@ def _draw(figure: Path, table: Any, title: str) -> None:
 
 def _recipe(dataset: str, options: RunOptions, seed: int) -> TaskRecipe:
     """Return the recipe of a run with these options."""
-    from flatfed.experiments.spelling.named import named_settings
+    from flatfed.experiments.spelling.options import named_settings
     from flatfed.experiments.tasks.recipe_from_options import recipe_from
 
     named = named_settings(options, [])

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from flatfed.cli.output.streams import console, echo
-from flatfed.engines.news import listening
+from flatfed.core.method.engine import listening
 
 if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run

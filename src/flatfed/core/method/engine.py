@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -152,3 +154,23 @@ class Engine(Protocol):
     def close(self) -> None:
         """End whatever the engine started."""
         ...
+
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(say: Callable[[str], None]) -> Iterator[None]:
+    """Let `say` hear what the engines that run meanwhile have to say: workers that come and go."""
+    token = _listener.set(say)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(text: str) -> None:
+    """Say something to whoever listens."""
+    say = _listener.get()
+    if say is not None:
+        say(text)

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
-from flatfed.core.evaluation.evaluator import Evaluator
+from flatfed.core.evaluation.evaluator import Evaluator, LoadedModel
 from flatfed.core.method.algorithm import Algorithm, client_slots
 from flatfed.core.method.client import Client
 from flatfed.core.method.engine import Job, Reply
-from flatfed.core.method.loaded_model import LoadedModel
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU

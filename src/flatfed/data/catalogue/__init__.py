@@ -4,9 +4,17 @@ A new data set is one module in `data/sources` with a function under `@source(id
 """
 
 from flatfed.data.catalogue.expected import Expected, Moments
-from flatfed.data.catalogue.named_functions import is_import_path
 from flatfed.data.catalogue.official import Download, Official
-from flatfed.data.catalogue.registry import Source, broken_modules, datasets, find, load, source, usual_partition
+from flatfed.data.catalogue.registry import (
+    Source,
+    broken_modules,
+    datasets,
+    find,
+    is_import_path,
+    load,
+    source,
+    usual_partition,
+)
 
 __all__ = [
     "Download",

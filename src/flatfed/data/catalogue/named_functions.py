@@ -17,11 +17,6 @@ NO_SOURCES = ("flatfed", "torch")
 """Packages whose functions have other work than to return a data set; any file may name some of them."""
 
 
-def is_import_path(id: str) -> bool:
-    """Say whether a data set is named by an import path."""
-    return ":" in id
-
-
 def named_function(id: str, by: NamedBy) -> Callable[..., Pool]:
     """Return the function that an import path names, made to return a pool; what `by` may not name is an error."""
     function = _imported(id, by)

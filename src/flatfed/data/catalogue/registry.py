@@ -15,7 +15,7 @@ from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.registry import import_one, module_names
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue.expected import Expected
-from flatfed.data.catalogue.named_functions import is_import_path, named_function
+from flatfed.data.catalogue.named_functions import named_function
 from flatfed.data.catalogue.official import Official
 from flatfed.data.directory import DataDirectory, MissingData, MissingOption
 from flatfed.data.storage.pool import Pool
@@ -137,6 +137,11 @@ SOURCES = "flatfed.data.sources"
 """The package whose modules enter data sets; it is named, not imported, because it imports the catalogue."""
 
 _sources: dict[str, Source] = {}
+
+
+def is_import_path(id: str) -> bool:
+    """Say whether a data set is named by an import path."""
+    return ":" in id
 
 
 def source(

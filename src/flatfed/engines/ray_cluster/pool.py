@@ -14,11 +14,11 @@ from torch import Tensor
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, ConfigError, EngineError
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import tell
 from flatfed.core.method.messages import Message, pack, unpack
 from flatfed.core.method.wire import decode_reply, encode_job
 from flatfed.core.round.trainer import Pulse
 from flatfed.core.task.task import Task
-from flatfed.engines.news import tell
 from flatfed.engines.pool.spreading import POLL_SECONDS
 from flatfed.engines.pool.work import Begun, ComputeWork, Died, Failed, Outcome, T, TrainWork, Work, WorkResult
 from flatfed.engines.ray_cluster.actor import Array, ClusterWorker, Introduction, arithmetic

@@ -12,12 +12,12 @@ from typing import Any
 from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm
+from flatfed.core.method.engine import tell
 from flatfed.core.method.envelope import Envelope
 from flatfed.core.method.messages import Message
 from flatfed.core.method.wire import WireError
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.task import TEST
-from flatfed.engines.news import tell
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.engines.sites.engine import SECONDS, Correspondence
 from flatfed.engines.sites.roll_call import REFUSED

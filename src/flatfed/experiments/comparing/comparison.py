@@ -24,13 +24,12 @@ from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.reports.tables.extras import Extras
 from flatfed.runs.described.import_paths import named_files
-from flatfed.runs.directory import CODE, is_run, recorded_files, require_run
+from flatfed.runs.directory import CODE, COMPARED, is_comparison, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import FORMAT, is_writable, read_json, write_json
 from flatfed.runs.records.structure import COMPARISON, check
 
-FILE = "comparison.json"
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
 """What the same command may ask for anew: it decides no result."""
 
@@ -167,11 +166,6 @@ def run_path(out: Path, spelling: str, seed: int) -> Path:
     return out / spelling / f"seed-{seed}"
 
 
-def is_comparison(path: Path) -> bool:
-    """Say whether a directory holds a comparison."""
-    return (path / FILE).is_file()
-
-
 def load_comparison(
     path: Path, workers: Workers | None = None, data_dir: str | Path | None = None, trust: bool = False
 ) -> Comparison:
@@ -179,8 +173,8 @@ def load_comparison(
 
     With `trust` the code that it names may be imported, wherever it comes from.
     """
-    record = _checked(path, read_json(path / FILE))
-    by = NamedBy(path / FILE, trust, path, recorded_files(record["about"]))
+    record = _checked(path, read_json(path / COMPARED))
+    by = NamedBy(path / COMPARED, trust, path, recorded_files(record["about"]))
     comparison = _comparison_of(path, record, data_dir, by)
     if workers is None:
         return comparison
@@ -190,7 +184,7 @@ def load_comparison(
 def _checked(path: Path, written: dict[str, Any]) -> dict[str, Any]:
     """Return what is written of a comparison in today's words, or refuse it."""
     record = config_of_today(written)
-    check(path / FILE, record, COMPARISON)
+    check(path / COMPARED, record, COMPARISON)
     return record
 
 
@@ -198,7 +192,7 @@ def _comparison_of(path: Path, record: dict[str, Any], data_dir: str | Path | No
     try:
         return _from_record(record, data_dir, by)
     except (KeyError, TypeError, ConfigError) as error:
-        raise CheckpointError(f"{path / FILE} is not a comparison: {error}") from None
+        raise CheckpointError(f"{path / COMPARED} is not a comparison: {error}") from None
 
 
 def _from_record(record: dict[str, Any], data_dir: str | Path | None, by: NamedBy) -> Comparison:
@@ -272,7 +266,7 @@ def claim(comparison: Comparison, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{out} cannot be created: {error.strerror}", parameter="out") from None
-    write_json(out / FILE, comparison.to_dict())
+    write_json(out / COMPARED, comparison.to_dict())
 
 
 def _refuse_unwritable(out: Path) -> None:
@@ -293,7 +287,7 @@ def _is_free(out: Path) -> bool:
 def _renew(comparison: Comparison, out: Path) -> None:
     """Check that a directory holds the same comparison, or a part of it, and note what is asked of it anew."""
     # Read now, also where the comparison itself comes from this file: another command may have renewed it meanwhile.
-    asked, written = comparison.to_dict(), read_json(out / FILE)
+    asked, written = comparison.to_dict(), read_json(out / COMPARED)
     # Where the data lie does not decide the results; and what earlier versions did not write is filled in.
     recorded = _comparison_of(out, _checked(out, written), asked["task"]["data_dir"], comparison.by).to_dict()
     difference = _other_than_grown(recorded, asked)
@@ -302,7 +296,7 @@ def _renew(comparison: Comparison, out: Path) -> None:
     # So that resuming measures and reports the same.
     grown = asked | {"about": written["about"] | _renewed(asked["about"])}
     if grown != written:
-        write_json(out / FILE, grown)
+        write_json(out / COMPARED, grown)
 
 
 def _other_than_grown(recorded: dict[str, Any], asked: dict[str, Any]) -> str:

@@ -15,8 +15,7 @@ from flatfed.experiments.planning.plan import kept_rounds
 from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.kinds import at_most
 from flatfed.experiments.spelling.methods import parse_methods, parse_watch
-from flatfed.experiments.spelling.named import named_settings
-from flatfed.experiments.spelling.options import RunOptions
+from flatfed.experiments.spelling.options import RunOptions, named_settings
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.experiments.tasks.recipe_from_options import recipe_from
 from flatfed.flatness.monitor import Monitor

@@ -14,12 +14,12 @@ from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import CheckpointError, ConfigError, FlatfedError
+from flatfed.core.method.engine import listening
 from flatfed.core.model.layout import Local
 from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.task.roster import Roster
 from flatfed.core.task.task import Task
 from flatfed.data.catalogue import load
-from flatfed.engines.news import listening
 from flatfed.engines.sites.assignment import ModelRecipe
 from flatfed.engines.sites.config import AtSites
 from flatfed.engines.sites.engine import Correspondence

@@ -16,7 +16,6 @@ from flatfed.core.task.examples import Examples
 from flatfed.core.task.task import Task
 from flatfed.data.corruptions import CorruptedExamples, corruptions, find, published, white_of
 from flatfed.engines.choice import Workers
-from flatfed.experiments.comparing.comparison import is_comparison
 from flatfed.experiments.measuring.corruption_request import (
     PUBLISHED,
     CorruptionRequest,
@@ -31,7 +30,7 @@ from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
 from flatfed.reports.robustness.one_run import FILE, FORMAT, CorruptionCell, Robustness, from_dict, write
-from flatfed.runs.directory import RunDirectory
+from flatfed.runs.directory import RunDirectory, is_comparison
 from flatfed.runs.records.files import read_json
 from flatfed.runs.results import refuse_unwritable
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.task.task import Task
-from flatfed.experiments.comparing.comparison import is_comparison, runs_in
+from flatfed.experiments.comparing.comparison import runs_in
 from flatfed.experiments.running.run import open_run, with_data
 from flatfed.experiments.tasks.recipe import task_of
-from flatfed.runs.directory import RunDirectory
+from flatfed.runs.directory import RunDirectory, is_comparison
 
 CHECKPOINT = re.compile(r"checkpoints/round-([0-9]+)")
 

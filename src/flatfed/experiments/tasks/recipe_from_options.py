@@ -10,8 +10,7 @@ from flatfed.core.configuration.config import build, parameters
 from flatfed.core.errors import OTHER, PARAMETER, ConfigError
 from flatfed.data.catalogue import usual_partition
 from flatfed.data.partition import Partitioner
-from flatfed.experiments.spelling.named import NamedSettings
-from flatfed.experiments.spelling.options import PARTITION, SHORT, RunOptions
+from flatfed.experiments.spelling.options import PARTITION, SHORT, NamedSettings, RunOptions
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.named_code import USER, NamedBy
 
