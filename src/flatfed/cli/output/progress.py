@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from flatfed.cli.output.streams import console, echo
-from flatfed.core.method.engine import listening
 
 if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run
@@ -32,6 +31,8 @@ class _Live:
         self._news = ExitStack()
 
     def __enter__(self) -> Self:
+        from flatfed.core.method.engine import listening
+
         self._news.enter_context(listening(self.say))
         return self
 

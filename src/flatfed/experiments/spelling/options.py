@@ -11,7 +11,6 @@ from typing import Any
 
 from flatfed.core.errors import OTHER, PARAMETER, ConfigError, nearest
 from flatfed.experiments.spelling.declared import NAMES, OPTIONS, SET, TRAINING
-from flatfed.experiments.spelling.methods import relevant
 
 PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SHORT = ("alpha", "beta")
@@ -187,6 +186,9 @@ def named_settings(options: RunOptions, spellings: Sequence[str]) -> NamedSettin
 
     Options may serve many methods: what they set for others is left out, unless it is meant for these very methods.
     """
+    # Here, as it imports torch, and options are read by commands that train nothing.
+    from flatfed.experiments.spelling.methods import relevant
+
     shared = {name: value for name, value in options.settings.items() if name not in options.firm}
     concerned = relevant(shared, spellings)
     settings = {name: options.settings[name] for name in options.settings if name in concerned or name in options.firm}
