@@ -125,7 +125,7 @@ class Reporting:
     def _faults_of_names(self) -> Iterator[Fault]:
         """Yield targets, measurements and tables that there are not."""
         if isinstance(self.targets, str) and self.targets != REFERENCE:
-            yield ("report", "targets"), f"targets must be percentages or the word {REFERENCE}, not {self.targets!r:.40}"
+            yield ("report", "targets"), f"targets must be percentages or {REFERENCE}, not {self.targets!r:.40}"
         for name, check in (("flatness", self.measured), ("published", self.published_values)):
             try:
                 check()

@@ -15,6 +15,8 @@ SETUP = r"\sisetup{mode = text, reset-text-series = false, text-series-to-math =
 CROSS = r"\ding{55}"
 WIDE = 3
 """Columns of numbers from which on a table takes both columns of a page."""
+PLAIN_WIDE = 5
+"""Columns that a table of texts may have in one column of a page."""
 
 SIGNS = {
     "\\": r"\textbackslash{}",
