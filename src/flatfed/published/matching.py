@@ -91,29 +91,31 @@ def matching(config: Config) -> list[Match]:
     run = RunSetting.of(config)
     if run is None:
         return []
-    return [_compared(value, run) for value in values() if _is_same(value, run)]
+    return [compared(value, run) for value in values() if _is_same(value, run)]
 
 
 def _is_same(value: PublishedValue, run: RunSetting) -> bool:
-    if spelling_of(value) != run.method or not _is_same_data(value, run):
+    if spelling_of(value) != run.method or not is_same_data(value, run):
         return False
     if value.partition == CENTRALISED:
         return value.model in ("", run.model)
-    return _is_same_partition(value, run) and _is_same_size(value, run)
+    return is_same_partition(value, run) and _is_same_size(value, run)
 
 
-def _is_same_data(value: PublishedValue, run: RunSetting) -> bool:
+def is_same_data(value: PublishedValue, run: RunSetting) -> bool:
+    """Say whether the data set is the same, with the options that the table fixes."""
     name, options = data_of(value)
     if name != run.dataset:
         return False
     return all(same_name(str(run.data_options.get(key, "")), text) for key, text in options.items())
 
 
-def _is_same_partition(value: PublishedValue, run: RunSetting) -> bool:
+def is_same_partition(value: PublishedValue, run: RunSetting) -> bool:
+    """Say whether the examples are divided among clients by the same rule with the same number."""
     published = partition_of(value)
     if published is None:
         return False
-    return all(_is_equal(run.partition.get(name), given) for name, given in published.items())
+    return all(is_equal(run.partition.get(name), given) for name, given in published.items())
 
 
 def _is_same_size(value: PublishedValue, run: RunSetting) -> bool:
@@ -121,11 +123,12 @@ def _is_same_size(value: PublishedValue, run: RunSetting) -> bool:
     return (
         value.model in ("", run.model)
         and value.clients_total in (None, run.clients)
-        and (value.clients_per_round is None or _is_equal(run.per_round, value.clients_per_round))
+        and (value.clients_per_round is None or is_equal(run.per_round, value.clients_per_round))
     )
 
 
-def _is_equal(value: Any, other: Any) -> bool:
+def is_equal(value: Any, other: Any) -> bool:
+    """Say whether two values are the same, numbers up to their last digits."""
     if _is_number(value) and _is_number(other):
         return math.isclose(value, other, rel_tol=1e-9)
     return bool(value == other)
@@ -138,7 +141,8 @@ def _is_number(value: Any) -> bool:
 # What differs.
 
 
-def _compared(value: PublishedValue, run: RunSetting) -> Match:
+def compared(value: PublishedValue, run: RunSetting) -> Match:
+    """Return a value with all in which its run differs, or may, besides the setting's size."""
     conditions = conditions_of(value)
     differences = [
         *_rounds(value, conditions, run),
@@ -212,7 +216,7 @@ def _at_place(place: str, published: Any, run: RunSetting, where: str = "") -> I
     owner: Any = run.config
     for key in path:
         owner = owner.get(key) or {}
-    if name in owner and not _is_equal(owner[name], published):
+    if name in owner and not is_equal(owner[name], published):
         yield _differs(_name(place), published, owner[name], where)
 
 
@@ -245,7 +249,7 @@ def _unusual(owner: str, used: Mapping[str, Any], read_defaults: Callable[[], Ma
     except FlatfedError:  # one of the user's own that is not imported here
         return
     for name, option in used.items():
-        if name in defaults and not _is_equal(defaults[name], option):
+        if name in defaults and not is_equal(defaults[name], option):
             yield f"this run with {owner}.{name} {_shown(option)}"
 
 

@@ -58,14 +58,14 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
 
 def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
     """Draw the curves of one number."""
-    scale = _scale_of(results, name)
+    scale = scale_of(results, name)
     references = _references(results)
     for index, result in enumerate(results):
         if result in references:
             _draw_reference(axes, result, name, scale, look(index))
         else:
             _draw_curve(axes, result, name, scale, look(index))
-    _dress(axes, _axis_name(results, name))
+    _dress(axes, axis_name(results, name))
     if name == "train_loss":
         _scale_loss(axes, results)
 
@@ -84,14 +84,16 @@ def _metric(results: Sequence[Result], name: str) -> Metric | None:
     return metrics.get(name)
 
 
-def _scale_of(results: Sequence[Result], name: str) -> float:
+def scale_of(results: Sequence[Result], name: str) -> float:
+    """Return what a number is multiplied by for people."""
     metric = _metric(results, name)
     if metric is None:
         return 1.0
     return metric.scale
 
 
-def _axis_name(results: Sequence[Result], name: str) -> str:
+def axis_name(results: Sequence[Result], name: str) -> str:
+    """Return the name of the axis of a number."""
     metric = _metric(results, name)
     if name in LABELS:
         return LABELS[name]
@@ -175,7 +177,7 @@ def _columns_with(row: Row, kind: type | UnionType) -> set[str]:
     return {name for name, value in row.items() if isinstance(value, kind)}
 
 
-def _value(row: Row, name: str) -> float | None:
+def value_in(row: Row, name: str) -> float | None:
     """Return a number of a history row: a column, or one that a method watches."""
     value: float | None = row.get(name, row.get("watch", {}).get(name))
     return value
@@ -183,7 +185,7 @@ def _value(row: Row, name: str) -> float | None:
 
 def _points(run: OneRun, name: str, scale: float) -> Points:
     """Return a run's values, as they are drawn, in the rounds that have one."""
-    values = known_items({row["round"] + 1: _value(row, name) for row in run.rows})
+    values = known_items({row["round"] + 1: value_in(row, name) for row in run.rows})
     return {round: scale * value for round, value in values.items()}
 
 

@@ -71,7 +71,7 @@ class Measured:
         """Every number that was read of single clients, by name; one that was read in several ways says how."""
         numbers: dict[str, Mapping[int, float]] = {}
         for key, result in self.results.items():
-            numbers |= {_row_name(name, key): values for name, values in result.clients.items()}
+            numbers |= {row_name(name, key): values for name, values in result.clients.items()}
         return numbers
 
     def holds(self, client: int) -> str:
@@ -98,7 +98,7 @@ class Measured:
         return record
 
 
-def _row_name(name: str, key: str) -> str:
+def row_name(name: str, key: str) -> str:
     """Return the name of a number's row; a measurement with options of its own says which."""
     if "(" in key:
         return f"{name}, {key}"
@@ -208,7 +208,7 @@ def _cells(run: Measured, several: Collection[str] = ()) -> dict[str, SheetCell]
     for key, numbers in _numbers(run).items():
         for name in _shown(numbers):
             row = _within_radius(name, numbers) if key in several else name
-            cells[_row_name(row, key)] = _cell(numbers, name)
+            cells[row_name(row, key)] = _cell(numbers, name)
     return cells
 
 

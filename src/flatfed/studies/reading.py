@@ -104,7 +104,14 @@ class _Reader:
             "settings": self._settings(content.get("settings")),
             "seeds": self._seeds(content.get("seeds", 0), ("seeds",)),
             "select": self._part(Selection, content.get("select"), ("select",), seeds=self._seeds),
-            "report": self._part(Reporting, content.get("report"), ("report",), targets=self._numbers),
+            "report": self._part(
+                Reporting,
+                content.get("report"),
+                ("report",),
+                targets=self._targets,
+                flatness=self._measurements,
+                curves=self._names,
+            ),
         }
         parts["grid"] = self._grid(content.get("grid"), parts["methods"])
         study = self._whole(Study, options=options, **parts)
@@ -213,6 +220,27 @@ class _Reader:
                 return ()
             seeds.append(int(str(entry)))
         return tuple(seeds)
+
+    def _targets(self, content: Any, way: Way) -> tuple[float, ...] | str:
+        """Return targets: percentages, or a word."""
+        if isinstance(content, str):
+            return content
+        return self._numbers(content, way)
+
+    def _measurements(self, content: Any, way: Way) -> bool | str:
+        """Return what is measured: yes or no, or measurements as a text or a list."""
+        if isinstance(content, bool):
+            return content
+        return ", ".join(self._names(content, way))
+
+    def _names(self, content: Any, way: Way) -> tuple[str, ...]:
+        """Return names: a text, or a list of them."""
+        listed = content if isinstance(content, list | tuple) else [content]
+        for entry in listed:
+            if not isinstance(entry, str) or not entry.strip():
+                self._note(way, f"{entry!r:.40} is not a value of {way[-1]}")
+                return ()
+        return tuple(entry.strip() for entry in listed)
 
     def _numbers(self, content: Any, way: Way) -> tuple[float, ...]:
         listed = content if isinstance(content, list | tuple) else [content]

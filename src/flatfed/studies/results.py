@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
@@ -62,6 +63,8 @@ class StudyTable:
     """The metric that is reported of each setting."""
     chosen: Mapping[tuple[str, str], Choice] = field(default_factory=dict)
     """What was chosen by now."""
+    runs: Mapping[tuple[str, str], Mapping[int, Path]] = field(default_factory=dict)
+    """The directories of runs that finished or diverged, by setting and variant, then by seed."""
 
     def entry(self, setting: str, variant: str) -> Entry:
         """Return one entry."""
@@ -96,6 +99,7 @@ def table_of(
     """Read the runs that are reported, as far as they are."""
     entries = {(setting, variant): Entry(setting, variant) for setting, variant in study.columns()}
     metrics: dict[str, Metric] = {}
+    runs: dict[tuple[str, str], dict[int, Path]] = {}
     reported = {(cell.setting, cell.variant, cell.seed): cell for cell in cells if not cell.chooses}
     for (setting, variant), entry in entries.items():
         for seed in study.seeds:
@@ -104,8 +108,10 @@ def table_of(
                 entry.ended[seed] = "waiting"
                 continue
             _read(study.report, folder, cell, entry, metrics)
+            if folder.standing(cell).state in ("finished", "diverged") and is_run(folder.run_of(cell)):
+                runs.setdefault((setting, variant), {})[seed] = folder.run_of(cell)
     _rank(study, entries, metrics)
-    return StudyTable(study, entries, metrics, chosen)
+    return StudyTable(study, entries, metrics, chosen, runs)
 
 
 def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metrics: dict[str, Metric]) -> None:

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
+from flatfed.experiments.spelling.methods import parse_measurements
+from flatfed.flatness.measurement import Measurement
+from flatfed.published.lookup import lookup
+from flatfed.published.numbers import PublishedValue
 
 LONGEST = 80
 """Characters of a name: it becomes a folder's."""
@@ -93,17 +97,22 @@ class Reporting:
     Args:
         accuracy: which value of the history: `last` (the mean over the last rounds), `final`, `best` (optimistic), or
             `round N`.
-        targets: accuracies in percent; rounds and bytes to each are reported.
+        targets: accuracies in percent, or `reference`: in each setting the mean reported value of the reference;
+            rounds and bytes to each are reported.
         reference: the variant with which the others are compared.
-        flatness: whether the final models are measured: λmax, λmax/λ5, LPF.
+        flatness: what is measured of the final models, as `flatfed flatness --measure` takes it; True is `MEASURED`.
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
+        against: an option or parameter in which settings differ: the reported value is drawn against it.
+        curves: columns of the history that are drawn; the reported metric where none is named.
     """
 
     accuracy: str = "last"
-    targets: tuple[float, ...] = ()
+    targets: tuple[float, ...] | str = ()
     reference: str = ""
-    flatness: bool = False
+    flatness: bool | str = False
     published: str = ""
+    against: str = ""
+    curves: tuple[str, ...] = ()
 
     def faults(self, variants: Sequence[str]) -> Iterator[Fault]:
         """Yield what cannot be reported."""
@@ -111,6 +120,32 @@ class Reporting:
             yield ("report", "accuracy"), f"accuracy must be {', '.join(WORDS)} or round N, not {self.accuracy!r:.40}"
         if self.reference and self.reference not in variants:
             yield ("report", "reference"), nearest(self.reference, variants, "method")
+        yield from self._faults_of_names()
+
+    def _faults_of_names(self) -> Iterator[Fault]:
+        """Yield targets, measurements and tables that there are not."""
+        if isinstance(self.targets, str) and self.targets != REFERENCE:
+            yield ("report", "targets"), f"targets must be percentages or {REFERENCE}, not {self.targets!r:.40}"
+        for name, check in (("flatness", self.measured), ("published", self.published_values)):
+            try:
+                check()
+            except ConfigError as error:
+                yield ("report", name), str(error)
+
+    def measured(self) -> list[Measurement]:
+        """Return what is measured of the final models."""
+        if not self.flatness:
+            return []
+        return parse_measurements(MEASURED if self.flatness is True else str(self.flatness))
+
+    def published_values(self) -> list[PublishedValue]:
+        """Return the values of the table that stands beside."""
+        if not self.published:
+            return []
+        paper, slash, table = self.published.partition("/")
+        if not slash:
+            raise ConfigError(f"{self.published!r:.60} names no table; write PAPER/TABLE, such as fedgloss/table-3")
+        return lookup(paper, table)
 
     @property
     def round(self) -> int | None:
@@ -121,6 +156,10 @@ class Reporting:
 
 
 WORDS = ("last", "final", "best")
+REFERENCE = "reference"
+"""The target that is the reference's own value."""
+MEASURED = "lambda_ratio, lpf"
+"""What `flatness: true` measures: λmax, λmax/λ5, LPF."""
 
 
 def _is_round(text: str) -> bool:
@@ -172,6 +211,20 @@ class Study:
         yield from self._faults_of_grid()
         yield from self.select.faults(self.seeds if self.grid else ())
         yield from self.report.faults(list(self.methods))
+        yield from self._faults_of_against()
+
+    def _faults_of_against(self) -> Iterator[Fault]:
+        name = self.report.against
+        if name and len({self.number_of(setting, name) for setting in self.settings} - {None}) < 2:
+            yield ("report", "against"), f"no two settings have different numbers for {name!r:.60}; name what they set"
+
+    def number_of(self, setting: str, name: str) -> float | None:
+        """Return an option or parameter of a setting as a number; None where it is not set, or is none."""
+        for options in (self.settings[setting], self.options):
+            value = _named_option(options, name)
+            if value is not None:
+                return _as_number(value)
+        return None
 
     def _faults_of_grid(self) -> Iterator[Fault]:
         for variant, searched in self.grid.items():
@@ -202,6 +255,26 @@ class Study:
     def columns(self) -> Iterator[tuple[str, str]]:
         """Yield every setting with every variant."""
         yield from itertools.product(self.settings, self.methods)
+
+
+def _named_option(options: Options, name: str) -> Any:
+    """Return an option by its name, or a parameter that stands under `set`, perhaps for one variant; None for none."""
+    plain = {key.replace("-", "_"): value for key, value in options.items()}
+    given = plain.get("set")
+    if isinstance(given, Mapping):
+        plain = {str(key).rpartition(":")[2]: value for key, value in given.items()} | plain
+    return plain.get(name, plain.get(name.replace("-", "_")))
+
+
+def _as_number(value: Any) -> float | None:
+    """Return a number that may be written as a word, as YAML takes 1e-3; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def name_faults(names: Iterable[str], of: str) -> Iterator[Fault]:

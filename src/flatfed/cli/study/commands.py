@@ -11,7 +11,7 @@ import click
 
 from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option, trust_option
 from flatfed.cli.options.values import Number, Whole
-from flatfed.cli.output.progress import interruptible
+from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
@@ -110,8 +110,9 @@ def run(
     """Train what is not finished yet of FILE's study, and show the table.
 
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
-    whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end the table is
-    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds and a figure.
+    whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end, final models
+    are measured where FILE says so, and the report is written beside the cells: tables as Markdown, CSV, JSON and
+    LaTeX, paired statistics over the seeds, and figures.
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
@@ -127,10 +128,24 @@ def run(
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
     with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
         running.work(progress, jobs or usable_cores(), lease)
+    _measure(running, jobs or usable_cores(), lease)
     code = _show(running, as_json)
-    files = write_study_report(running.table(), running.folder.path)
-    echo(f"written to {running.folder.path}: {', '.join(file.name for file in files)}", err=True)
+    folder = running.folder.path
+    files = write_study_report(running.table(), folder, lambda text: echo(text, err=True))
+    echo(f"written to {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}", err=True)
     return code
+
+
+def _measure(running: RunningStudy, jobs: int, lease: float) -> None:
+    """Measure the final models, where the study says so."""
+    from flatfed.cli.output.results import command_line
+    from flatfed.studies.reporting.measuring import measure_study
+
+    if not running.study.report.flatness:
+        return
+    remark = f"interrupted; what was measured is kept. Go on with: {command_line()}"
+    with StepProgress("runs", at_once=False) as progress, interruptible(remark):
+        measure_study(running, progress.show, progress.say, jobs if jobs > 1 else 0, lease)
 
 
 @study.command(cls=GroupedCommand)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from flatfed.cli.data.tables import print_table
@@ -10,32 +9,49 @@ from flatfed.cli.output.progress import clock
 from flatfed.cli.output.streams import echo
 
 if TYPE_CHECKING:
-    from flatfed.studies.results import Entry, StudyTable
+    from flatfed.reports.tables.pivot import Pivot
+    from flatfed.studies.results import StudyTable
     from flatfed.studies.run_study import RunningStudy
 
 DIVERGED = "✗"
+BEST, SECOND = "*", "†"
+"""Marks in the place of bold and underlined, which a plain terminal has not."""
 
 
 def print_study(table: StudyTable) -> None:
-    """Print variants x settings: mean ± standard deviation over the seeds, the best with a star."""
+    """Print variants x settings: mean ± standard deviation over the seeds, with marks for the best two."""
+    from flatfed.studies.reporting.study_pivot import pivot_of
     from flatfed.studies.study import spelled_point
 
     study = table.study
-    names = ["method", *(name or "all" for name in study.settings)]
-    rows = []
-    for variant in study.methods:
-        cells = [_cell(table, table.entry(setting, variant)) for setting in study.settings]
-        rows.append([variant, *cells])
     if study.title:
         echo(study.title)
-    print_table(names, rows, {})
-    echo(f"{_what(table)}, mean ± standard deviation over {len(study.seeds)} seeds; * best of its column")
+    _print_pivot(pivot_of(table), f"{_what(table)}{_over(len(study.seeds))}")
     if study.grid:
         echo(study.select.sentence)
     for choice in table.chosen.values():
         if choice.values:
             where = ", ".join(filter(None, (choice.variant, choice.setting)))
             echo(f"chosen for {where}: {spelled_point(choice.point)}")
+    _print_targets(table)
+    _print_flatness(table)
+
+
+def _over(seeds: int) -> str:
+    return f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+
+
+def _print_pivot(pivot: Pivot, note: str) -> None:
+    """Print a table, and what its numbers and marks are."""
+    rows = [[row, *(_cell(pivot, row, column) for column in pivot.columns)] for row in pivot.rows]
+    print_table([pivot.corner, *pivot.heads()], rows, {})
+    cells = [pivot.cell(row, column) for row in pivot.rows for column in pivot.columns]
+    marks = {
+        f"{BEST} best of its column": any(cell.is_best for cell in cells),
+        f"{SECOND} second best": any(cell.is_second for cell in cells),
+        f"{DIVERGED} a seed diverged": any(cell.has_diverged for cell in cells),
+    }
+    echo("; ".join([note, *(mark for mark, is_used in marks.items() if is_used)]))
 
 
 def _what(table: StudyTable) -> str:
@@ -46,24 +62,41 @@ def _what(table: StudyTable) -> str:
     return f"{' and '.join(titles)}, {when}"
 
 
-def _cell(table: StudyTable, entry: Entry) -> str:
-    metric = table.metrics.get(entry.setting)
-    if entry.mean is None or metric is None:
-        return _without(entry)
-    text = f"{metric.scale * entry.mean:.2f}"
-    if entry.spread is not None:
-        text += f" ± {metric.scale * entry.spread:.2f}"
-    return f"{text} *" if entry.best else text
+def _cell(pivot: Pivot, row: str, column: str) -> str:
+    cell = pivot.cell(row, column)
+    if cell.mean is None:
+        return DIVERGED if cell.has_diverged else cell.remark
+    mean, deviation = pivot.numbers(cell, column)
+    text = f"{mean} ± {deviation}" if deviation else mean
+    if cell.is_best:
+        return f"{text} {BEST}"
+    return f"{text} {SECOND}" if cell.is_second else text
 
 
-def _without(entry: Entry) -> str:
-    """Return what stands for a mean that there is not."""
-    if entry.has_diverged:
-        return DIVERGED
-    states = Counter(state.partition(":")[0] for state in entry.ended.values())
-    if "failed" in states:
-        return "failed"
-    return f"{len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds"
+def _print_targets(table: StudyTable) -> None:
+    """Print the costs to reach each target, where the study has some."""
+    from flatfed.studies.reporting.study_runs import results_of
+    from flatfed.studies.reporting.study_targets import reference_of, target_lines
+    from flatfed.studies.reporting.target_text import HOW, by_target, heads_of, rows_of, title_of
+
+    if not table.study.report.targets:
+        return
+    lines = target_lines(table, results_of(table))
+    for own in by_target(lines).values():
+        echo(f"\n{title_of(own, reference_of(table))}")
+        print_table(heads_of(own), rows_of(own), {})
+    if lines:
+        echo(HOW)
+
+
+def _print_flatness(table: StudyTable) -> None:
+    """Print a table for each number that was measured of the final models."""
+    from flatfed.studies.reporting.study_flatness import flatness_blocks, flatness_pivot
+
+    for block in flatness_blocks(table):
+        pivot = flatness_pivot(table, block)
+        echo("")
+        _print_pivot(pivot, pivot.note.removesuffix("."))
 
 
 def print_standing(running: RunningStudy) -> bool:

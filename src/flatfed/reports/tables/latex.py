@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from flatfed.reports.tables.grid import NOTHING
 from flatfed.reports.tables.pivot import Pivot, PivotCell
@@ -14,6 +15,8 @@ SETUP = r"\sisetup{mode = text, reset-text-series = false, text-series-to-math =
 CROSS = r"\ding{55}"
 WIDE = 3
 """Columns of numbers from which on a table takes both columns of a page."""
+PLAIN_WIDE = 5
+"""Columns that a table of texts may have in one column of a page."""
 
 SIGNS = {
     "\\": r"\textbackslash{}",
@@ -126,6 +129,24 @@ def _raised(letter: str) -> str:
     if kind in commands and " " not in plain:
         return rf"\{commands[kind]}{{{_sign(chr(int(plain, 16)))}}}"
     return f"{{[}}U+{ord(letter):04X}{{]}}"
+
+
+def plain_latex(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], words: int, caption: str, note: str, label: str
+) -> str:
+    """Return a table of texts as a LaTeX float, the first `words` columns on the left, the others on the right."""
+    kind = "table*" if len(heads) > PLAIN_WIDE else "table"
+    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", rf"  \caption{{{escape_latex(caption)}}}"]
+    columns = "l" * words + "r" * (len(heads) - words)
+    lines += [rf"  \label{{{label}}}", rf"  \begin{{tabular}}{{{columns}}}", r"    \toprule"]
+    lines += [rf"    {_texts(heads)} \\", r"    \midrule", *(rf"    {_texts(row)} \\" for row in rows)]
+    lines += [r"    \bottomrule", r"  \end{tabular}", "", r"  \smallskip"]
+    lines.append(rf"  \parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}")
+    return "\n".join([*lines, rf"\end{{{kind}}}", ""])
+
+
+def _texts(cells: Sequence[str]) -> str:
+    return " & ".join(map(escape_latex, cells))
 
 
 def pivot_latex(pivot: Pivot) -> str:

@@ -102,12 +102,13 @@ def _round(reaching: Reaching) -> Callable[[Result], str]:
     """Return what writes the round: its mean, with the deviation where several seeds reached the target."""
 
     def text(result: Result) -> str:
-        return _round_text(reaching.spread(result, "round"))
+        return round_text(reaching.spread(result, "round"))
 
     return text
 
 
-def _round_text(spread: Spread | None) -> str:
+def round_text(spread: Spread | None) -> str:
+    """Return a number of rounds: its mean, with the deviation where there is one, or a dash."""
     if spread is None:
         return NOTHING
     mean, deviation = spread

@@ -1,4 +1,4 @@
-"""The files of a study's report: tables (Markdown, CSV, JSON, LaTeX), statistics, and the forest plot."""
+"""The files of a study's report: tables (Markdown, CSV, JSON, LaTeX), statistics, and figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.configuration.checking import escaped
+from flatfed.reports.figures.comparisons.beside_scatter import draw_beside
 from flatfed.reports.figures.comparisons.forest import ForestRow, draw_forest
 from flatfed.reports.figures.drawing.style import available, together
 from flatfed.reports.statistics.paired import PairedDifference
@@ -15,43 +16,124 @@ from flatfed.reports.tables.pivot import pivot_csv, pivot_markdown
 from flatfed.runs.metrics import Metric
 from flatfed.runs.records.files import replace_file
 from flatfed.studies.reporting.comparison_text import comparison_markdown, unit_of
+from flatfed.studies.reporting.report_files import record_files
+from flatfed.studies.reporting.study_figures import both, draw_against, draw_study_curves, draw_study_ranks
+from flatfed.studies.reporting.study_flatness import (
+    FlatnessBlock,
+    flatness_blocks,
+    flatness_csv,
+    flatness_latex,
+    flatness_markdown,
+    flatness_records,
+)
 from flatfed.studies.reporting.study_pivot import pivot_of
+from flatfed.studies.reporting.study_published import (
+    PublishedLine,
+    beside_points,
+    published_csv,
+    published_lines,
+    published_markdown,
+)
+from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody, results_of
 from flatfed.studies.reporting.study_statistics import StudyStatistics, statistics_of
+from flatfed.studies.reporting.study_targets import TargetLine, reference_of, target_lines
+from flatfed.studies.reporting.target_text import targets_csv, targets_latex, targets_markdown
 from flatfed.studies.results import StudyTable
 
+CURVES, AGAINST = "curves", "against"
+"""Folders of figures."""
 
-def write_study_report(table: StudyTable, folder: Path) -> list[Path]:
+
+def write_study_report(table: StudyTable, folder: Path, say: Say = nobody) -> list[Path]:
     """Write the report of a study into a folder, and return its files; the same table makes the same files.
 
-    The forest plot is left out where fewer than two seeds can be compared, or matplotlib is missing.
+    What an earlier report left and this one has not is removed. Figures are left out where matplotlib is missing; the
+    forest plot also where fewer than two seeds can be compared. `say` hears what could not be reported.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pivot, statistics = pivot_of(table), statistics_of(table)
-    texts = {
-        folder / "table.md": escaped(pivot_markdown(pivot)),
-        folder / "table.csv": pivot_csv(pivot),
-        folder / "table.json": _json(table.to_dict()),
-        folder / "table.tex": pivot_latex(pivot),
-        folder / "statistics.json": _json(statistics.to_dict()),
-        folder / "comparison.md": escaped(comparison_markdown(table, statistics)),
-    }
-    for path, text in texts.items():
+    statistics, results = statistics_of(table), results_of(table, say)
+    blocks = flatness_blocks(table, say)
+    targets = target_lines(table, results, say)
+    published = published_lines(table, blocks, targets)
+    texts = _texts(table, statistics) | _texts_of_parts(table, blocks, targets, published)
+    for name, text in texts.items():
         # Replaced, not written to: it may be a link that somebody put there.
-        replace_file(path, text.encode())
-    return [*texts, *_draw(table, statistics, folder)]
+        replace_file(folder / name, text.encode())
+    files = [folder / name for name in texts]
+    if available():
+        files += _draw(table, statistics, folder)
+        files += draw_study_ranks(statistics.ranking, both(folder / "ranks"), table.study.title)
+        files += _draw_published(published, folder)
+        files += _draw_folders(table, results, blocks, folder, say)
+    return [*files, record_files(folder, files)]
 
 
-def _json(value: dict[str, Any]) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
+def _texts(table: StudyTable, statistics: StudyStatistics) -> dict[str, str]:
+    """Return the texts that every study has, by the file's name."""
+    pivot = pivot_of(table)
+    return {
+        "table.md": escaped(pivot_markdown(pivot)),
+        "table.csv": pivot_csv(pivot),
+        "table.json": _json(table.to_dict()),
+        "table.tex": pivot_latex(pivot),
+        "statistics.json": _json(statistics.to_dict()),
+        "comparison.md": escaped(comparison_markdown(table, statistics)),
+    }
+
+
+def _texts_of_parts(
+    table: StudyTable, blocks: list[FlatnessBlock], targets: list[TargetLine], published: list[PublishedLine]
+) -> dict[str, str]:
+    """Return the texts that a study asks for."""
+    texts: dict[str, str] = {}
+    if targets:
+        reference = reference_of(table)
+        texts["targets.md"] = escaped(targets_markdown(targets, reference))
+        texts["targets.csv"] = targets_csv(targets)
+        texts["targets.json"] = _json([line.to_dict() for line in targets])
+        texts["targets.tex"] = targets_latex(targets, reference)
+    if blocks:
+        texts["flatness.md"] = escaped(flatness_markdown(table, blocks))
+        texts["flatness.csv"] = flatness_csv(table, blocks)
+        texts["flatness.json"] = _json(flatness_records(table, blocks))
+        texts["flatness.tex"] = flatness_latex(table, blocks)
+    if table.study.report.published:
+        texts["published.md"] = escaped(published_markdown(published, table.study.report.published))
+        texts["published.csv"] = published_csv(published)
+        texts["published.json"] = _json([line.to_dict() for line in published])
+    return texts
+
+
+def _draw_published(lines: list[PublishedLine], folder: Path) -> list[Path]:
+    """Draw each metric's values against the published ones; accuracies have the plain name."""
+    files: list[Path] = []
+    for metric, points in beside_points(lines).items():
+        name = "published" if metric.endswith("_pct") else f"published-{metric.replace('_', '-')}"
+        own = both(folder / name)
+        draw_beside(points, own, metric.replace("_pct", " (%)").replace("_", " "))
+        files += own
+    return files
+
+
+def _draw_folders(
+    table: StudyTable, results: StudyResults, blocks: list[FlatnessBlock], folder: Path, say: Say
+) -> list[Path]:
+    """Draw the figures of which there are many, each kind in a folder of its own."""
+    files = draw_study_curves(table, results, folder / CURVES, say)
+    if table.study.report.against:
+        files += draw_against(table, blocks, folder / AGAINST, table.study.report.against, say)
+    return files
+
+
 def _draw(table: StudyTable, statistics: StudyStatistics, folder: Path) -> list[Path]:
-    """Draw the differences that have intervals, and return the files; those of an earlier report are removed."""
-    files = [folder / "forest.png", folder / "forest.pdf"]
+    """Draw the differences that have intervals, and return the files."""
+    files = both(folder / "forest")
     rows = [_forest_row(table, statistics, one) for one in statistics.compared if one.interval is not None]
-    if not rows or not available():
-        for file in files:
-            file.unlink(missing_ok=True)
+    if not rows:
         return []
     draw_forest(rows, files, _note(statistics), table.study.title)
     return files

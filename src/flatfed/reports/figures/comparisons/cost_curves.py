@@ -1,0 +1,186 @@
+"""A number of the history over rounds, bytes, backprops and seconds: four panels, a line with a band each method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatfed.flatness.drawable import Floats
+from flatfed.reports.curves import axis_name, scale_of, value_in
+from flatfed.reports.figures.drawing.scales import add_panels, finite, fit_scale, is_wide
+from flatfed.reports.figures.drawing.style import (
+    COLUMN,
+    alone,
+    colour,
+    finish,
+    in_style,
+    look,
+    named,
+    new_figure,
+    require_some,
+)
+from flatfed.reports.results.result import OneRun, Result
+from flatfed.runs.history import Row
+
+HEIGHT = 3.3
+BANDS = "Line: mean over seeds; band: their range. Costs are totals, means over seeds."
+CROSSES = "A cross: a seed diverged."
+
+
+@dataclass(frozen=True)
+class CostAxis:
+    """What a number is drawn over.
+
+    Attributes:
+        name: of the axis.
+        of_row: what a round adds.
+        units: names of units with their sizes, the smallest first.
+    """
+
+    name: str
+    of_row: Callable[[Row], float]
+    units: tuple[tuple[str, float], ...] = (("", 1.0),)
+
+    def unit_for(self, largest: float) -> tuple[str, float]:
+        """Return the largest unit of which there is at least one."""
+        fitting = [unit for unit in self.units if largest >= unit[1]]
+        return (fitting or [self.units[0]])[-1]
+
+    def called(self, unit: str) -> str:
+        """Return the axis's name with its unit."""
+        return f"{self.name} ({unit})" if unit else self.name
+
+
+def _bytes(row: Row) -> float:
+    return float(row["bytes_down"] + row["bytes_up"])
+
+
+AXES = (
+    CostAxis("round", lambda row: 1.0),
+    CostAxis("exchanged", _bytes, (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))),
+    CostAxis("backprops", lambda row: float(row["backprops"]), (("", 1.0), ("thousands", 1e3), ("millions", 1e6))),
+    CostAxis("time", lambda row: float(row["seconds"]), (("s", 1.0), ("min", 60.0), ("h", 3600.0))),
+)
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """One method: the rounds that have a value, and the values of its seeds there; what each round costs."""
+
+    result: Result
+    values: dict[int, list[float]]
+    costs: dict[str, dict[int, float]]
+    crosses: list[tuple[int, float]]
+
+
+@in_style
+def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str, title: str = "") -> None:
+    """Draw a column of the history, or a number that is watched, over each of the four costs.
+
+    A method without a value of it has no line. The y axis is logarithmic where it spans more than two decades.
+    """
+    scale = scale_of(results, name)
+    curves = [_curve(result, name, scale) for result in results]
+    require_some([curve for curve in curves if curve.values])
+    numbers = finite(values for curve in curves for values in curve.values.values())
+    figure = new_figure(COLUMN, HEIGHT)
+    panels = add_panels(figure, len(AXES), 2)
+    for axes, axis in zip(panels, AXES, strict=True):
+        fit_scale(axes.yaxis, numbers)
+        _draw_panel(axes, axis, curves)
+    _share_heights(panels)
+    figure.supylabel(named(axis_name(results, name), is_wide(numbers)), fontsize=8)
+    keys = [_key(place, curve) for place, curve in enumerate(curves) if curve.values]
+    finish(figure, files, _note(curves), title, keys)
+
+
+def _curve(result: Result, name: str, scale: float) -> _Curve:
+    points = [_points(run, name, scale) for run in result.runs]
+    rounds = sorted(set[int]().union(*points))
+    values = {round: [own[round] for own in points if round in own] for round in rounds}
+    ends = [max(own) for own in points if own]
+    diverged = [run.summary["status"] == "diverged" for run in result.runs if _points(run, name, scale)]
+    crosses = [
+        (end, own[end]) for end, own, is_lost in zip(ends, filter(None, points), diverged, strict=True) if is_lost
+    ]
+    return _Curve(result, values, {axis.name: _totals(result, axis) for axis in AXES}, crosses)
+
+
+def _points(run: OneRun, name: str, scale: float) -> dict[int, float]:
+    """Return a run's finite values by round, counted from 1."""
+    values = {row["round"] + 1: value_in(row, name) for row in run.rows}
+    return {round: scale * value for round, value in values.items() if value is not None and math.isfinite(value)}
+
+
+def _totals(result: Result, axis: CostAxis) -> dict[int, float]:
+    """Return what was spent up to each round, the mean over the seeds that came so far."""
+    totals = [list(accumulate(axis.of_row(row) for row in run.rows)) for run in result.runs]
+    longest = max(map(len, totals))
+    return {round: _mean([own[round - 1] for own in totals if len(own) >= round]) for round in range(1, longest + 1)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_Curve]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    largest = max(max(curve.costs[axis.name].values()) for curve in curves)
+    unit, size = axis.unit_for(largest)
+    for place, curve in enumerate(curves):
+        costs = {round: cost / size for round, cost in curve.costs[axis.name].items()}
+        _draw_curve(axes, place, curve, costs)
+    axes.set_xlabel(axis.called(unit))
+    axes.grid(axis="y")
+    axes.margins(x=0.03, y=0.06)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=axis.name == "round", steps=[1, 2, 5, 10]))
+
+
+def _draw_curve(axes: Any, place: int, curve: _Curve, costs: dict[int, float]) -> None:
+    if not curve.values:
+        return
+    xs = np.array([costs[round] for round in curve.values])
+    means = np.array([_mean(values) for values in curve.values.values()])
+    axes.plot(xs, means, zorder=3, **look(place) | {"linewidth": 1.1}, **alone(len(xs), size=3))
+    if any(len(values) > 1 for values in curve.values.values()):
+        _draw_band(axes, place, xs, curve)
+    for round, value in curve.crosses:
+        axes.plot(costs[round], value, "x", color=colour(place), markersize=5, markeredgewidth=1.3, zorder=4)
+
+
+def _draw_band(axes: Any, place: int, xs: Floats, curve: _Curve) -> None:
+    low, high = map(list, (map(min, curve.values.values()), map(max, curve.values.values())))
+    axes.fill_between(xs, low, high, color=colour(place), alpha=0.15, linewidth=0)
+    if len(xs) == 1:  # an area over one round has no width
+        axes.vlines(xs, low, high, color=colour(place), alpha=0.3, linewidth=3)
+
+
+def _share_heights(panels: Sequence[Any]) -> None:
+    """Give all panels one scale; only those on the left have its numbers."""
+    low = min(axes.get_ylim()[0] for axes in panels)
+    high = max(axes.get_ylim()[1] for axes in panels)
+    for place, axes in enumerate(panels):
+        axes.set_ylim(low, high)
+        axes.tick_params(labelleft=place % 2 == 0)
+
+
+def _note(curves: Sequence[_Curve]) -> str:
+    sentences = []
+    if any(len(curve.result.runs) > 1 for curve in curves):
+        sentences.append(BANDS)
+    if any(curve.crosses for curve in curves):
+        sentences.append(CROSSES)
+    return " ".join(sentences)
+
+
+def _key(place: int, curve: _Curve) -> tuple[Any, str]:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **look(place)), curve.result.method

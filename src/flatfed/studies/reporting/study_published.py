@@ -1,0 +1,208 @@
+"""A study's values beside those of a published table, each with the known reasons for a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flatfed.core.errors import FlatfedError
+from flatfed.published.conditions import conditions_of
+from flatfed.published.numbers import PublishedValue
+from flatfed.published.table_matching import TableMatch, fewer_seeds, nearest_in_table
+from flatfed.published.wording import UNCERTAIN, metric_text, setting_parts, value_record, value_text
+from flatfed.reports.figures.comparisons.beside_scatter import BesidePoint
+from flatfed.reports.tables.beside_published import OF_FLATNESS, OF_TESTS, TESTS
+from flatfed.reports.tables.grid import NOTHING, Spread, csv_text, markdown_table, number, rule, spread_of
+from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
+from flatfed.runs.directory import RunDirectory
+from flatfed.studies.reporting.study_flatness import FlatnessBlock
+from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.reporting.study_targets import TargetLine, reference_of
+from flatfed.studies.results import StudyTable
+from flatfed.studies.study import REFERENCE
+
+NONE_KNOWN = "none known"
+OF_FEDAVG = "fedavg_final_accuracy"
+"""The target of tables that is the accuracy of FedAvg."""
+HEADS = ["setting", "method", "metric", "measured", "published", "known reasons for a difference"]
+
+
+@dataclass(frozen=True)
+class PublishedLine:
+    """A measured value beside a published one, both in the unit of the paper.
+
+    Attributes:
+        setting: of the study, by its name.
+        method: the variant.
+        measured: mean and deviation; None where it was not measured.
+        seeds: over how many.
+        has_diverged: whether a seed diverged, so that there is no mean.
+        match: the published value, with in what its run differs.
+    """
+
+    setting: str
+    method: str
+    measured: Spread | None
+    seeds: int
+    has_diverged: bool
+    match: TableMatch
+
+    @property
+    def value(self) -> PublishedValue:
+        """What was published."""
+        return self.match.match.value
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the two may differ, as far as it is known."""
+        fewer = fewer_seeds(self.value.paper, self.seeds)
+        unstated = [f"the paper does not state: {name}" for name in self.match.match.unstated]
+        uncertain = [] if self.value.is_certain else [f"uncertain ({UNCERTAIN}): {self.value.reason}"]
+        return [*self.match.match.differences, *filter(None, [fewer]), *unstated, *uncertain]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        mean, deviation = self.measured or (None, None)
+        return {
+            "setting": self.setting,
+            "method": self.method,
+            "metric": self.value.metric,
+            "measured": mean,
+            "measured_std": deviation,
+            "seeds": self.seeds,
+            "diverged": self.has_diverged,
+            "published": value_record(self.value),
+            "on_other_data": self.match.is_on_other_data,
+            "reasons": self.reasons,
+        }
+
+
+def published_lines(
+    table: StudyTable, blocks: Sequence[FlatnessBlock], targets: Sequence[TargetLine]
+) -> list[PublishedLine]:
+    """Return the study's values that the table has too, matched by what the runs are."""
+    published = table.study.report.published_values()
+    lines: list[PublishedLine] = []
+    for (setting, variant), runs in table.runs.items():
+        config = _config(next(iter(runs.values())))
+        if config is None:
+            continue
+        for match in nearest_in_table(published, config):
+            for measured in _measured(table, (setting, variant), match.match.value, blocks, targets):
+                lost = measured is None and table.entry(setting, variant).has_diverged
+                lines.append(PublishedLine(setting_name(setting), variant, measured, len(runs), lost, match))
+    order = {id(value): place for place, value in enumerate(published)}
+    return sorted(lines, key=lambda line: (list(table.runs).index(_key(table, line)), order[id(line.value)]))
+
+
+def _key(table: StudyTable, line: PublishedLine) -> tuple[str, str]:
+    return next(key for key in table.runs if (setting_name(key[0]), key[1]) == (line.setting, line.method))
+
+
+def _config(path: Any) -> Mapping[str, Any] | None:
+    try:
+        return RunDirectory.open(path).config
+    except FlatfedError:
+        return None
+
+
+def _measured(
+    table: StudyTable,
+    key: tuple[str, str],
+    value: PublishedValue,
+    blocks: Sequence[FlatnessBlock],
+    targets: Sequence[TargetLine],
+) -> Iterator[Spread | None]:
+    """Yield what was measured of a published metric: once, or not at all where the study has no such metric."""
+    if value.metric in OF_TESTS.values():
+        yield from _reported(table, key, value)
+    elif value.metric in OF_FLATNESS.values():
+        for block in blocks:
+            if OF_FLATNESS.get(block.number.partition(",")[0]) == value.metric:
+                yield spread_of(list(block.values.get(key, {}).values()))
+                return
+    elif value.metric == "rounds_to_target":
+        for line in targets:
+            if (line.setting, line.method) == (setting_name(key[0]), key[1]) and _is_target(table, line, value):
+                yield line.costs["round"]
+                return
+
+
+def _reported(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
+    metric, entry = table.metrics.get(key[0]), table.entries[key]
+    conditions = conditions_of(value)
+    if metric is None or OF_TESTS.get(metric.name) != value.metric:
+        return
+    if conditions.test not in TESTS.get(metric.test, ()) or conditions.share < 1:
+        return
+    if entry.mean is None:
+        yield None
+        return
+    # The tables have both metrics in per cent.
+    yield 100 * entry.mean, None if entry.spread is None else 100 * entry.spread
+
+
+def _is_target(table: StudyTable, line: TargetLine, value: PublishedValue) -> bool:
+    """Say whether a line is of the target that a published number of rounds is to."""
+    if line.target == REFERENCE:
+        return value.target == OF_FEDAVG and table.study.methods[reference_of(table)] == "fedavg"
+    return value.target == line.target
+
+
+def beside_points(lines: Sequence[PublishedLine]) -> dict[str, list[BesidePoint]]:
+    """Return what is drawn of each metric: pairs of numbers."""
+    points: dict[str, list[BesidePoint]] = {}
+    for line in lines:
+        if line.measured is None or line.value.value is None:
+            continue
+        mean, deviation = line.measured
+        point = BesidePoint(line.method, line.value.value, mean, line.value.std, deviation, line.match.is_on_other_data)
+        points.setdefault(line.value.metric, []).append(point)
+    return points
+
+
+def published_markdown(lines: Sequence[PublishedLine], table: str) -> str:
+    """Return measured and published values side by side as Markdown."""
+    title = f"# Measured beside {escape_markdown(table)}"
+    if not lines:
+        return f"{title}\n\nNo value of the table is of a method, data set and partition of this study.\n"
+    rows = [[escape_markdown(text) for text in row] for row in rows_of(lines)]
+    rules = [rule(words=place not in (3, 4)) for place in range(len(HEADS))]
+    common = common_reasons(lines)
+    below = [f"All rows: {escape_markdown('; '.join(common))}."] if common else []
+    return "\n\n".join([title, markdown_table(HEADS, rules, rows), *below]) + "\n"
+
+
+def common_reasons(lines: Sequence[PublishedLine]) -> list[str]:
+    """Return the reasons that hold for every row, where there are several."""
+    if len(lines) < 2:
+        return []
+    return [reason for reason in lines[0].reasons if all(reason in line.reasons for line in lines)]
+
+
+def rows_of(lines: Sequence[PublishedLine]) -> list[list[str]]:
+    """Return the texts of the table; what holds for all rows is said once below it."""
+    common = common_reasons(lines)
+    return [_row(line, common) for line in lines]
+
+
+def _row(line: PublishedLine, common: Sequence[str]) -> list[str]:
+    own = [reason for reason in line.reasons if reason not in common]
+    reasons = "; ".join(own) or ("as below" if common else NONE_KNOWN)
+    measured = DIVERGED if line.has_diverged else number(line.measured)
+    return [line.setting, line.method, metric_text(line.value), measured, value_text(line.value) or NOTHING, reasons]
+
+
+def published_csv(lines: Sequence[PublishedLine]) -> str:
+    """Return the same as CSV, with all digits."""
+    columns = ["setting", "method", "metric", "measured", "measured_std", "seeds", "published", "published_std"]
+    records = []
+    for line in lines:
+        mean, deviation = line.measured or (None, None)
+        own = {"setting": line.setting, "method": line.method, "metric": metric_text(line.value), "seeds": line.seeds}
+        numbers = {"measured": mean, "measured_std": deviation}
+        theirs = {"published": line.value.value, "published_std": line.value.std, "status": line.value.status}
+        where = {"published_setting": ", ".join(setting_parts(line.value))}
+        records.append(own | numbers | theirs | where | {"reasons": "; ".join(line.reasons) or NONE_KNOWN})
+    return csv_text([*columns, "status", "published_setting", "reasons"], records)

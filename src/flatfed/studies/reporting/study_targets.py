@@ -1,0 +1,119 @@
+"""What it took the methods of a study to reach its targets: rounds, bytes and more, in every setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flatfed.core.errors import ConfigError
+from flatfed.reports.results.result import Result
+from flatfed.reports.tables.extras import Extras, Target
+from flatfed.reports.tables.grid import Spread, of_metric
+from flatfed.reports.tables.targets import COST_NAMES, Reaching
+from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody, setting_name
+from flatfed.studies.results import StudyTable
+from flatfed.studies.study import REFERENCE
+
+
+@dataclass(frozen=True)
+class TargetLine:
+    """One method in one setting.
+
+    Attributes:
+        target: what is to be reached, as the study says it: `70 %`, or `reference`.
+        goal: the same as a number with its unit, which for `reference` differs by setting.
+        setting: by its name.
+        method: the variant.
+        value: what is to be reached, in the metric's own scale.
+        reached: how many runs did.
+        runs: how many there are, with those that diverged.
+        costs: by name, mean and deviation over the runs that reached it; None where none did.
+    """
+
+    target: str
+    goal: str
+    setting: str
+    method: str
+    value: float
+    reached: int
+    runs: int
+    costs: dict[str, Spread | None]
+
+    @property
+    def missed(self) -> str:
+        """How often the target was not reached: `1 of 3`, or nothing."""
+        if self.reached == self.runs:
+            return ""
+        return f"{self.runs - self.reached} of {self.runs}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON and CSV."""
+        record: dict[str, Any] = {
+            "target": self.target,
+            "value": self.value,
+            "setting": self.setting,
+            "method": self.method,
+            "reached": self.reached,
+            "runs": self.runs,
+        }
+        for name, spread in self.costs.items():
+            mean, deviation = spread or (None, None)
+            record |= {name: mean, f"{name}_std": deviation}
+        return record
+
+
+def target_lines(table: StudyTable, results: StudyResults, say: Say = nobody) -> list[TargetLine]:
+    """Return a line for each target, setting and method that has a run."""
+    return [line for text in _texts(table) for line in _of_target(table, results, text, say)]
+
+
+def _texts(table: StudyTable) -> list[str]:
+    """Return the targets as the study says them."""
+    targets = table.study.report.targets
+    if isinstance(targets, str):
+        return [targets]
+    return [f"{target:g}" for target in targets]
+
+
+def _of_target(table: StudyTable, results: StudyResults, text: str, say: Say) -> Iterator[TargetLine]:
+    for setting, found in results.items():
+        value = _value(table, setting, text)
+        if value is None or not found:
+            continue
+        extras = Extras(targets=(Target(text, value),))
+        try:
+            (reaching,) = Reaching.all(found, extras)
+        except ConfigError as error:
+            say(f"{setting_name(setting)}: {error}")
+            continue
+        for result in found:
+            yield _line(reaching, setting, result, value)
+
+
+def _value(table: StudyTable, setting: str, text: str) -> float | None:
+    """Return a target in the metric's own scale; None where the reference has no value yet."""
+    if text == REFERENCE:
+        return table.entry(setting, reference_of(table)).mean
+    metric = table.metrics.get(setting)
+    return None if metric is None else float(text) / metric.scale
+
+
+def reference_of(table: StudyTable) -> str:
+    """Return the variant with which the others are compared: the one that is named, or the first."""
+    return table.study.report.reference or next(iter(table.study.methods))
+
+
+def _line(reaching: Reaching, setting: str, result: Result, value: float) -> TargetLine:
+    metric = reaching.metric
+    unit = f" {metric.shown.unit}" if metric.shown.unit else ""
+    return TargetLine(
+        reaching.target.text,
+        f"{of_metric(metric, (value, None))}{unit}",
+        setting_name(setting),
+        result.method,
+        value,
+        reaching.reached(result),
+        len(result.runs),
+        {name: reaching.spread(result, name) for name in COST_NAMES},
+    )
