@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import OTHER, PARAMETER, ConfigError
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights
+from flatfed.experiments.spelling.kinds import at_most
 from flatfed.flatness.drawable import Grid, Line
 from flatfed.flatness.landscape import scenes
 from flatfed.runs.results import Points, finite
@@ -71,6 +72,24 @@ class View:
         if self.clients is not None and len(set(self.clients)) != 3:
             raise ConfigError(f"a plane goes through the models of three clients, not of {list(self.clients)}")
         self._check_kind()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> View:
+        """Return what the options of `flatfed landscape` describe; clients of kinds that show none are refused."""
+        kind, client, clients = options["kind"], options["client"], options["clients"]
+        if client is not None and kind not in ("client", "client-plane"):
+            raise ConfigError(
+                f"{PARAMETER} says whose model {OTHER} client shows (or client-plane); give one of the two",
+                parameter="client",
+                other="kind",
+            )
+        if clients is not None and kind != "clients":
+            raise ConfigError(
+                f"{PARAMETER} says whose models {OTHER} clients shows; give that too", parameter="clients", other="kind"
+            )
+        plain = {name: options[name] for name in ("points", "extent", "seed", "weights", "directions", "round")}
+        samples = at_most(options["samples"])
+        return cls(kind, samples=samples, client=client, clients=clients and tuple(clients), **plain)
 
     @property
     def named_client(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from flatfed.reports.robustness.one_run import (
     show,
     standard_mean,
 )
+from flatfed.reports.robustness.one_run import draw as draw_one
 from flatfed.reports.tables.grid import columns_of, csv_text, empty_table, in_parts, known, spread_of
 
 if TYPE_CHECKING:
@@ -233,6 +234,19 @@ def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     sets = ", ".join(dict.fromkeys(results.dataset for results in _counted(methods)))
     x_name = f"{axis_name(measure)}, severity {chosen[-1]}"
     draw_corruptions(bars, files, x_name, f"corrupted test images of {sets}", _trends(methods, chosen))
+
+
+def draw_runs(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
+    """Draw methods side by side, or a single run by itself: with its families in colours."""
+    runs = [run for method in methods for run in method.runs]
+    if len(runs) > 1:
+        draw(methods, files)
+        return
+    results = runs[0].robustness
+    if not results.cells:
+        raise ConfigError("there is nothing to draw")
+    # Called as its method is here, which may have a name of its own.
+    draw_one(replace(results, method=methods[0].label), files)
 
 
 def _common_measure(methods: Sequence[MethodRobustness]) -> str:
