@@ -23,20 +23,20 @@ CLIENTS = "clients_watch"
 SCATTER = "accuracy-lambda"
 
 
-def draw(runs: Sequence[Measured], pictures: PictureFiles) -> list[Path]:
+def draw(runs: Sequence[Measured], pictures: PictureFiles, title: str = "") -> list[Path]:
     """Draw what can be drawn of the results and return the files."""
-    spectra = _draw_spectra(runs, pictures)
+    spectra = _draw_spectra(runs, pictures, title)
     # Where there are spectra, these are the main picture.
     name = pictures.part(SCATTER) if spectra else pictures.main(SCATTER)
-    return [*spectra, *_draw_accuracies(runs, pictures.of(name)), *_draw_trends(runs, pictures)]
+    return [*spectra, *_draw_accuracies(runs, pictures.of(name), title), *_draw_trends(runs, pictures)]
 
 
-def _draw_spectra(runs: Sequence[Measured], pictures: PictureFiles) -> list[Path]:
+def _draw_spectra(runs: Sequence[Measured], pictures: PictureFiles, title: str) -> list[Path]:
     spectra = known(map(_spectrum, runs))
     if not spectra:
         return []
     files = pictures.of(pictures.main("spectra"))
-    draw_spectra(spectra, files)
+    draw_spectra(spectra, files, title)
     return files
 
 
@@ -54,12 +54,12 @@ def _series(result: MeasurementResult, name: str) -> Floats:
     return np.array(result.series.get(name, []))
 
 
-def _draw_accuracies(runs: Sequence[Measured], files: list[Path]) -> list[Path]:
+def _draw_accuracies(runs: Sequence[Measured], files: list[Path], title: str) -> list[Path]:
     """Draw accuracy against sharpness, where at least two runs have both."""
     points = known(map(_point, runs))
     if len(points) < 2:
         return []
-    draw_scatter(points, files, "λmax", "test accuracy (%)")
+    draw_scatter(points, files, "λmax", "test accuracy (%)", title)
     return files
 
 

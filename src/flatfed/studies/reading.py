@@ -29,6 +29,8 @@ from flatfed.experiments.spelling.declared import NAMES, TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
 from flatfed.studies.cells import DATASET
+from flatfed.studies.drawing.figure import Figure
+from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.study import ALL, MANY, FaultyStudyError, Reporting, Selection, Study, Way, log_range
 
 T = TypeVar("T")
@@ -104,7 +106,9 @@ class _Reader:
             "settings": self._settings(content.get("settings")),
             "seeds": self._seeds(content.get("seeds", 0), ("seeds",)),
             "select": self._part(Selection, content.get("select"), ("select",), seeds=self._seeds),
-            "report": self._part(Reporting, content.get("report"), ("report",), targets=self._numbers),
+            "report": self._part(
+                Reporting, content.get("report"), ("report",), targets=self._numbers, figures=self._figures
+            ),
         }
         parts["grid"] = self._grid(content.get("grid"), parts["methods"])
         study = self._whole(Study, options=options, **parts)
@@ -221,6 +225,9 @@ class _Reader:
                 self._note(way, f"{entry!r:.40} is not a number")
                 return ()
         return tuple(map(float, listed))
+
+    def _figures(self, content: Any, way: Way) -> dict[str, Figure]:
+        return read_figures(content, way, self._note)
 
     def _part(self, cls: type[T], content: Any, way: Way, **readers: Callable[[Any, Way], Any]) -> T:
         """Return a part that has fields of its own."""

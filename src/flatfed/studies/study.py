@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
+from flatfed.studies.drawing.figure import Figure, figure_faults
 
 LONGEST = 80
 """Characters of a name: it becomes a folder's."""
@@ -97,6 +98,7 @@ class Reporting:
         reference: the variant with which the others are compared.
         flatness: whether the final models are measured: λmax, λmax/λ5, LPF.
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
+        figures: pictures of finished runs, by name.
     """
 
     accuracy: str = "last"
@@ -104,6 +106,7 @@ class Reporting:
     reference: str = ""
     flatness: bool = False
     published: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
 
     def faults(self, variants: Sequence[str]) -> Iterator[Fault]:
         """Yield what cannot be reported."""
@@ -172,6 +175,14 @@ class Study:
         yield from self._faults_of_grid()
         yield from self.select.faults(self.seeds if self.grid else ())
         yield from self.report.faults(list(self.methods))
+        yield from self._faults_of_figures()
+
+    def _faults_of_figures(self) -> Iterator[Fault]:
+        figures = self.report.figures
+        for way, message in name_faults(figures, "figures"):
+            yield ("report", *way), message
+        for way, message in figure_faults(figures, list(self.methods), list(self.settings)):
+            yield ("report", "figures", *way), message
 
     def _faults_of_grid(self) -> Iterator[Fault]:
         for variant, searched in self.grid.items():

@@ -144,14 +144,10 @@ def _print_several(methods: Methods) -> None:
 
 def _tell_skipped(methods: Methods) -> None:
     """Say which corruptions were left out and why."""
-    reasons: dict[str, str] = {}
-    for run in _runs(methods):
-        reasons |= run.robustness.skipped
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    for reason in names:
-        echo(f"left out: {', '.join(names[reason])}: {reason}", err=True)
+    from flatfed.reports.robustness.methods import left_out
+
+    for remark in left_out(methods):
+        echo(remark, err=True)
 
 
 def _tell_unfinished(methods: Methods, alone: bool) -> None:

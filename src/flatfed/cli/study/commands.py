@@ -13,6 +13,7 @@ from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option
 from flatfed.cli.options.values import Number, Whole
 from flatfed.cli.output.progress import interruptible
 from flatfed.cli.output.streams import echo
+from flatfed.cli.study.drawing import draw, draw_and_tell
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def study() -> None:
       flatfed study check study.yaml      every mistake with its line; cells, time, bytes
       flatfed study run study.yaml        what is not finished yet; several at once share the work
       flatfed study show runs/study       the table, also while it runs
+      flatfed study draw runs/study       its figures, also after they were changed in the file
 
     \b
     A short file:
@@ -45,6 +47,9 @@ def study() -> None:
         mild: {alpha: 10}
       seeds: 0, 1, 2
     """
+
+
+study.add_command(draw)
 
 
 def _file_argument(command: click.decorators.FC) -> click.decorators.FC:
@@ -111,7 +116,8 @@ def run(
 
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end the table is
-    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds and a figure.
+    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds and a figure, and
+    the figures that FILE asks for are drawn.
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
@@ -121,7 +127,7 @@ def run(
     if not 0 < lease < math.inf:
         raise ConfigError("--lease must be more than 0 seconds")
     running = _opened(file, out, trust)
-    for remark in running.enter(command_line()):
+    for remark in running.enter(command_line(), str(file.resolve())):
         echo(remark, err=True)
     if retry_failed:
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
@@ -130,7 +136,7 @@ def run(
     code = _show(running, as_json)
     files = write_study_report(running.table(), running.folder.path)
     echo(f"written to {running.folder.path}: {', '.join(file.name for file in files)}", err=True)
-    return code
+    return draw_and_tell(running, jobs) or code
 
 
 @study.command(cls=GroupedCommand)

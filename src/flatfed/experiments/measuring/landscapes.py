@@ -17,7 +17,8 @@ from flatfed.experiments.measuring.client_landscapes import (
 from flatfed.experiments.measuring.laboratory import Laboratory, laboratory
 from flatfed.experiments.measuring.progress import OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import numbered
-from flatfed.experiments.measuring.views import MIXED, RUNS, Kind, Landscape, View, keeping
+from flatfed.experiments.measuring.views import MIXED, Landscape, View, keeping
+from flatfed.experiments.spelling.measured import RUNS, Kind
 from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.surface import Surface

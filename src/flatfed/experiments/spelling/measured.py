@@ -6,13 +6,24 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Literal
 
 from flatfed.experiments.spelling.declared import RunOption
 from flatfed.experiments.spelling.kinds import ChoiceKind, NumberKind, TextKind, WholeKind, WholeNumbersKind
 
-KINDS = ("surface", "line", "plane", "along", "client", "clients", "client-plane")
-"""Kinds of landscapes."""
+Kind = Literal["surface", "line", "plane", "along", "client", "clients", "client-plane"]
+RUNS: Mapping[Kind, tuple[int, float, str]] = {
+    "surface": (1, math.inf, "at least 1 run"),
+    "line": (2, 2, "2 runs"),
+    "plane": (3, 3, "3 runs"),
+    "along": (1, math.inf, "at least 1 run"),
+    "client": (1, math.inf, "at least 1 run"),
+    "clients": (1, 1, "1 run"),
+    "client-plane": (1, 1, "1 run"),
+}
+"""How many runs a kind of landscape takes, at least and at most, and in words."""
 MODELS = 6
 """Clients on a map of features, at most: each model has a mark of its own."""
 MEASURED = "loss,lambda_ratio,trace,lpf,sharpness,adaptive_sharpness,parameter_norm"
@@ -24,7 +35,7 @@ WEIGHTS = RunOption(ChoiceKind(("evaluated", "global")), "evaluated")
 SEED = RunOption(WholeKind(0), 0)
 
 LANDSCAPE: Mapping[str, RunOption] = {
-    "kind": RunOption(ChoiceKind(KINDS), "surface"),
+    "kind": RunOption(ChoiceKind(tuple(RUNS)), "surface"),
     "points": RunOption(WholeKind(3), 21),
     "extent": RunOption(NumberKind(), 1.0),
     "samples": RunOption(WholeKind(1, EVERY), 5_000),

@@ -236,6 +236,18 @@ def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     draw_corruptions(bars, files, x_name, f"corrupted test images of {sets}", _trends(methods, chosen))
 
 
+def left_out(methods: Sequence[MethodRobustness]) -> list[str]:
+    """Say which corruptions were left out and why, a line for each reason."""
+    reasons: dict[str, str] = {}
+    for method in methods:
+        for run in method.runs:
+            reasons |= run.robustness.skipped
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"left out: {', '.join(names[reason])}: {reason}" for reason in names]
+
+
 def draw_runs(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     """Draw methods side by side, or a single run by itself: with its families in colours."""
     runs = [run for method in methods for run in method.runs]
