@@ -224,8 +224,11 @@ def _lines(method: MethodRobustness) -> list[dict[str, Any]]:
     return lines
 
 
-def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
-    """Draw a bar for each corruption and method at the highest severity; with several also the mean over each."""
+def draw(methods: Sequence[MethodRobustness], files: Sequence[Path], setting: str = "") -> None:
+    """Draw a bar for each corruption and method at the highest severity; with several also the mean over each.
+
+    A `setting` that the runs have in common stands in the title.
+    """
     chosen = severities(methods)
     if not chosen:
         raise ConfigError("there is nothing to draw")
@@ -233,7 +236,8 @@ def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     bars = {method.label: _bars(method, methods, chosen[-1]) for method in methods}
     sets = ", ".join(dict.fromkeys(results.dataset for results in _counted(methods)))
     x_name = f"{axis_name(measure)}, severity {chosen[-1]}"
-    draw_corruptions(bars, files, x_name, f"corrupted test images of {sets}", _trends(methods, chosen))
+    title = ", ".join(filter(None, (f"corrupted test images of {sets}", setting)))
+    draw_corruptions(bars, files, x_name, title, _trends(methods, chosen))
 
 
 def left_out(methods: Sequence[MethodRobustness]) -> list[str]:
@@ -248,17 +252,18 @@ def left_out(methods: Sequence[MethodRobustness]) -> list[str]:
     return [f"left out: {', '.join(names[reason])}: {reason}" for reason in names]
 
 
-def draw_runs(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
+def draw_runs(methods: Sequence[MethodRobustness], files: Sequence[Path], setting: str = "") -> None:
     """Draw methods side by side, or a single run by itself: with its families in colours."""
     runs = [run for method in methods for run in method.runs]
     if len(runs) > 1:
-        draw(methods, files)
+        draw(methods, files, setting)
         return
     results = runs[0].robustness
     if not results.cells:
         raise ConfigError("there is nothing to draw")
     # Called as its method is here, which may have a name of its own.
-    draw_one(replace(results, method=methods[0].label), files)
+    name = ", ".join(filter(None, (methods[0].label, setting)))
+    draw_one(replace(results, method=name), files)
 
 
 def _common_measure(methods: Sequence[MethodRobustness]) -> str:

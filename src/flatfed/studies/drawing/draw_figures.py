@@ -124,6 +124,7 @@ class _Artist:
         first = picture.cells[0]
         return Drawing(
             picture.figure.values,
+            picture.title,
             picture.setting,
             replace(running.resolver.comparison(first).recipe, seed=first.seed),
             [running.folder.run_of(cell) for cell in picture.cells],

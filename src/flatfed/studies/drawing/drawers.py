@@ -37,6 +37,7 @@ class Drawing:
     Attributes:
         options: of the figure, all of them.
         title: what stands above, where the figure says nothing else.
+        setting: the one that is shown.
         recipe: of the setting's task, with the seed of the runs.
         runs: their directories.
         called: what each is called.
@@ -49,6 +50,7 @@ class Drawing:
 
     options: Mapping[str, Any]
     title: str
+    setting: str
     recipe: TaskRecipe
     runs: Sequence[Path]
     called: Sequence[str]
@@ -161,7 +163,7 @@ def draw_robustness(drawing: Drawing) -> Drawn:
     )
     for remark in left_out(methods):
         drawing.say(f"{drawing.pictures.name}: {remark}")
-    draw_runs(methods, drawing.files)
+    draw_runs(methods, drawing.files, drawing.setting)
     data = [{**run.to_dict(), "method": method.label} for method in methods for run in method.runs]
     return Drawn(drawing.files, data)
 

@@ -38,6 +38,12 @@ class Picture:
         """What its runs are called."""
         return [cell.variant for cell in self.cells]
 
+    @property
+    def title(self) -> str:
+        """What stands above it: the setting and, where nothing else says it, the method."""
+        alone = self.variants if len(self.cells) == 1 else []
+        return ", ".join(filter(None, (*alone, self.setting)))
+
     def made_from(self, running: RunningStudy) -> dict[str, Any]:
         """Return all that decides what is on it, ready for JSON: where that is the same, so is the picture."""
         key = {
