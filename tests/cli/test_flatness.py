@@ -14,10 +14,10 @@ from torch import nn
 
 import flatfed as ff
 from cli.command import COMPARED, SMALL, Outcome, fingerprint, flatfed, on_terminal, read_history, read_json, refused
-from flatfed.cli.commands import flatness as command
 from flatfed.core.configuration.config import parameters
 from flatfed.core.round.federation import TIMES
 from flatfed.experiments.measuring import laboratory as opening
+from flatfed.experiments.spelling.measured import MEASURED
 from flatfed.flatness.measurements import Measurement
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import RunDirectory
@@ -421,7 +421,7 @@ def test_help_tells_what_there_is() -> None:
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
     options = "--measure", "--data", "--samples", "--seed", "--weights", "--figures", "--tsne", "--workers", "--json"
     assert all(f"  {option}" in outcome.out for option in options)
-    assert all(name in Measurement.registry for name in command.DEFAULT.split(","))
+    assert all(name in Measurement.registry for name in MEASURED.split(","))
     assert "results.json" in outcome.out
 
 

@@ -405,5 +405,5 @@ def test_another_measure_and_a_loss_are_shown_too(tmp_path: Path) -> None:
         "fedavg", 3, "depth", 5, {"loss": 1.0}, [CorruptionCell("fog", 5, "generated", {"loss": 1.5})]
     )
     assert headline(regression).endswith("loss 1.5000 at severity 5 (fog), 1.0000 on clean images")
-    draw(regression, tmp_path / "loss.png")
+    draw(regression, [tmp_path / "loss.png"])
     assert (tmp_path / "loss.png").stat().st_size > 5_000

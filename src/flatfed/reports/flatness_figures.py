@@ -11,7 +11,7 @@ import numpy as np
 
 from flatfed.flatness.drawable import Floats, Spectrum
 from flatfed.flatness.measurement import MeasurementResult
-from flatfed.reports.figures.drawing.style import png_and_svg
+from flatfed.reports.figures.drawing.picture_files import PictureFiles
 from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.trends import draw_client_trends
@@ -20,19 +20,23 @@ from flatfed.reports.tables.grid import columns_of, known, known_items
 
 CLIENTS = "clients_watch"
 """The column of the history with what monitors measured of single clients."""
+SCATTER = "accuracy-lambda"
 
 
-def draw(runs: Sequence[Measured], folder: Path) -> list[Path]:
+def draw(runs: Sequence[Measured], pictures: PictureFiles, title: str = "") -> list[Path]:
     """Draw what can be drawn of the results and return the files."""
-    return [*_draw_spectra(runs, folder), *_draw_accuracies(runs, folder), *_draw_trends(runs, folder)]
+    spectra = _draw_spectra(runs, pictures, title)
+    # Where there are spectra, these are the main picture.
+    name = pictures.part(SCATTER) if spectra else pictures.main(SCATTER)
+    return [*spectra, *_draw_accuracies(runs, pictures.of(name), title), *_draw_trends(runs, pictures)]
 
 
-def _draw_spectra(runs: Sequence[Measured], folder: Path) -> list[Path]:
+def _draw_spectra(runs: Sequence[Measured], pictures: PictureFiles, title: str) -> list[Path]:
     spectra = known(map(_spectrum, runs))
     if not spectra:
         return []
-    files = png_and_svg(folder, "spectra")
-    draw_spectra(spectra, files)
+    files = pictures.of(pictures.main("spectra"))
+    draw_spectra(spectra, files, title)
     return files
 
 
@@ -50,13 +54,12 @@ def _series(result: MeasurementResult, name: str) -> Floats:
     return np.array(result.series.get(name, []))
 
 
-def _draw_accuracies(runs: Sequence[Measured], folder: Path) -> list[Path]:
+def _draw_accuracies(runs: Sequence[Measured], files: list[Path], title: str) -> list[Path]:
     """Draw accuracy against sharpness, where at least two runs have both."""
     points = known(map(_point, runs))
     if len(points) < 2:
         return []
-    files = png_and_svg(folder, "accuracy-lambda")
-    draw_scatter(points, files, "λmax", "test accuracy (%)")
+    draw_scatter(points, files, "λmax", "test accuracy (%)", title)
     return files
 
 
@@ -71,23 +74,25 @@ def _point(run: Measured) -> tuple[str, float, float] | None:
     return method, sharpness, 100 * run.accuracy
 
 
-def _draw_trends(runs: Sequence[Measured], folder: Path) -> list[Path]:
+def _draw_trends(runs: Sequence[Measured], pictures: PictureFiles) -> list[Path]:
     """Draw the numbers of single clients that monitors took over the rounds, a figure for each run and number."""
     files: list[Path] = []
     for run in runs:
         watched = {row["round"] + 1: row.get(CLIENTS) or {} for row in run.rows}
         for name in columns_of(list(watched.values())):
             by_round = known_items({round: numbers.get(name) for round, numbers in watched.items()})
-            files += _draw_trend(run, name, by_round, folder)
+            files += _draw_trend(run, name, by_round, pictures)
     return files
 
 
-def _draw_trend(run: Measured, name: str, by_round: Mapping[int, Mapping[str, Any]], folder: Path) -> list[Path]:
+def _draw_trend(
+    run: Measured, name: str, by_round: Mapping[int, Mapping[str, Any]], pictures: PictureFiles
+) -> list[Path]:
     """Draw one number of single clients; `by_round` has it by client."""
     clients = sorted({int(client) for values in by_round.values() for client in values})
     scale, unit = _unit(name)
     curves = {client: _curve(client, by_round, scale) for client in clients}
-    files = png_and_svg(folder, f"{_file_name(run.label)}-{name}")
+    files = pictures.of(pictures.part(f"{_file_name(run.label)}-{name}"))
     draw_client_trends(list(by_round), curves, files, f"{name.replace('_', ' ')}{unit}", run.label)
     return files
 

@@ -9,55 +9,57 @@ from typing import Literal
 
 from flatfed.flatness.drawable import Grid, Line
 from flatfed.reports.figures.contours import draw_contours
-from flatfed.reports.figures.drawing.style import png_and_svg
+from flatfed.reports.figures.drawing.picture_files import PictureFiles
 from flatfed.reports.figures.interactive import write_surface_page
 from flatfed.reports.figures.lines import data_sets, draw_lines
 from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
 
 
-def draw(kind: str, grids: Sequence[Grid], lines: Sequence[Line], folder: Path, title: str = "") -> list[Path]:
+def draw(
+    kind: str, grids: Sequence[Grid], lines: Sequence[Line], pictures: PictureFiles, title: str = ""
+) -> list[Path]:
     """Draw a landscape and return the files."""
     if kind == "along":
-        return _draw_along(lines, folder, title)
+        return _draw_along(lines, pictures, title)
     if lines:
-        return _draw_lines(lines, folder, kind, title)
+        return _draw_lines(lines, pictures, pictures.main(kind), title)
     if kind in ("plane", "clients"):
-        return _draw_plane(kind, grids, folder, title)
+        return _draw_plane(kind, grids, pictures, title)
     if kind == "client-plane":
         # The losses of one client and of everyone differ in size, and share no levels.
-        return _draw_contours(grids, folder, kind, title, shared=False)
-    return _draw_sheets(kind, grids, folder, title)
+        return _draw_contours(grids, pictures, pictures.main(kind), title, shared=False)
+    return _draw_sheets(kind, grids, pictures, title)
 
 
-def _draw_sheets(kind: str, grids: Sequence[Grid], folder: Path, title: str) -> list[Path]:
+def _draw_sheets(kind: str, grids: Sequence[Grid], pictures: PictureFiles, title: str) -> list[Path]:
     """Draw the surfaces of each sheet by themselves; a single sheet is called as the kind is."""
     sheets = _grouped(grids, _sheet)
     if len(sheets) == 1:
-        return _draw_surfaces(grids, folder, kind, title)
+        return _draw_surfaces(grids, pictures, pictures.main(kind), title)
     files: list[Path] = []
     for sheet, own in sheets.items():
-        files += _draw_surfaces(own, folder, sheet.replace(" ", "-"), title)
+        files += _draw_surfaces(own, pictures, pictures.part(sheet.replace(" ", "-")), title)
     return files
 
 
-def _draw_surfaces(grids: Sequence[Grid], folder: Path, name: str, title: str) -> list[Path]:
+def _draw_surfaces(grids: Sequence[Grid], pictures: PictureFiles, name: str, title: str) -> list[Path]:
     """Draw surfaces, their contours and a page: on one set of axes, or panel by panel."""
-    files = png_and_svg(folder, name)
+    files = pictures.of(name)
     panels = _grouped(grids, _panel)
     if len(panels) == 1:
         draw_surfaces(grids, files, title)
-        return [*files, *_draw_beside(grids, folder, name, title)]
+        return [*files, *_draw_beside(grids, pictures, name, title)]
     draw_surface_panels({_panel_title(own): own for own in panels.values()}, files, title)
     for panel, own in panels.items():
         short = panel.split()[0].removesuffix("'s")  # "everyone's examples" makes a file `...-everyone`
-        files += _draw_beside(own, folder, f"{name}-{short}", title)
+        files += _draw_beside(own, pictures, f"{name}-{short}", title)
     return files
 
 
-def _draw_beside(grids: Sequence[Grid], folder: Path, name: str, title: str) -> list[Path]:
+def _draw_beside(grids: Sequence[Grid], pictures: PictureFiles, name: str, title: str) -> list[Path]:
     """Draw the contours of surfaces, and write a page to turn them."""
-    contours = _draw_contours(grids, folder, f"{name}-contours", title)
-    return [*contours, *_write_page(grids, folder / f"{name}.html", title)]
+    contours = _draw_contours(grids, pictures, f"{name}-contours", title)
+    return [*contours, *_write_page(grids, pictures.folder / f"{name}.html", title)]
 
 
 def _write_page(grids: Sequence[Grid], page: Path, title: str) -> list[Path]:
@@ -75,39 +77,40 @@ def _panel_title(grids: Sequence[Grid]) -> str:
     return f"{grids[0].sheet}: {grids[0].panel}"
 
 
-def _draw_lines(lines: Sequence[Line], folder: Path, name: str, title: str) -> list[Path]:
-    files = png_and_svg(folder, name)
+def _draw_lines(lines: Sequence[Line], pictures: PictureFiles, name: str, title: str) -> list[Path]:
+    files = pictures.of(name)
     draw_lines(lines, files, title)
     return files
 
 
 def _draw_contours(
     grids: Sequence[Grid],
-    folder: Path,
+    pictures: PictureFiles,
     name: str,
     title: str,
     value: Literal["loss", "error"] = "loss",
     shared: bool = True,
 ) -> list[Path]:
-    files = png_and_svg(folder, name)
+    files = pictures.of(name)
     draw_contours(grids, files, title, value, shared)
     return files
 
 
-def _draw_along(lines: Sequence[Line], folder: Path, title: str) -> list[Path]:
+def _draw_along(lines: Sequence[Line], pictures: PictureFiles, title: str) -> list[Path]:
     """Draw each kind of direction by itself: their distances are not on one scale."""
     files: list[Path] = []
     for name in data_sets(lines):
         own = [line for line in lines if name in line.losses]
-        files += _draw_lines(own, folder, name.replace(" ", "-"), title)
+        files += _draw_lines(own, pictures, pictures.part(name.replace(" ", "-")), title)
     return files
 
 
-def _draw_plane(kind: str, grids: Sequence[Grid], folder: Path, title: str) -> list[Path]:
+def _draw_plane(kind: str, grids: Sequence[Grid], pictures: PictureFiles, title: str) -> list[Path]:
     """Draw the loss over the first set of examples, and the error over the last, as the papers do."""
-    files = _draw_contours(grids[:1], folder, f"{kind}-loss", title)
+    name = pictures.main(kind)
+    files = _draw_contours(grids[:1], pictures, f"{name}-loss", title)
     if grids[-1].errors is not None:
-        files += _draw_contours(grids[-1:], folder, f"{kind}-error", title, value="error")
+        files += _draw_contours(grids[-1:], pictures, f"{name}-error", title, value="error")
     return files
 
 

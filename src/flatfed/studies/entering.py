@@ -10,6 +10,7 @@ from typing import Any
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.runs.directory import is_run
 from flatfed.studies.cells import Cell, Resolver, description, differences
+from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.folder import FILE, StudyFolder
 from flatfed.studies.study import Reporting, Selection, Study
 
@@ -32,6 +33,7 @@ def recorded_study(folder: StudyFolder) -> Study:
     content = dict(record["study"])
     select = content.pop("select")
     report = content.pop("report")
+    report["figures"] = {name: Figure.recorded(figure) for name, figure in report.get("figures", {}).items()}
     grid = {variant: _tuples(searched) for variant, searched in content.pop("grid").items()}
     return Study(
         select=Selection(**_tuples(select)), report=Reporting(**_tuples(report)), grid=grid, **_tuples(content)
@@ -43,8 +45,13 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
-def enter(study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence[Cell], command: str = "") -> list[str]:
-    """Write what is studied into the folder, and return remarks; a cell that began as something else is an error."""
+def enter(
+    study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence[Cell], command: str = "", file: str = ""
+) -> list[str]:
+    """Write what is studied into the folder, and return remarks; a cell that began as something else is an error.
+
+    `command` and `file` say where it comes from.
+    """
     _refuse_taken(folder)
     _refuse_impossible(resolver, cells)
     mismatches: dict[Cell, Changes] = {}
@@ -58,7 +65,7 @@ def enter(study: Study, folder: StudyFolder, resolver: Resolver, cells: Sequence
             folder.retry(cell)
     if mismatches:
         raise ConfigError(mismatch_message(mismatches, folder), parameter="out")
-    folder.write_record({"study": content_of(study), "command": command})
+    folder.write_record({"study": content_of(study), "command": command, "file": file})
     return _remarks(study, folder, cells)
 
 

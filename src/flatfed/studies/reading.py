@@ -29,6 +29,8 @@ from flatfed.experiments.spelling.declared import NAMES, TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
 from flatfed.studies.cells import DATASET
+from flatfed.studies.drawing.figure import Figure
+from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.study import ALL, MANY, FaultyStudyError, Reporting, Selection, Study, Way, log_range
 
 T = TypeVar("T")
@@ -111,6 +113,7 @@ class _Reader:
                 targets=self._targets,
                 flatness=self._measurements,
                 curves=self._names,
+                figures=self._figures,
             ),
         }
         parts["grid"] = self._grid(content.get("grid"), parts["methods"])
@@ -249,6 +252,9 @@ class _Reader:
                 self._note(way, f"{entry!r:.40} is not a number")
                 return ()
         return tuple(map(float, listed))
+
+    def _figures(self, content: Any, way: Way) -> dict[str, Figure]:
+        return read_figures(content, way, self._note)
 
     def _part(self, cls: type[T], content: Any, way: Way, **readers: Callable[[Any, Way], Any]) -> T:
         """Return a part that has fields of its own."""

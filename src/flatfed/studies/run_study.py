@@ -42,9 +42,9 @@ class RunningStudy:
         reported = len(self.study.settings) * len(self.study.methods) * len(self.study.seeds)
         return len(self._choosing) + reported
 
-    def enter(self, command: str = "") -> list[str]:
-        """Write what is studied into the folder, and return remarks."""
-        return enter(self.study, self.folder, self.resolver, self.cells(), command)
+    def enter(self, command: str = "", file: str = "") -> list[str]:
+        """Write what is studied into the folder, and the command and the file it comes from; return remarks."""
+        return enter(self.study, self.folder, self.resolver, self.cells(), command, file)
 
     def retry(self) -> int:
         """Let cells that have failed be tried again, and return how many these are."""

@@ -15,6 +15,7 @@ from flatfed.experiments.spelling.methods import parse_measurements
 from flatfed.flatness.measurement import Measurement
 from flatfed.published.lookup import lookup
 from flatfed.published.numbers import PublishedValue
+from flatfed.studies.drawing.figure import Figure, figure_faults
 
 LONGEST = 80
 """Characters of a name: it becomes a folder's."""
@@ -104,6 +105,7 @@ class Reporting:
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
         against: an option or parameter in which settings differ: the reported value is drawn against it.
         curves: columns of the history that are drawn; the reported metric where none is named.
+        figures: pictures of finished runs, by name.
     """
 
     accuracy: str = "last"
@@ -113,6 +115,7 @@ class Reporting:
     published: str = ""
     against: str = ""
     curves: tuple[str, ...] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
 
     def faults(self, variants: Sequence[str]) -> Iterator[Fault]:
         """Yield what cannot be reported."""
@@ -212,6 +215,7 @@ class Study:
         yield from self.select.faults(self.seeds if self.grid else ())
         yield from self.report.faults(list(self.methods))
         yield from self._faults_of_against()
+        yield from self._faults_of_figures()
 
     def _faults_of_against(self) -> Iterator[Fault]:
         name = self.report.against
@@ -225,6 +229,13 @@ class Study:
             if value is not None:
                 return _as_number(value)
         return None
+
+    def _faults_of_figures(self) -> Iterator[Fault]:
+        figures = self.report.figures
+        for way, message in name_faults(figures, "figures"):
+            yield ("report", *way), message
+        for way, message in figure_faults(figures, list(self.methods), list(self.settings)):
+            yield ("report", "figures", *way), message
 
     def _faults_of_grid(self) -> Iterator[Fault]:
         for variant, searched in self.grid.items():

@@ -14,6 +14,7 @@ from flatfed.cli.options.groups import (
     GroupedCommand,
     accept_data_option,
     data_dir_option,
+    declared_option,
     option,
     trust_option,
     weights_option,
@@ -26,41 +27,37 @@ from flatfed.cli.output.results import print_notes, print_tables, table_width
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.spelling.kinds import at_most
+from flatfed.experiments.spelling.measured import FLATNESS, MODELS
 
 if TYPE_CHECKING:
-    from flatfed.experiments.measuring.laboratory import Laboratory
+    from flatfed.experiments.measuring.protocols import Asked
     from flatfed.experiments.measuring.saved_runs import SavedRun
     from flatfed.flatness.drawable import Embedding
-    from flatfed.flatness.measurement import Measurement
     from flatfed.reports.flatness import Measured
     from flatfed.reports.tables.grid import Sheet
 
-DEFAULT = "loss,lambda_ratio,trace,lpf,sharpness,adaptive_sharpness,parameter_norm"
-PROTOCOLS, FORMS = ("fedgloss",), ("table", "markdown", "csv")
-MODELS = 6
-"""Clients on a map of features, at most: each model has a mark of its own."""
+FORMS = ("table", "markdown", "csv")
 
 Options = dict[str, Any]
 
 
 @click.command(cls=GroupedCommand, short_help="Measure how flat the minima of runs are.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@option(
+@declared_option(
     "--measure",
     "What to measure; parameters in brackets: lpf(samples=20). See flatfed list measurements.",
-    str,
-    DEFAULT,
+    FLATNESS["measure"],
     metavar="NAME,...",
 )
-@option("--data", "Examples: `train` (all clients), a test set, `client N`.", str, "train")
-@option("--samples", "Measure over at most N of those examples.", Whole(1, "all"), "all")
-@option("--seed", "Seed of that draw.", Whole(0), 0)
+@declared_option("--data", "Examples: `train` (all clients), a test set, `client N`.", FLATNESS["data"])
+@declared_option("--samples", "Measure over at most N of those examples.", FLATNESS["samples"])
+@declared_option("--seed", "Seed of that draw.", FLATNESS["seed"])
 @weights_option
-@option(
+@declared_option(
     "--protocol",
     "Measure as a paper's code does. fedgloss: λmax and λmax/λ5 by power iteration on the test set, with the "
     "other CIFAR's normalisation, of the mean of the last 100 models.",
-    click.Choice(PROTOCOLS),
+    FLATNESS["protocol"],
     group="evaluation",
 )
 @option("--figures", "Draw what was measured into this folder.", click.Path(path_type=Path), group="figures")
@@ -92,17 +89,19 @@ def flatness(ctx: click.Context, /, paths: tuple[Path, ...], **options: Any) -> 
     eigenvalue comes with its residual (a true eigenvalue is at most that far away) and a remark; estimates with their
     standard error.
     """
+    from flatfed.experiments.measuring.protocols import asked_for
     from flatfed.experiments.measuring.saved_runs import open_all, runs_named
 
     _refuse_contradictions(ctx)
     if options["figures"] is not None:
         refuse_unwritable("--figures", options["figures"], options["figures"])
-    measurements = _measurements(options)
+    with within_option("--measure"):
+        asked = asked_for(options)
     draws_maps = options["tsne"] or options["tsne_clients"] is not None
     # Maps ask for the data once more, after the measurements.
     allowed = options["trust"], options["accept_changed_data"]
     runs = open_all(runs_named(paths), draws_maps, *allowed)
-    results = _measure(runs, measurements, options)
+    results = _measure(runs, asked, options)
     _report(results, options)
     if options["figures"] is not None:
         _draw(results, runs, options)
@@ -161,38 +160,17 @@ def _refuse_decided(typed: set[str]) -> None:
             raise ConfigError(f"--protocol decides what is measured, and of what; leave out --{name}")
 
 
-def _measurements(options: Options) -> list[Measurement]:
-    from flatfed.experiments.measuring.protocols import MEASURED
-    from flatfed.experiments.spelling.methods import parse_measurements
-
-    if options["protocol"] is not None:
-        return parse_measurements(MEASURED)
-    with within_option("--measure"):
-        return parse_measurements(options["measure"])
-
-
-def _laboratory(options: Options) -> tuple[Callable[..., Laboratory], str]:
-    """Return what opens a run for its measurements, and the examples that these are over."""
-    from flatfed.experiments.measuring.laboratory import laboratory
-    from flatfed.experiments.measuring.protocols import OVER, open_as_fedgloss
-
-    if options["protocol"] is not None:
-        return open_as_fedgloss, OVER
-    return laboratory, options["data"]
-
-
-def _measure(runs: list[SavedRun], measurements: Sequence[Measurement], options: Options) -> list[Measured]:
+def _measure(runs: list[SavedRun], asked: Asked, options: Options) -> list[Measured]:
     from flatfed.experiments.measuring.flatness import measure_runs
 
-    opened, data = _laboratory(options)
     with (
         StepProgress("measurements", at_once=False) as progress,
         interruptible("interrupted; the results so far are kept, and the same command goes on"),
     ):
         return measure_runs(
             runs,
-            measurements,
-            data=data,
+            asked.measurements,
+            data=asked.data,
             samples=at_most(options["samples"]),
             seed=options["seed"],
             weights=options["weights"],
@@ -200,7 +178,7 @@ def _measure(runs: list[SavedRun], measurements: Sequence[Measurement], options:
             workers=options["workers"],
             on_step=progress.show,
             say=progress.say,
-            opened=opened,
+            opened=asked.opened,
             # Only these tell which class a client holds most of.
             classes=options["by_client"] or options["as_json"],
         )
@@ -230,12 +208,13 @@ def _print_table(results: Sequence[Measured], make: Callable[[Sequence[Measured]
 
 
 def _draw(results: Sequence[Measured], runs: list[SavedRun], options: Options) -> None:
+    from flatfed.reports.figures.drawing.picture_files import PictureFiles
     from flatfed.reports.flatness_figures import draw
 
     folder: Path = options["figures"]
     with written_for("--figures", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        files = draw(results, folder) + _draw_maps(runs, folder, options)
+        files = draw(results, PictureFiles(folder)) + _draw_maps(runs, folder, options)
     listed = ", ".join(map(str, files)) or "nothing that was measured can be drawn"
     echo(f"figures: {listed}", err=True)
 

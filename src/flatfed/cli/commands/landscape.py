@@ -13,60 +13,63 @@ from flatfed.cli.options.groups import (
     GroupedCommand,
     accept_data_option,
     data_dir_option,
+    declared_option,
     option,
     trust_option,
     weights_option,
     workers_option,
 )
-from flatfed.cli.options.values import Number, Whole, WholeNumbers
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.spelling.kinds import at_most
+from flatfed.experiments.spelling.measured import LANDSCAPE
 
 if TYPE_CHECKING:
     from flatfed.experiments.measuring.landscapes import Landscape, View
     from flatfed.flatness.drawable import Grid
-
-KINDS = ("surface", "line", "plane", "along", "client", "clients", "client-plane")
 
 Options = dict[str, Any]
 
 
 @click.command(cls=GroupedCommand, short_help="See the loss around, between and through models.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@option(
+@declared_option(
     "--kind",
     "surface: around each model, along filter-normalised random directions; line: between two, with the barrier; "
     "plane: through three; along: at growing distance; client: a client's model, on its own and all examples, in one "
     "run or several; clients: the plane through three clients' models; client-plane: a client's loss and everyone's on "
     "the plane through the global model, the client's and the one before the round.",
-    click.Choice(KINDS),
-    "surface",
+    LANDSCAPE["kind"],
     metavar="KIND",
 )
-@option("--points", "Points per axis, an odd number.", Whole(3), 21)
-@option("--extent", "How far: in filter norms, or distance.", Number(), 1.0)
-@option("--samples", "Take each loss over at most N examples.", Whole(1, "all"), 5_000)
-@option("--seed", "Seed of directions and examples.", Whole(0), 0)
-@option(
+@declared_option("--points", "Points per axis, an odd number.", LANDSCAPE["points"])
+@declared_option("--extent", "How far: in filter norms, or distance.", LANDSCAPE["extent"])
+@declared_option("--samples", "Take each loss over at most N examples.", LANDSCAPE["samples"])
+@declared_option("--seed", "Seed of directions and examples.", LANDSCAPE["seed"])
+@declared_option(
     "--client",
     "client, client-plane: whose model; client: or a picture of each.  [default: the first of the round]",
-    Whole(0, "all"),
+    LANDSCAPE["client"],
     group="model",
 )
-@option("--clients", "clients: whose three models.  [default: the first of the round]", WholeNumbers(), group="model")
-@option(
+@declared_option(
+    "--clients",
+    "clients: whose three models.  [default: the first of the round]",
+    LANDSCAPE["clients"],
+    group="model",
+)
+@declared_option(
     "--round moment",
     "client: a model of the last round, before it was averaged, or of the one that would come next.",
-    click.Choice(["last", "next"]),
-    "last",
+    LANDSCAPE["round"],
     group="model",
 )
-@option("--directions", "along: average over N random directions.", Whole(1), 10, group="evaluation")
+@declared_option(
+    "--directions", "along: average over N random directions.", LANDSCAPE["directions"], group="evaluation"
+)
 @weights_option
 @option("--out", "Folder to write.  [default: RUN/flatness]", click.Path(path_type=Path))
-@option("--title", "Title of the figures.", str, "", group="figures")
+@declared_option("--title", "Title of the figures.", LANDSCAPE["title"], group="figures")
 @data_dir_option
 @workers_option
 @trust_option
@@ -77,11 +80,11 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
     Several runs share one set of axes and the same raw random directions. Points are kept in RUN/flatness as they come:
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
     """
+    from flatfed.experiments.measuring.landscapes import View
     from flatfed.experiments.measuring.saved_runs import home_of, runs_named
     from flatfed.runs.records.files import is_writable
 
-    _refuse_contradictions(options)
-    view = _view(options)
+    view = View.of({**options, "round": options["moment"]})
     runs = runs_named(paths)
     # A picture of several runs lies with the first of them.
     folder = out or home_of(runs[0]) / "flatness"
@@ -93,38 +96,6 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
         echo(line)
     echo(f"written: {', '.join(map(str, files))}", err=True)
     return 0
-
-
-def _refuse_contradictions(options: Options) -> None:
-    """Refuse clients for a kind of picture that shows none."""
-    kind = options["kind"]
-    _refuse_client(kind, options["client"])
-    if options["clients"] is not None and kind != "clients":
-        raise ConfigError("--clients says whose models --kind clients shows; give that too")
-
-
-def _refuse_client(kind: str, client: int | str | None) -> None:
-    shows_client = kind in ("client", "client-plane")
-    if client is not None and not shows_client:
-        raise ConfigError("--client says whose model --kind client shows (or client-plane); give one of the two")
-
-
-def _view(options: Options) -> View:
-    """Return what is looked at."""
-    from flatfed.experiments.measuring.landscapes import View
-
-    return View(
-        options["kind"],
-        options["points"],
-        options["extent"],
-        at_most(options["samples"]),
-        options["seed"],
-        options["weights"],
-        options["client"],
-        options["directions"],
-        options["moment"],
-        options["clients"] and tuple(options["clients"]),
-    )
 
 
 def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
@@ -140,6 +111,7 @@ def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
 
 def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
     """Write the numbers and the figures into a folder."""
+    from flatfed.reports.figures.drawing.picture_files import PictureFiles
     from flatfed.reports.landscape import draw
     from flatfed.runs.records.files import replace_file
 
@@ -147,7 +119,7 @@ def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(numbers, f"{json.dumps(scene.to_dict())}\n".encode())
-        return [numbers, *draw(view.kind, scene.grids, scene.lines, folder, title)]
+        return [numbers, *draw(view.kind, scene.grids, scene.lines, PictureFiles(folder), title)]
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
 

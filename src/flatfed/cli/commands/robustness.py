@@ -14,6 +14,7 @@ import click
 from flatfed.cli.options.groups import (
     GroupedCommand,
     accept_data_option,
+    declared_option,
     json_option,
     option,
     trust_option,
@@ -24,12 +25,10 @@ from flatfed.cli.output.files import refuse_other_pictures, refuse_unwritable, w
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.results import print_tables, table_width, text_width
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import ConfigError
+from flatfed.experiments.spelling.measured import ROBUSTNESS, severities_of
 
 if TYPE_CHECKING:
     from flatfed.reports.robustness.methods import MeasuredRun, MethodRobustness
-
-SEVERITIES = ("1", "2", "3", "4", "5")
 
 Methods = Sequence["MethodRobustness"]
 
@@ -40,8 +39,10 @@ Methods = Sequence["MethodRobustness"]
     "--data-dir",
     "Where data sets and published corruptions (CIFAR-10-C, CIFAR-100-C) lie.  [default: as the run]",
 )
-@option("--severity", "How strong the corruptions are.", click.Choice([*SEVERITIES, "all"]), "5")
-@option("--corruptions", "Some corruptions only.  [default: all 19]", metavar="NAME,...")
+@declared_option("--severity", "How strong the corruptions are.", ROBUSTNESS["severity"])
+@declared_option(
+    "--corruptions", "Some corruptions only.  [default: all 19]", ROBUSTNESS["corruptions"], metavar="NAME,..."
+)
 @option("--figure", "Also draw the result (.png, .svg or .pdf).", click.Path(path_type=Path))
 @option("--csv table_file", "Also write the results of all runs here.", click.Path(path_type=Path))
 @workers_option
@@ -69,7 +70,7 @@ def robustness(
     _tell_skipped(methods)
     _tell_unfinished(methods, alone)
     if figure is not None:
-        _write("--figure", figure, lambda: _draw(methods, figure, alone))
+        _write("--figure", figure, lambda: _draw(methods, figure))
     if table_file is not None:
         _write("--csv", table_file, lambda: _save(methods, table_file))
     echo(f"results in {_places(methods, alone)}", err=True)
@@ -77,9 +78,11 @@ def robustness(
 
 
 def _measure(paths: tuple[Path, ...], options: dict[str, Any]) -> list[MethodRobustness]:
+    from flatfed.experiments.measuring.corruption_request import corruptions_named
     from flatfed.experiments.measuring.robustness import robustness_of_methods, runs_of
 
-    names = _corruptions(options["corruptions"])
+    with within_option("--corruptions"):
+        names = corruptions_named(options["corruptions"])
     runs = runs_of(paths, trust=options["trust"], accept_changed_data=options["accept_changed_data"])
     with (
         StepProgress("corruptions") as progress,
@@ -87,7 +90,7 @@ def _measure(paths: tuple[Path, ...], options: dict[str, Any]) -> list[MethodRob
     ):
         return robustness_of_methods(
             runs,
-            severities=_severities(options["severity"]),
+            severities=severities_of(options["severity"]),
             names=names,
             data_dir=options["data_dir"],
             workers=options["workers"],
@@ -96,23 +99,6 @@ def _measure(paths: tuple[Path, ...], options: dict[str, Any]) -> list[MethodRob
             on_corruption=progress.show,
             say=progress.say,
         )
-
-
-def _severities(text: str) -> list[int]:
-    if text == "all":
-        return list(map(int, SEVERITIES))
-    return [int(text)]
-
-
-def _corruptions(text: str | None) -> list[str] | None:
-    """Return the corruptions that are named; None is all of them."""
-    from flatfed.data.corruptions import find
-
-    if text is None:
-        return None
-    with within_option("--corruptions"):
-        # Files are called with underscores, and people type dashes.
-        return [find(name.strip().replace("-", "_")).name for name in text.split(",")]
 
 
 def _runs(methods: Methods) -> list[MeasuredRun]:
@@ -158,14 +144,10 @@ def _print_several(methods: Methods) -> None:
 
 def _tell_skipped(methods: Methods) -> None:
     """Say which corruptions were left out and why."""
-    reasons: dict[str, str] = {}
-    for run in _runs(methods):
-        reasons |= run.robustness.skipped
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    for reason in names:
-        echo(f"left out: {', '.join(names[reason])}: {reason}", err=True)
+    from flatfed.reports.robustness.methods import left_out
+
+    for remark in left_out(methods):
+        echo(remark, err=True)
 
 
 def _tell_unfinished(methods: Methods, alone: bool) -> None:
@@ -200,17 +182,10 @@ def _write(option: str, file: Path, write: Callable[[], None]) -> None:
     echo(f"{option.removeprefix('--')}: {file}", err=True)
 
 
-def _draw(methods: Methods, figure: Path, alone: bool) -> None:
-    from flatfed.reports.robustness.methods import draw as draw_several
-    from flatfed.reports.robustness.one_run import draw
+def _draw(methods: Methods, figure: Path) -> None:
+    from flatfed.reports.robustness.methods import draw_runs
 
-    if not alone:
-        draw_several(methods, [figure])
-        return
-    [run] = _runs(methods)
-    if not run.robustness.cells:
-        raise ConfigError("there is nothing to draw")
-    draw(run.robustness, figure)
+    draw_runs(methods, [figure])
 
 
 def _save(methods: Methods, file: Path) -> None:

@@ -19,6 +19,7 @@ from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.experiments.spelling.options import NamedSettings, RunOptions
+    from flatfed.experiments.tasks.division import Division
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
 BINS, BAR = 10, 40
@@ -48,23 +49,26 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
     The options are those of `flatfed run`; a run with the same ones and the same seed has this partition, and its
     config.json the same fingerprint (partition_sha256).
     """
+    from flatfed.experiments.tasks.division import division_of
+
     # Refused now, because reading the data may take long.
     refuse_other_pictures(figure)
-    report, table = _report(_recipe(dataset, run_options(ctx), seed))
+    division = division_of(_recipe(dataset, run_options(ctx), seed))
+    report = division.report
     if as_json:
         echo(json.dumps(report, indent=1))
     else:
-        echo("\n".join(_lines(report)))
+        echo("\n".join(_lines(division.title, report)))
     if figure is not None:
-        _draw(figure, table, _title(report))
+        _draw(figure, division)
     return 0
 
 
-def _draw(figure: Path, table: Any, title: str) -> None:
+def _draw(figure: Path, division: Division) -> None:
     from flatfed.reports.class_distribution import draw_class_distribution
 
     figure.parent.mkdir(parents=True, exist_ok=True)
-    draw_class_distribution(table, [figure], title)
+    draw_class_distribution(division.table, [figure], division.title)
     echo(f"figure: {figure}", err=True)
 
 
@@ -86,56 +90,9 @@ def _refuse_others(given: NamedSettings) -> None:
         )
 
 
-def _report(recipe: TaskRecipe) -> tuple[dict[str, Any], Any]:
-    """Return the partition in numbers, and how many samples of each class each client holds."""
-    import numpy as np
-    from torch import nn
-
-    from flatfed.core.task.examples import Partition
-    from flatfed.core.task.task import Task
-    from flatfed.data.partition import Partitioner, class_counts, describe
-    from flatfed.experiments.tasks.recipe import PARTITION_DIGEST, partition_digest
-
-    pool, parts = recipe.pool(), recipe.parts()
-    table = class_counts(parts, np.asarray(pool.labels), pool.classes)
-    report = {
-        "dataset": recipe.dataset,
-        "partition": recipe.partition,
-        "meaning": Partitioner.registry.from_dict(recipe.partition).meaning(pool.classes),
-        "seed": recipe.seed,
-        "partition_seed": recipe.partition_seed,
-        **describe(parts, np.asarray(pool.labels)),
-        "classes": pool.classes,
-        # The fingerprint is that of the partition, so that any model will do.
-        PARTITION_DIGEST: partition_digest(Task(nn.Identity(), Partition.over(pool.train, parts))),
-        "sizes": table.sum(axis=1).tolist(),
-        "classes_held": (table > 0).sum(axis=1).tolist(),
-    }
-    return report, table
-
-
-def _title(report: dict[str, Any]) -> str:
-    return f"{report['dataset']}: {_rule(report['partition'])}, {report['clients']} clients, {_seed(report)}"
-
-
-def _rule(partition: dict[str, Any]) -> str:
-    """Return the id of a partition, with its parameters where it has any."""
-    parameters = [f"{name}={value}" for name, value in partition.items() if name != "id" and value != ""]
-    if not parameters:
-        return str(partition["id"])
-    return f"{partition['id']}({', '.join(parameters)})"
-
-
-def _seed(report: dict[str, Any]) -> str:
-    """Return the seed that the partition is drawn with."""
-    if report["partition_seed"] is None:
-        return f"seed {report['seed']}"
-    return f"partition seed {report['partition_seed']}"
-
-
-def _lines(report: dict[str, Any]) -> Iterator[str]:
+def _lines(title: str, report: dict[str, Any]) -> Iterator[str]:
     samples, unused = report["samples"], report["unused"]
-    yield _title(report)
+    yield title
     yield ""
     yield f"clients             {report['clients']:,}"
     yield f"samples             {samples:,} of {samples + unused:,}, {unused:,} unused"
@@ -144,9 +101,9 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     if report["meaning"]:
         yield f"concentration       {report['meaning']}"
     yield f"partition_sha256    {report['partition_sha256']}"
-    for title, counts in {"classes": report["classes_held"], "samples": report["sizes"]}.items():
+    for name, counts in {"classes": report["classes_held"], "samples": report["sizes"]}.items():
         yield ""
-        yield from _histogram(f"{title} per client", counts)
+        yield from _histogram(f"{name} per client", counts)
 
 
 def _range(summary: dict[str, float]) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.options.values import Number, Whole, naming, options_of, typed_words
+from flatfed.cli.options.values import Number, Whole, click_type, naming, options_of, typed_words
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.experiments.spelling.declared import RunOption
 from flatfed.experiments.spelling.kinds import list_of_whole, parts_of
+from flatfed.experiments.spelling.measured import WEIGHTS
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import Settings
@@ -133,6 +135,11 @@ def option(name: str, help: str, type: Any = None, default: Any = None, **extra:
         help=help,
         **extra,
     )
+
+
+def declared_option(name: str, help: str, declared: RunOption, **extra: Any) -> Decorator:
+    """Return an option whose values and default are declared elsewhere."""
+    return option(name, help, click_type(declared.kind), declared.default, **extra)
 
 
 def together(*options: Decorator) -> Decorator:
@@ -285,11 +292,10 @@ def take_engine(params: dict[str, Any]) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} belongs to an engine; add --engine ray")
 
 
-weights_option = option(
+weights_option = declared_option(
     "--weights",
     "Of a run with weight averaging: the averaged model, or the last global one.",
-    click.Choice(["evaluated", "global"]),
-    "evaluated",
+    WEIGHTS,
     group="model",
 )
 data_dir_option = option("--data-dir", "Where the data sets lie, if no longer where they were.", group="data")

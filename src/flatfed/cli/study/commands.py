@@ -13,6 +13,7 @@ from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option
 from flatfed.cli.options.values import Number, Whole
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
+from flatfed.cli.study.drawing import draw, draw_and_tell
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def study() -> None:
       flatfed study check study.yaml      every mistake with its line; cells, time, bytes
       flatfed study run study.yaml        what is not finished yet; several at once share the work
       flatfed study show runs/study       the table, also while it runs
+      flatfed study draw runs/study       its figures, also after they were changed in the file
 
     \b
     A short file:
@@ -45,6 +47,9 @@ def study() -> None:
         mild: {alpha: 10}
       seeds: 0, 1, 2
     """
+
+
+study.add_command(draw)
 
 
 def _file_argument(command: click.decorators.FC) -> click.decorators.FC:
@@ -112,7 +117,7 @@ def run(
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end, final models
     are measured where FILE says so, and the report is written beside the cells: tables as Markdown, CSV, JSON and
-    LaTeX, paired statistics over the seeds, and figures.
+    LaTeX, paired statistics over the seeds, and figures, those included that FILE asks for.
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
@@ -122,7 +127,7 @@ def run(
     if not 0 < lease < math.inf:
         raise ConfigError("--lease must be more than 0 seconds")
     running = _opened(file, out, trust)
-    for remark in running.enter(command_line()):
+    for remark in running.enter(command_line(), str(file.resolve())):
         echo(remark, err=True)
     if retry_failed:
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
@@ -133,7 +138,7 @@ def run(
     folder = running.folder.path
     files = write_study_report(running.table(), folder, lambda text: echo(text, err=True))
     echo(f"written to {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}", err=True)
-    return code
+    return draw_and_tell(running, jobs) or code
 
 
 def _measure(running: RunningStudy, jobs: int, lease: float) -> None:

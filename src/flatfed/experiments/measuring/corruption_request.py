@@ -83,6 +83,14 @@ def corruption_names(names: Sequence[str] | None) -> list[str]:
     return [find(name).name for name in names]
 
 
+def corruptions_named(text: str | None) -> list[str] | None:
+    """Return the corruptions that people name, with commas between them; None is all of them."""
+    if text is None:
+        return None
+    # Files are called with underscores, and people type dashes.
+    return corruption_names([name.strip().replace("-", "_") for name in text.split(",")])
+
+
 def _published_dataset(recipe: dict[str, Any]) -> str:
     """Return the data set whose corruptions may be published; the published labels are CIFAR-100's fine ones."""
     if recipe.get("data_options", {}).get("labels") == "coarse":

@@ -22,10 +22,11 @@ def map_features(
     data_dir: str | None = None,
     test: str = "test",
     weights: Weights = "evaluated",
+    called: Sequence[str] | None = None,
 ) -> list[Embedding]:
-    """Return a t-SNE map of each run's penultimate features of test examples."""
+    """Return a t-SNE map of each run's penultimate features of test examples; `called` names the runs."""
     saved, maps = open_all(runs), []
-    for run, label in zip(saved, labels(saved), strict=True):
+    for run, label in zip(saved, called or labels(saved), strict=True):
         with laboratory(run, data=test, samples=MAPPED, weights=weights, data_dir=data_dir, workers=0) as lab:
             maps.append(embedding(lab.surface, label, seed))
     return maps
@@ -37,6 +38,7 @@ def map_clients(
     seed: int = 0,
     data_dir: str | None = None,
     test: str = "test",
+    called: Sequence[str] | None = None,
 ) -> list[Embedding]:
     """Return a t-SNE map of each run: the same test examples under the global model and under clients' models.
 
@@ -45,7 +47,7 @@ def map_clients(
     """
     examples = MAPPED // (1 + count)
     saved, maps = open_all(runs), []
-    for run, label in zip(saved, labels(saved), strict=True):
+    for run, label in zip(saved, called or labels(saved), strict=True):
         with laboratory(run, data=test, samples=examples, weights="global", data_dir=data_dir, workers=0) as lab:
             maps.append(joint_embedding(_surfaces(lab, count), label, seed, lab.surface.task.class_names))
     return maps

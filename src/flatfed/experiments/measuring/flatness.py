@@ -38,11 +38,13 @@ def measure_runs(
     say: Say = nobody,
     opened: Callable[..., Laboratory] = laboratory,
     classes: bool = False,
+    called: Sequence[str] | None = None,
 ) -> list[Measured]:
     """Take the measurements of every run, or look them up.
 
     A measurement that means nothing for one of several runs is left out there, with a remark. `opened` opens a run;
-    `classes` asks which class each client that was measured holds most of.
+    `classes` asks which class each client that was measured holds most of. `called` names the runs; by default they are
+    called by their methods.
     """
     how: dict[str, Any] = {
         "data": data,
@@ -55,7 +57,7 @@ def measure_runs(
     }
     saved = open_all(runs)
     measured, failures = list[Measured](), Failures(len(saved), say)
-    for number, (run, label) in enumerate(zip(saved, labels(saved), strict=True)):
+    for number, (run, label) in enumerate(zip(saved, called or labels(saved), strict=True)):
         steps = _Steps(label, on_step, number, len(saved), len(measurements))
         with failures.noted(label), opened(run, **how, on_step=steps.inner) as lab:
             results = _results(lab, measurements, steps, None if len(saved) == 1 else say)

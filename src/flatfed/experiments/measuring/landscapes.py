@@ -17,7 +17,8 @@ from flatfed.experiments.measuring.client_landscapes import (
 from flatfed.experiments.measuring.laboratory import Laboratory, laboratory
 from flatfed.experiments.measuring.progress import OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import numbered
-from flatfed.experiments.measuring.views import MIXED, RUNS, Kind, Landscape, View, keeping
+from flatfed.experiments.measuring.views import MIXED, Landscape, View, keeping
+from flatfed.experiments.spelling.measured import RUNS, Kind
 from flatfed.flatness.drawable import Line
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.surface import Surface
@@ -38,8 +39,12 @@ def landscape(
     accept_changed_data: bool = False,
     on_point: OnCount = nobody,
     say: Say = nobody,
+    called: Sequence[str] | None = None,
 ) -> Landscape:
-    """Evaluate a landscape; points that were evaluated before are taken from the first run's directory."""
+    """Evaluate a landscape; points that were evaluated before are taken from the first run's directory.
+
+    `called` names the runs; by default they are called by their methods.
+    """
     _check_count(paths, view.kind)
     # All are opened first, so that none is evaluated where one does not fit; workers start when a run's turn comes.
     labs = [
@@ -60,7 +65,7 @@ def landscape(
     _check_shapes(paths, labs)
     if view.kind in MIXED:
         _check_mixable(paths, labs)
-    return _KINDS[view.kind](labs, _labels(paths, labs), view, on_point)
+    return _KINDS[view.kind](labs, list(called or _labels(paths, labs)), view, on_point)
 
 
 def _check_count(paths: Sequence[Path], kind: Kind) -> None:

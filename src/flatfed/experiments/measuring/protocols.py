@@ -7,7 +7,8 @@ power iteration of at most 20 steps, the test set, the other CIFAR's normalisati
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,30 @@ from flatfed.data.sources.published.cifar import CIFAR10, CIFAR100
 from flatfed.experiments.measuring.laboratory import Laboratory, laboratory
 from flatfed.experiments.measuring.progress import Say
 from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
+from flatfed.experiments.spelling.methods import parse_measurements
+from flatfed.flatness.measurement import Measurement
 
 FEDGLOSS = "fedgloss"
 MEASURED, OVER = "lambda_ratio(mode=power)", "test"
 WINDOW = 100
 SWAPPED = {"cifar10": CIFAR100[FEDGLOSS], "cifar100": CIFAR10[FEDGLOSS]}
 """What pictures are normalised with: each set with the constants of the other."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured of runs: the measurements, over which examples, and what opens a run for them."""
+
+    measurements: Sequence[Measurement]
+    data: str
+    opened: Callable[..., Laboratory]
+
+
+def asked_for(options: Mapping[str, Any]) -> Asked:
+    """Return what the options of `flatfed flatness` ask for; a protocol decides all of it."""
+    if options["protocol"] is not None:
+        return Asked(parse_measurements(MEASURED), OVER, open_as_fedgloss)
+    return Asked(parse_measurements(options["measure"]), options["data"], laboratory)
 
 
 def open_as_fedgloss(source: Path | SavedRun, *, data_dir: str | None, say: Say, **more: Any) -> Laboratory:

@@ -130,9 +130,11 @@ def robustness_of_methods(
     accept_changed_data: bool = False,
     on_corruption: OnCount = nobody,
     say: Say = nobody,
+    called: Sequence[str] | None = None,
 ) -> list[MethodRobustness]:
     """Measure every run as `robustness` does, and group them: runs that differ in their seed alone are one method.
 
+    `called` names each run in place of its method; then those of one name are one method.
     Where a run cannot be measured, a remark says why and the others go on; where none can, the first error is raised.
     """
     check_asked(workers)
@@ -150,7 +152,16 @@ def robustness_of_methods(
             measured[path] = _measured_run(path, directory, results)
             read.append(one)
     failures.check(measured)
+    if called is not None:
+        return _by_name(dict(zip(map(_path, runs), called, strict=True)), measured)
     return [_of_method(result, measured) for result in collect(read)]
+
+
+def _by_name(names: Mapping[Path, str], measured: Mapping[Path, MeasuredRun]) -> list[MethodRobustness]:
+    methods: dict[str, MethodRobustness] = {}
+    for path, run in measured.items():
+        methods.setdefault(names[path], MethodRobustness(names[path], [])).runs.append(run)
+    return list(methods.values())
 
 
 def _opened(run: Path | RunDirectory, trust: bool, accept_changed_data: bool) -> RunDirectory:

@@ -11,23 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import OTHER, PARAMETER, ConfigError
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights
+from flatfed.experiments.spelling.kinds import at_most
+from flatfed.experiments.spelling.measured import Kind
 from flatfed.flatness.drawable import Grid, Line
 from flatfed.flatness.landscape import scenes
 from flatfed.runs.results import Points, finite
 
-Kind = Literal["surface", "line", "plane", "along", "client", "clients", "client-plane"]
-RUNS: dict[Kind, tuple[int, float, str]] = {
-    "surface": (1, math.inf, "at least 1 run"),
-    "line": (2, 2, "2 runs"),
-    "plane": (3, 3, "3 runs"),
-    "along": (1, math.inf, "at least 1 run"),
-    "client": (1, math.inf, "at least 1 run"),
-    "clients": (1, 1, "1 run"),
-    "client-plane": (1, 1, "1 run"),
-}
-"""How many runs a kind takes, at least and at most, and in words."""
 MIXED = ("line", "plane")
 """Kinds that take a landscape through the models of several runs."""
 
@@ -67,10 +58,30 @@ class View:
     def __post_init__(self) -> None:
         scenes.check_points(self.points)
         if not 0 < self.extent < math.inf:
-            raise ConfigError(f"the extent must be a number greater than 0, not {self.extent:g}")
+            raise ConfigError(f"the extent must be a number greater than 0, not {self.extent:g}", parameter="extent")
         if self.clients is not None and len(set(self.clients)) != 3:
-            raise ConfigError(f"a plane goes through the models of three clients, not of {list(self.clients)}")
+            raise ConfigError(
+                f"a plane goes through the models of three clients, not of {list(self.clients)}", parameter="clients"
+            )
         self._check_kind()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> View:
+        """Return what the options of `flatfed landscape` describe; clients of kinds that show none are refused."""
+        kind, client, clients = options["kind"], options["client"], options["clients"]
+        if client is not None and kind not in ("client", "client-plane"):
+            raise ConfigError(
+                f"{PARAMETER} says whose model {OTHER} client shows (or client-plane); give one of the two",
+                parameter="client",
+                other="kind",
+            )
+        if clients is not None and kind != "clients":
+            raise ConfigError(
+                f"{PARAMETER} says whose models {OTHER} clients shows; give that too", parameter="clients", other="kind"
+            )
+        plain = {name: options[name] for name in ("points", "extent", "seed", "weights", "directions", "round")}
+        samples = at_most(options["samples"])
+        return cls(kind, samples=samples, client=client, clients=clients and tuple(clients), **plain)
 
     @property
     def named_client(self) -> list[int]:
@@ -80,9 +91,12 @@ class View:
     def _check_kind(self) -> None:
         """Refuse what the kind cannot show."""
         if self.kind in ("clients", "client-plane") and self.round == "next":
-            raise ConfigError(f"a landscape of kind {self.kind} shows the last round; only kind client has a next one")
+            raise ConfigError(
+                f"a landscape of kind {self.kind} shows the last round; only kind client has a next one",
+                parameter="round",
+            )
         if self.kind != "client" and self.client == "all":
-            raise ConfigError("only a landscape of kind client can show all clients; name one")
+            raise ConfigError("only a landscape of kind client can show all clients; name one", parameter="client")
 
 
 @dataclass(frozen=True)

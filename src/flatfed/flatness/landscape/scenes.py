@@ -276,9 +276,11 @@ def _have_errors(points: Sequence[Mapping[str, float]]) -> bool:
 def check_points(points: int) -> None:
     """Refuse a grid without a middle or without points."""
     if points < 3 or points % 2 == 0:
-        raise ConfigError(f"a landscape needs an odd number of at least 3 points per axis, not {points}")
+        raise ConfigError(
+            f"a landscape needs an odd number of at least 3 points per axis, not {points}", parameter="points"
+        )
     if points > MOST:
-        raise ConfigError(f"a landscape has at most {MOST} points per axis, not {points}")
+        raise ConfigError(f"a landscape has at most {MOST} points per axis, not {points}", parameter="points")
 
 
 def _moving(buffers: Mapping[str, Tensor]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from flatfed.reports.robustness.one_run import (
     show,
     standard_mean,
 )
+from flatfed.reports.robustness.one_run import draw as draw_one
 from flatfed.reports.tables.grid import columns_of, csv_text, empty_table, in_parts, known, spread_of
 
 if TYPE_CHECKING:
@@ -223,8 +224,11 @@ def _lines(method: MethodRobustness) -> list[dict[str, Any]]:
     return lines
 
 
-def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
-    """Draw a bar for each corruption and method at the highest severity; with several also the mean over each."""
+def draw(methods: Sequence[MethodRobustness], files: Sequence[Path], setting: str = "") -> None:
+    """Draw a bar for each corruption and method at the highest severity; with several also the mean over each.
+
+    A `setting` that the runs have in common stands in the title.
+    """
     chosen = severities(methods)
     if not chosen:
         raise ConfigError("there is nothing to draw")
@@ -232,7 +236,34 @@ def draw(methods: Sequence[MethodRobustness], files: Sequence[Path]) -> None:
     bars = {method.label: _bars(method, methods, chosen[-1]) for method in methods}
     sets = ", ".join(dict.fromkeys(results.dataset for results in _counted(methods)))
     x_name = f"{axis_name(measure)}, severity {chosen[-1]}"
-    draw_corruptions(bars, files, x_name, f"corrupted test images of {sets}", _trends(methods, chosen))
+    title = ", ".join(filter(None, (f"corrupted test images of {sets}", setting)))
+    draw_corruptions(bars, files, x_name, title, _trends(methods, chosen))
+
+
+def left_out(methods: Sequence[MethodRobustness]) -> list[str]:
+    """Say which corruptions were left out and why, a line for each reason."""
+    reasons: dict[str, str] = {}
+    for method in methods:
+        for run in method.runs:
+            reasons |= run.robustness.skipped
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"left out: {', '.join(names[reason])}: {reason}" for reason in names]
+
+
+def draw_runs(methods: Sequence[MethodRobustness], files: Sequence[Path], setting: str = "") -> None:
+    """Draw methods side by side, or a single run by itself: with its families in colours."""
+    runs = [run for method in methods for run in method.runs]
+    if len(runs) > 1:
+        draw(methods, files, setting)
+        return
+    results = runs[0].robustness
+    if not results.cells:
+        raise ConfigError("there is nothing to draw")
+    # Called as its method is here, which may have a name of its own.
+    name = ", ".join(filter(None, (methods[0].label, setting)))
+    draw_one(replace(results, method=name), files)
 
 
 def _common_measure(methods: Sequence[MethodRobustness]) -> str:

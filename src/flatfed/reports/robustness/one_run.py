@@ -175,7 +175,7 @@ def write(results: Robustness, directory: Path, key: dict[str, Any], figure: boo
     # Replaced at once, so that a reader never finds half a table.
     replace_file(directory / "robustness.csv", as_csv(results).encode())
     if figure and results.cells and available():
-        draw(results, directory / "robustness.png")
+        draw(results, [directory / "robustness.png"])
 
 
 def records(results: Robustness) -> list[dict[str, Any]]:
@@ -285,7 +285,7 @@ def standard_mean(names: Sequence[str]) -> dict[str, Sequence[str]]:
     return {f"standard mean ({len(standard)} of {len(STANDARD)})": standard}
 
 
-def draw(results: Robustness, file: Path) -> None:
+def draw(results: Robustness, files: Sequence[Path]) -> None:
     """Draw a bar for each corruption at the highest severity and, with several, each family's mean over severities."""
     require_matplotlib()
     names = by_family(results.at(results.severities[-1], corruptions()))
@@ -299,7 +299,7 @@ def draw(results: Robustness, file: Path) -> None:
         _draw_bars(left, results, names)
         _draw_families(right, results)
     figure.suptitle(f"{results.method} on {results.dataset}, after round {results.round}", fontsize=10)
-    save(figure, [file])
+    save(figure, files)
 
 
 def scale_of(measure: str) -> float:
