@@ -115,7 +115,7 @@ def minutes(text: str) -> int:
         whole_days = int(days) if days else 0
     except ValueError:
         numbers, whole_days = [], -1
-    if not 1 <= len(numbers) <= 3 or min(*numbers, whole_days) < 0:
+    if text.startswith("-") or not 1 <= len(numbers) <= 3 or min(*numbers, whole_days) < 0:
         raise ConfigError(f"--slurm time takes minutes, HH:MM:SS or D-HH:MM:SS, not {text!r:.40}")
     # Without days, one number is minutes and two are minutes and seconds; with days the first is hours.
     first = 3600 if days or len(numbers) == 3 else 60
