@@ -43,6 +43,7 @@ _HOME = {
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
     "RunInterrupted": "flatfed.experiments.running.interruption",
+    "Study": "flatfed.studies.study",
 }
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run as Run
     from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
+    from flatfed.studies.study import Study as Study
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,8 @@ from flatfed.named_code import USER, NamedBy
 from flatfed.studies.study import Options, Point, Study, spelled_point
 
 DATASET = "dataset"
-CELLS, CHOOSING = "cells", "choosing"
-"""The folders of the runs that are reported, and of those that choose parameters."""
+CELLS, CHOOSING, TUNING = "cells", "choosing", "tuning"
+"""The folders of the runs that are reported, of those that choose parameters, and of those that tune them."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,14 @@ class Cell:
     point: Point = ()
     chooses: bool = False
     """Whether it is there to choose parameters, and not reported."""
+    trial: int | None = None
+    """The number of the trial that it belongs to, where parameters are tuned."""
 
     @property
     def path(self) -> Path:
         """Its run directory, within the study's folder."""
+        if self.trial is not None:
+            return tuning_folder(self.setting, self.variant) / f"trial-{self.trial}" / f"seed-{self.seed}"
         # With the point also where it is reported: another choice is another run.
         parts = [CHOOSING if self.chooses else CELLS, self.setting, self.variant, spelled_point(self.point)]
         return Path(*filter(None, parts), f"seed-{self.seed}")
@@ -50,8 +54,14 @@ class Cell:
     @property
     def name(self) -> str:
         """What people call it."""
-        parts = [self.variant, self.setting, spelled_point(self.point) if self.chooses else "", f"seed {self.seed}"]
-        return ", ".join(filter(None, parts))
+        trial = "" if self.trial is None else f"trial {self.trial}"
+        point = spelled_point(self.point) if self.chooses else ""
+        return ", ".join(filter(None, [self.variant, self.setting, trial, point, f"seed {self.seed}"]))
+
+
+def tuning_folder(setting: str, variant: str) -> Path:
+    """Return where a method's parameters are tuned in a setting, within the study's folder."""
+    return Path(*filter(None, [TUNING, variant, setting]))
 
 
 class Resolver:

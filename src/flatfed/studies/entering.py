@@ -22,7 +22,10 @@ SHOWN = 5
 
 def content_of(study: Study) -> dict[str, Any]:
     """Return a study, ready for JSON."""
-    return asdict(study)
+    content = asdict(study)
+    # Where it was read decides nothing.
+    del content["file"]
+    return content
 
 
 def recorded_study(folder: StudyFolder) -> Study:
@@ -35,9 +38,12 @@ def recorded_study(folder: StudyFolder) -> Study:
     report = content.pop("report")
     report["figures"] = {name: Figure.recorded(figure) for name, figure in report.get("figures", {}).items()}
     grid = {variant: _tuples(searched) for variant, searched in content.pop("grid").items()}
-    return Study(
-        select=Selection(**_tuples(select)), report=Reporting(**_tuples(report)), grid=grid, **_tuples(content)
-    )
+    tune = {
+        variant: {name: _tuples(range) for name, range in space.items()}
+        for variant, space in content.pop("tune", {}).items()
+    }
+    parts: dict[str, Any] = {"grid": grid, "tune": tune, **_tuples(content)}
+    return Study(select=Selection(**_tuples(select)), report=Reporting(**_tuples(report)), **parts)
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.sampling import Bernoulli, Uniform
+from flatfed.core.task.metrics import declared
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import costs
+from flatfed.studies.cells import Cell, Resolver, choosing_cells
+
+Show = Callable[[str, int, int], object]
+"""Shows how far something is: a text, and how many of how many are done."""
 
 TRIES = 3
 ROW_BYTES = 500
@@ -37,6 +44,67 @@ class Pace:
 
     backprop: float
     example: float
+
+
+@dataclass
+class Checked:
+    """What was found."""
+
+    title: str
+    variants: int
+    settings: int
+    seeds: int
+    cells: int
+    choosing: int
+    jobs: int
+    seconds: float = 0.0
+    disk: int = 0
+    exchanged: int = 0
+    mistakes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
+        return dict(self.__dict__)
+
+
+def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, total: None) -> Checked:
+    """Try every variant in every setting, and add up what their cells take."""
+    study = resolver.study
+    columns = list(study.columns())
+    choosing = len(choosing_cells(study))
+    cells = choosing + len(columns) * len(study.seeds)
+    checked = Checked(study.title, len(study.methods), len(study.settings), len(study.seeds), cells, choosing, jobs)
+    paces: dict[str, Pace] = {}
+    for number, (setting, variant) in enumerate(columns):
+        show(f"{variant}, {setting}" if setting else variant, number, len(columns))
+        points = study.points(variant)
+        cell = Cell(setting, variant, study.seeds[0], points[0])
+        try:
+            for point in points:
+                resolver.comparison(Cell(setting, variant, study.seeds[0], point))
+            plan = resolver.plan(cell)
+            plan.check()
+            _check_metric(study.select.metric, plan)
+        except FlatfedError as error:
+            checked.mistakes.append(f"{cell.name}: {error}")
+            continue
+        if setting not in paces:
+            paces[setting] = measure(plan)
+        runs = len(study.seeds)
+        if len(points) > 1:
+            runs += len(points) * len(study.select.seeds)
+        one = estimate(plan, paces[setting])
+        checked.seconds += runs * one.seconds / jobs
+        checked.disk += runs * one.disk
+        checked.exchanged += runs * one.exchanged
+    return checked
+
+
+def _check_metric(name: str, plan: Plan) -> None:
+    """Refuse to choose by a metric that a task does not have."""
+    known = ["loss", *declared(plan.task.metrics)]
+    if name and name not in known:
+        raise ConfigError(f"select.metric: {nearest(name, known, 'metric')}")
 
 
 def measure(plan: Plan) -> Pace:

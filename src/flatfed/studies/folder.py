@@ -6,6 +6,7 @@
     begun/           what decides the results of each cell that has begun
     cells/           the run directories that are reported: SETTING/VARIANT/seed-0
     choosing/        those that choose parameters: SETTING/VARIANT/rho=0.05/seed-1000
+    tuning/          those that tune them: VARIANT/SETTING/trial-0/seed-1000
     leases/          who works on which cell
     failures/        why cells have failed, and how often they took their process down
 """
@@ -23,8 +24,8 @@ from flatfed.runs.records.files import FORMAT, read_json, replace_file, write_js
 from flatfed.studies.cells import Cell
 
 FILE = "study.json"
-State = Literal["waiting", "begun", "finished", "diverged", "stopped", "failed"]
-ENDED: tuple[State, ...] = ("finished", "diverged", "stopped", "failed")
+State = Literal["waiting", "begun", "finished", "diverged", "stopped", "failed", "pruned"]
+ENDED: tuple[State, ...] = ("finished", "diverged", "stopped", "failed", "pruned")
 """How a cell stands of which nothing is left to train: all of these are results."""
 
 
@@ -90,6 +91,8 @@ class StudyFolder:
         run = self.run_of(cell)
         if not is_run(run):
             return Standing("waiting")
+        if cell.trial is not None and self._pruned(cell).exists():
+            return Standing("pruned", str(read_json(self._pruned(cell)).get("reason", "")))
         try:
             return self._status(cell, run)
         except FlatfedError as error:
@@ -115,6 +118,13 @@ class StudyFolder:
         file = self._failure(cell)
         file.parent.mkdir(exist_ok=True)
         write_json(file, {"format": FORMAT, "cell": cell.name, "reason": reason, "trace": trace})
+
+    def prune(self, cell: Cell, reason: str) -> None:
+        """Note that a run of a trial was ended early, as it promised less than others."""
+        write_json(self._pruned(cell), {"format": FORMAT, "reason": reason})
+
+    def _pruned(self, cell: Cell) -> Path:
+        return self.run_of(cell).with_suffix(".pruned.json")
 
     def _failure(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.key}.json"

@@ -1,24 +1,10 @@
-"""A study as people write it: a YAML file, or a mapping in Python; every mistake with its place.
-
-A short one::
-
-    dataset: digits
-    rounds: 100
-    clients: 50
-    methods:
-      fedavg:
-      no ADMM: fedgloss(admm=false)
-    settings:
-      one class: {alpha: 0}
-      mild: {alpha: 10}
-    seeds: 0, 1, 2
-"""
+"""A study as people write it: a YAML file, or a mapping in Python; every mistake with its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,10 +18,11 @@ from flatfed.studies.cells import DATASET
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.study import ALL, MANY, FaultyStudyError, Reporting, Selection, Study, Way, log_range
+from flatfed.studies.tuning.ranges import EXAMPLE, Range
 
 T = TypeVar("T")
 
-PARTS = ("title", "methods", "settings", "seeds", "grid", "select", "report")
+PARTS = ("title", "methods", "settings", "seeds", "grid", "tune", "select", "report")
 """What a study has besides the options of its runs."""
 
 
@@ -60,7 +47,7 @@ def read_study(file: Path) -> Study:
     def place(way: Way) -> str:
         return f"{file}, line {_line(lines, way)}"
 
-    return study_of(content, place)
+    return replace(study_of(content, place), file=file)
 
 
 def _line(lines: Mapping[Way, int], way: Way) -> int:
@@ -116,7 +103,8 @@ class _Reader:
                 figures=self._figures,
             ),
         }
-        parts["grid"] = self._grid(content.get("grid"), parts["methods"])
+        parts["grid"] = self._searched("grid", content.get("grid"), parts["methods"], self._values)
+        parts["tune"] = self._searched("tune", content.get("tune"), parts["methods"], self._range)
         study = self._whole(Study, options=options, **parts)
         if study is None or self.mistakes:
             raise StudyMistakes(self.mistakes)
@@ -284,23 +272,37 @@ class _Reader:
         if not isinstance(value, allowed) or is_truth != isinstance(default, bool):
             self._note(way, f"{value!r:.40} is not a value of {way[-1]}")
 
-    def _grid(self, content: Any, methods: Mapping[str, str]) -> dict[str, dict[str, tuple[Any, ...]]]:
-        """Return what is searched: for a variant, or all, parameters with values, `{log: [0.01, 1, 3]}` among them."""
-        grid: dict[str, dict[str, tuple[Any, ...]]] = {}
+    def _searched(
+        self, part: str, content: Any, methods: Mapping[str, str], read: Callable[[Any, Way], T]
+    ) -> dict[str, dict[str, T]]:
+        """Return what is searched: for a variant, or all, parameters with what is to be tried."""
+        found: dict[str, dict[str, T]] = {}
         if content is None:
-            return grid
+            return found
         if not isinstance(content, Mapping):
-            self._note(("grid",), "grid must be methods, or all, with parameters and values")
-            return grid
+            self._note((part,), f"{part} must be methods, or all, with parameters and values")
+            return found
         for variant, searched in content.items():
-            way = ("grid", str(variant))
+            way = (part, str(variant))
             if variant != ALL and variant not in methods:
                 self._note(way, f"{nearest(str(variant), [*methods, ALL], 'method')}")
             elif not isinstance(searched, Mapping):
-                self._note(way, "write parameters with their values: {rho: [0.01, 0.1]}")
+                example = "{rho: [0.01, 0.1]}" if part == "grid" else "{rho: {log: [0.01, 0.1]}}"
+                self._note(way, f"write parameters with their values: {example}")
             else:
-                grid[variant] = {str(name): self._values(value, (*way, str(name))) for name, value in searched.items()}
-        return grid
+                found[variant] = {str(name): read(value, (*way, str(name))) for name, value in searched.items()}
+        return found
+
+    def _range(self, content: Any, way: Way) -> Range:
+        """Return the range in which a parameter is tuned; what is wrong with its values is found with the study."""
+        if not isinstance(content, Mapping) or not all(isinstance(values, list) for values in content.values()):
+            self._note(way, EXAMPLE)
+            return {}
+        # YAML takes 1e-3 for a word.
+        return {
+            str(kind): tuple(parse_value(value) if isinstance(value, str) else value for value in values)
+            for kind, values in content.items()
+        }
 
     def _values(self, content: Any, way: Way) -> tuple[Any, ...]:
         """Return the values that are tried for a parameter."""

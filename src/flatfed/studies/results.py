@@ -70,8 +70,9 @@ class StudyTable:
         """Return one entry."""
         return self.entries[setting, variant]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it, ready for JSON."""
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each variant in each setting, as plain data."""
         rows = []
         for entry in self.entries.values():
             metric = self.metrics.get(entry.setting)
@@ -89,8 +90,12 @@ class StudyTable:
                     "second": entry.second,
                 }
             )
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, ready for JSON."""
         chosen = [choice.to_dict() for choice in self.chosen.values() if choice.values]
-        return {"title": self.study.title, "rows": rows, "chosen": chosen}
+        return {"title": self.study.title, "rows": self.rows, "chosen": chosen}
 
 
 def table_of(

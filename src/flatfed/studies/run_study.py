@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from flatfed.machine import usable_cores
 from flatfed.named_code import USER, NamedBy
 from flatfed.studies.cells import Cell, Resolver, choosing_cells, reported_cells
 from flatfed.studies.entering import enter
+from flatfed.studies.estimate import Checked, check_study
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.leases import PATIENCE, Lease, Leases
+from flatfed.studies.leases import PATIENCE, CellProgress, Lease, Leases
+from flatfed.studies.reporting import write_study_report
 from flatfed.studies.results import StudyTable, table_of
 from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
@@ -69,3 +73,35 @@ class RunningStudy:
     def work(self, watcher: Watcher, jobs: int = 1, patience: float = PATIENCE) -> None:
         """Work on it until every cell has ended."""
         StudyWorker(self.resolver, self.folder, self.cells, watcher, jobs, patience).work()
+
+
+class Unwatched:
+    """Follows a study, and says nothing."""
+
+    def began(self, cell: Cell) -> None:
+        """Leave it."""
+
+    def ended(self, cell: Cell) -> None:
+        """Leave it."""
+
+    def shows(self, running: Sequence[tuple[Cell, CellProgress]], ended: int) -> None:
+        """Leave it."""
+
+
+def checked_study(study: Study, jobs: int | None = None, trust: bool = False) -> Checked:
+    """Return what a study would take, and what is wrong with it."""
+    return check_study(Resolver(study, NamedBy(study.file, trust)), jobs or usable_cores())
+
+
+def run_study(
+    study: Study, folder: Path, jobs: int | None = None, retry_failed: bool = False, trust: bool = False
+) -> StudyTable:
+    """Train what is not finished yet of a study, write its report into the folder, and return the table."""
+    running = RunningStudy(study, folder, NamedBy(study.file, trust))
+    running.enter()
+    if retry_failed:
+        running.retry()
+    running.work(Unwatched(), jobs or usable_cores())
+    table = running.table()
+    write_study_report(table, folder)
+    return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from flatfed.core.errors import ConfigError, FlatfedError, nearest
 from flatfed.core.task.task import TEST
 from flatfed.data.storage.held_out import VALIDATION
 from flatfed.runs.directory import RunDirectory
+from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric, last_mean, metrics_of
 from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
@@ -66,14 +67,15 @@ def _choose(study: Study, folder: StudyFolder, column: Column, cells: list[Cell]
     points = study.points(variant)
     if len(points) == 1:
         return Choice(setting, variant, points[0], {})
-    finished = {cell: _opened(folder, cell) for cell in cells}
+    finished = {cell: finished_run(folder, cell) for cell in cells}
     measured = [directory for directory in finished.values() if directory is not None]
     if not measured:
         # All diverged or failed: what is reported will say so.
         return Choice(setting, variant, points[0], dict.fromkeys(map(spelled_point, points)))
-    metric = _metric(study, measured[0])
+    metric = deciding_metric(study, list(measured[0].recorded.rows), measured[0].config)
     values = {
-        point: _mean([_value(metric, finished[cell]) for cell in cells if cell.point == point]) for point in points
+        point: _mean([deciding_value(metric, finished[cell]) for cell in cells if cell.point == point])
+        for point in points
     }
     # The first of the best: the order of the file decides between equals.
     best = max(points, key=lambda point: _rank(metric, values[point]))
@@ -81,7 +83,7 @@ def _choose(study: Study, folder: StudyFolder, column: Column, cells: list[Cell]
     return Choice(setting, variant, best, by_name, metric.column)
 
 
-def _opened(folder: StudyFolder, cell: Cell) -> RunDirectory | None:
+def finished_run(folder: StudyFolder, cell: Cell) -> RunDirectory | None:
     """Return a run that finished; None where it did not, or cannot be read."""
     if folder.standing(cell).state != "finished":
         return None
@@ -104,7 +106,7 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known)
 
 
-def _value(metric: Metric, directory: RunDirectory | None) -> float | None:
+def deciding_value(metric: Metric, directory: RunDirectory | None) -> float | None:
     """Return what a run that chooses came to; None where it did not finish."""
     if directory is None:
         return None
@@ -116,10 +118,10 @@ def _value(metric: Metric, directory: RunDirectory | None) -> float | None:
     return float(value)
 
 
-def _metric(study: Study, directory: RunDirectory) -> Metric:
+def deciding_metric(study: Study, rows: Sequence[Row], config: Mapping[str, Any]) -> Metric:
     """Return the metric that decides: the task's first, or the one that is named, on the test set that decides."""
     test = VALIDATION if study.select.by == VALIDATION else TEST
-    measured = [metric for metric in metrics_of(list(directory.recorded.rows), directory.config) if metric.test == test]
+    measured = [metric for metric in metrics_of(rows, config) if metric.test == test]
     named = [metric for metric in measured if metric.name == study.select.metric]
     if study.select.metric and not named:
         names = [metric.name for metric in measured]

@@ -8,7 +8,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.experiments.spelling.methods import parse_measurements
@@ -16,6 +17,11 @@ from flatfed.flatness.measurement import Measurement
 from flatfed.published.lookup import lookup
 from flatfed.published.numbers import PublishedValue
 from flatfed.studies.drawing.figure import Figure, figure_faults
+from flatfed.studies.tuning.ranges import Space, fault_of_range
+
+if TYPE_CHECKING:
+    from flatfed.studies.estimate import Checked
+    from flatfed.studies.results import StudyTable
 
 LONGEST = 80
 """Characters of a name: it becomes a folder's."""
@@ -181,9 +187,11 @@ class Study:
         options: what all have in common, by the names of the options of `flatfed run`; `dataset` is one of them.
         seeds: each variant is trained with each in each setting.
         grid: for a variant, or `all`, the parameters to search: `{"fedsam": {"rho": [0.01, 0.05]}}`.
+        tune: for a variant, or `all`, the ranges of parameters: `{"fedsam": {"rho": {"log": (0.01, 0.5)}}}`.
         select: how the best of them is chosen.
         report: what is reported.
         title: for people.
+        file: where it was read; what code it names is judged by that.
     """
 
     methods: Mapping[str, str]
@@ -194,6 +202,48 @@ class Study:
     select: Selection = field(default_factory=Selection)
     report: Reporting = field(default_factory=Reporting)
     title: str = ""
+    tune: Mapping[str, Space] = field(default_factory=dict)
+    file: Path | None = field(default=None, compare=False)
+
+    @classmethod
+    def read(cls, file: str | Path) -> Study:
+        """Read a study's file, or raise everything that is wrong with it, each with its line."""
+        from flatfed.studies.reading import read_study
+
+        return read_study(Path(file))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Study:
+        """Return the study that a mapping describes, written as a study's file is."""
+        from flatfed.studies.reading import study_of
+
+        return study_of(content)
+
+    def check(self, jobs: int | None = None, trust: bool = False) -> Checked:
+        """Try each method in each setting, and return what all takes and what is wrong: `mistakes`.
+
+        Args:
+            jobs: cells at once, for the time; None is as many as there are cores.
+            trust: whether the study's file, where there is one, may name any code.
+        """
+        from flatfed.studies.run_study import checked_study
+
+        return checked_study(self, jobs, trust)
+
+    def run(
+        self, folder: str | Path, jobs: int | None = None, retry_failed: bool = False, trust: bool = False
+    ) -> StudyTable:
+        """Train what is not finished yet in a folder, as `flatfed study run` does, and return the table.
+
+        Args:
+            folder: the study's folder; others may work on it at the same time.
+            jobs: cells at once, each in a process; None is as many as there are cores.
+            retry_failed: whether cells are tried again that have failed.
+            trust: whether the study's file, where there is one, may name any code.
+        """
+        from flatfed.studies.run_study import run_study
+
+        return run_study(self, Path(folder), jobs, retry_failed, trust)
 
     def __post_init__(self) -> None:
         faults = list(self._faults())
@@ -212,7 +262,8 @@ class Study:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             yield ("seeds",), "seeds must be different whole numbers, such as 0,1,2"
         yield from self._faults_of_grid()
-        yield from self.select.faults(self.seeds if self.grid else ())
+        yield from self._faults_of_tuning()
+        yield from self.select.faults(self.seeds if self.grid or self.tune else ())
         yield from self.report.faults(list(self.methods))
         yield from self._faults_of_against()
         yield from self._faults_of_figures()
@@ -252,6 +303,19 @@ class Study:
             longest = max((len(spelled_point(point).encode()) for point in self.points(variant)), default=0)
             if longest > LONGEST_BYTES:
                 yield ("grid",), f"the parameters of {variant!r} have names and values that are too long together"
+
+    def _faults_of_tuning(self) -> Iterator[Fault]:
+        for variant, space in self.tune.items():
+            if variant != ALL and variant not in self.methods:
+                yield ("tune", variant), nearest(variant, [*self.methods, ALL], "method")
+            for name, range in space.items():
+                fault = fault_of_range(range)
+                if fault:
+                    yield ("tune", variant, name), fault
+
+    def space(self, variant: str) -> Space:
+        """Return the ranges in which a variant's parameters are tuned."""
+        return dict(self.tune.get(ALL, {})) | dict(self.tune.get(variant, {}))
 
     def points(self, variant: str) -> list[Point]:
         """Return the points of a variant's grid; one that has none has one point, with nothing to choose."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError, Interrupted
+from flatfed.experiments.running.interruption import RunInterrupted
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
-from flatfed.runs.directory import is_run
+from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import Row
 from flatfed.runs.records.files import BusyError
 from flatfed.studies.cells import Cell, Resolver, description
@@ -27,6 +28,16 @@ LOOK_SECONDS = 1.0
 LONGEST_PAUSE = 2.0
 MOST_DEATHS = 3
 """A cell that takes its process down so often is given up."""
+
+
+class Judge(Protocol):
+    """Who ends runs early that promise less than others."""
+
+    def objection(self, row: Row) -> str:
+        """Return why a run should end after a round; nothing where it should not."""
+
+
+Judges = Callable[[Cell], Judge | None]
 
 
 class Watcher(Protocol):
@@ -65,7 +76,10 @@ class StudyWorker:
         watcher: Watcher,
         jobs: int = 1,
         patience: float = 60.0,
+        judges: Judges = lambda cell: None,
     ) -> None:
+        self.judges = judges
+        """Gives each cell, in the process that plays it, somebody who may end it early."""
         self.resolver, self.folder, self.watcher, self.jobs = resolver, folder, watcher, jobs
         self.cells = cells
         """Returns the cells that are known by now: more come as parameters are chosen."""
@@ -143,7 +157,7 @@ class StudyWorker:
         """Start the process of a cell."""
         # Together: an interrupt between the two would leave a child that nobody knows.
         with signals_held():
-            child = begin(lambda tell: play_cell(self.resolver, self.folder, cell, tell))
+            child = begin(lambda tell: play_cell(self.resolver, self.folder, cell, tell, self.judges(cell)))
             self.holds.append(Hold(cell, lease, child, time.monotonic()))
 
     def _note_begun(self, cell: Cell) -> None:
@@ -214,12 +228,19 @@ class StudyWorker:
         self.holds.clear()
 
 
-def play_cell(resolver: Resolver, folder: StudyFolder, cell: Cell, tell: Tell) -> None:
-    """Train a cell, or go on with it."""
+def play_cell(resolver: Resolver, folder: StudyFolder, cell: Cell, tell: Tell, judge: Judge | None = None) -> None:
+    """Train a cell, or go on with it, to its end or to where its judge objects."""
     path = folder.run_of(cell)
-    while True:
+    objecting = _Objecting(judge)
+    # Whoever had it before may have ended it on its way out.
+    while folder.standing(cell).state != "pruned":
         try:
-            _play(resolver, path, cell, tell)
+            _play(resolver, path, cell, tell, objecting)
+        except (RunInterrupted, Interrupted):
+            if not objecting.reason:
+                raise
+            folder.prune(cell, objecting.reason)
+            return
         except BusyError:
             # The process of an owner that was killed is about to save.
             time.sleep(POLL_SECONDS)
@@ -227,19 +248,47 @@ def play_cell(resolver: Resolver, folder: StudyFolder, cell: Cell, tell: Tell) -
             return
 
 
-def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell) -> None:
+class _Objecting:
+    """Ends a run, saved, when its judge objects to a round."""
+
+    def __init__(self, judge: Judge | None) -> None:
+        self.judge = judge
+        self.reason = ""
+
+    def look_back(self, run: Path) -> None:
+        """Let the rounds be judged that a run has already: whoever played them may have ended before that."""
+        if self.judge is not None:
+            for row in RunDirectory.open(run).recorded.rows:
+                self.note(row)
+
+    def note(self, row: Row) -> None:
+        """Let a round be judged."""
+        if self.judge is None or self.reason:
+            return
+        self.reason = self.judge.objection(row)
+        if self.reason:
+            raise Interrupted(self.reason)
+
+
+def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell, objecting: _Objecting) -> None:
     comparison = resolver.comparison(cell)
     rounds = comparison.settings.rounds
     pace = _Pace(rounds, tell)
+
+    def note(row: Row) -> None:
+        pace.note(row)
+        objecting.note(row)
+
     if is_run(path):
+        objecting.look_back(path)
         plan, directory = prepare(
             path, rounds, trust=resolver.by.is_believed, data_dir=comparison.recipe.data_dir, workers=0
         )
-        continue_play(plan, directory, pace.note)
+        continue_play(plan, directory, note)
     else:
         plan = resolver.plan(cell)
         plan.check()
-        play(plan, path, pace.note)
+        play(plan, path, note)
 
 
 class _Pace:

@@ -2,84 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flatfed.cli.output.progress import StepProgress, clock
 from flatfed.cli.output.streams import echo
-from flatfed.core.errors import ConfigError, FlatfedError, nearest
 
 if TYPE_CHECKING:
-    from flatfed.experiments.planning.plan import Plan
+    from flatfed.studies.estimate import Checked
     from flatfed.studies.run_study import RunningStudy
 
 
-@dataclass
-class Checked:
-    """What was found."""
+def checked_here(running: RunningStudy, jobs: int) -> Checked:
+    """Check a study, and show how far that is."""
+    from flatfed.studies.estimate import check_study
 
-    title: str
-    variants: int
-    settings: int
-    seeds: int
-    cells: int
-    choosing: int
-    jobs: int
-    seconds: float = 0.0
-    disk: int = 0
-    exchanged: int = 0
-    mistakes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it, ready for JSON."""
-        return dict(self.__dict__)
-
-
-def check_study(running: RunningStudy, jobs: int) -> Checked:
-    """Try every variant in every setting, and add up what their cells take."""
-    from flatfed.studies.cells import Cell, choosing_cells
-    from flatfed.studies.estimate import Pace, estimate, measure
-
-    study = running.study
-    choosing = choosing_cells(study)
-    checked = Checked(
-        study.title, len(study.methods), len(study.settings), len(study.seeds), running.count, len(choosing), jobs
-    )
-    paces: dict[str, Pace] = {}
-    columns = list(study.columns())
     with StepProgress("methods in settings", at_once=False) as progress:
-        for number, (setting, variant) in enumerate(columns):
-            progress.show(f"{variant}, {setting}" if setting else variant, number, len(columns))
-            points = study.points(variant)
-            cell = Cell(setting, variant, study.seeds[0], points[0])
-            try:
-                for point in points:
-                    running.resolver.comparison(Cell(setting, variant, study.seeds[0], point))
-                plan = running.resolver.plan(cell)
-                plan.check()
-                _check_metric(study.select.metric, plan)
-            except FlatfedError as error:
-                checked.mistakes.append(f"{cell.name}: {error}")
-                continue
-            if setting not in paces:
-                paces[setting] = measure(plan)
-            runs = len(study.seeds)
-            if len(points) > 1:
-                runs += len(points) * len(study.select.seeds)
-            one = estimate(plan, paces[setting])
-            checked.seconds += runs * one.seconds / jobs
-            checked.disk += runs * one.disk
-            checked.exchanged += runs * one.exchanged
-    return checked
-
-
-def _check_metric(name: str, plan: Plan) -> None:
-    """Refuse to choose by a metric that a task does not have."""
-    from flatfed.core.task.metrics import declared
-
-    known = ["loss", *declared(plan.task.metrics)]
-    if name and name not in known:
-        raise ConfigError(f"select.metric: {nearest(name, known, 'metric')}")
+        return check_study(running.resolver, jobs, progress.show)
 
 
 def print_check(checked: Checked) -> None:

@@ -33,6 +33,7 @@ def study() -> None:
       flatfed study run study.yaml        what is not finished yet; several at once share the work
       flatfed study show runs/study       the table, also while it runs
       flatfed study draw runs/study       its figures, also after they were changed in the file
+      flatfed study tune study.yaml METHOD --trials 30    the best parameters within ranges
 
     \b
     A short file:
@@ -57,6 +58,19 @@ def _file_argument(command: click.decorators.FC) -> click.decorators.FC:
 
 
 out_option = option("--out", "The study's folder.  [default: runs/ and the file's name]", click.Path(path_type=Path))
+
+
+lease_option = option(
+    "--lease",
+    "Seconds after which a cell is taken over from a process elsewhere that shows no sign of life.",
+    Number(),
+    60.0,
+)
+
+
+def _check_lease(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise ConfigError("--lease must be more than 0 seconds")
 
 
 def _opened(file: Path, out: Path | None, trust: bool) -> RunningStudy:
@@ -85,10 +99,10 @@ def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: 
 
     Each setting's data are loaded, each method is tried on them, and a step is timed.
     """
-    from flatfed.cli.study.checking import check_study, print_check
+    from flatfed.cli.study.checking import checked_here, print_check
     from flatfed.machine import usable_cores
 
-    found = check_study(_opened(file, out, trust), jobs or usable_cores())
+    found = checked_here(_opened(file, out, trust), jobs or usable_cores())
     if as_json:
         echo(json.dumps(found.to_dict(), indent=1))
     else:
@@ -99,18 +113,33 @@ def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: 
 @study.command(cls=GroupedCommand)
 @_file_argument
 @out_option
-@option("--jobs", "Cells at once; each has one core.  [default: as many as there are cores]", Whole(1))
-@option("--retry-failed", "Try cells again that have failed.", is_flag=True)
 @option(
-    "--lease",
-    "Seconds after which a cell is taken over from a process elsewhere that shows no sign of life.",
-    Number(),
-    60.0,
+    "--jobs",
+    "Cells at once, each on one core; with slurm, workers.  [default: as many as there are cores; with slurm, "
+    "as many as there are cells, at most 10]",
+    Whole(1),
 )
+@option("--launcher", "Where the cells are trained.", click.Choice(["local", "slurm"]), "local")
+@option(
+    "--slurm",
+    "An option of sbatch, such as partition=short or time=2:00:00; may be repeated.",
+    metavar="KEY=VALUE",
+    multiple=True,
+)
+@option("--retry-failed", "Try cells again that have failed.", is_flag=True)
+@lease_option
 @trust_option
 @json_option
 def run(
-    file: Path, out: Path | None, jobs: int | None, retry_failed: bool, lease: float, trust: bool, as_json: bool
+    file: Path,
+    out: Path | None,
+    jobs: int | None,
+    launcher: str,
+    slurm: tuple[str, ...],
+    retry_failed: bool,
+    lease: float,
+    trust: bool,
+    as_json: bool,
 ) -> int:
     """Train what is not finished yet of FILE's study, and show the table.
 
@@ -118,17 +147,22 @@ def run(
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end, final models
     are measured where FILE says so, and the report is written beside the cells: tables as Markdown, CSV, JSON and
     LaTeX, paired statistics over the seeds, and figures, those included that FILE asks for.
+
+    With --launcher slurm an array job of workers is submitted that do the same, and the command ends at once.
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
+    from flatfed.cli.study.launching import launch, require_launcher
     from flatfed.machine import usable_cores
     from flatfed.studies.reporting import write_study_report
 
-    if not 0 < lease < math.inf:
-        raise ConfigError("--lease must be more than 0 seconds")
+    _check_lease(lease)
+    require_launcher(launcher, slurm)
     running = _opened(file, out, trust)
     for remark in running.enter(command_line(), str(file.resolve())):
         echo(remark, err=True)
+    if launcher == "slurm":
+        return launch(running, slurm, jobs, lease, retry_failed, as_json)
     if retry_failed:
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
     with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
@@ -151,6 +185,59 @@ def _measure(running: RunningStudy, jobs: int, lease: float) -> None:
     remark = f"interrupted; what was measured is kept. Go on with: {command_line()}"
     with StepProgress("runs", at_once=False) as progress, interruptible(remark):
         measure_study(running, progress.show, progress.say, jobs if jobs > 1 else 0, lease)
+
+
+@study.command(cls=GroupedCommand)
+@_file_argument
+@click.argument("method")
+@option("--setting", "The setting in which to tune; needed where there are several.", metavar="NAME")
+@option("--trials", "Trials in all, those of before included.", Whole(1), required=True)
+@out_option
+@option("--jobs", "Runs at once; each has one core.  [default: as many as there are cores]", Whole(1))
+@option("--seed", "The seed of the search.", Whole(0), 0)
+@lease_option
+@trust_option
+@json_option
+def tune(
+    file: Path,
+    method: str,
+    setting: str | None,
+    trials: int,
+    out: Path | None,
+    jobs: int | None,
+    seed: int,
+    lease: float,
+    trust: bool,
+    as_json: bool,
+) -> int:
+    """Search the ranges that FILE gives under `tune` for METHOD's parameters, and print the best.
+
+    Trials are proposed by Optuna and run with the seeds, or on the held-out examples, of `select`. One that promises
+    less than half of the others is ended early. Any number of these may run at once; Ctrl-C saves, and the same
+    command goes on. With --jobs 1 and nobody else at work, the same seed makes the same trials.
+    """
+    from flatfed.cli.output.results import command_line
+    from flatfed.cli.study.following import StudyProgress
+    from flatfed.cli.study.tuning import print_tuned
+    from flatfed.machine import usable_cores
+    from flatfed.studies.tuning.outcome import outcome_of, write_trials
+    from flatfed.studies.tuning.tuner import Tuner
+
+    _check_lease(lease)
+    running = _opened(file, out, trust)
+    tuner = Tuner(running, method, setting, trials, seed)
+    for remark in running.enter(command_line()):
+        echo(remark, err=True)
+    tuner.check()
+    with StudyProgress(tuner) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
+        tuner.work(progress, jobs or usable_cores(), lease)
+    tuned = outcome_of(tuner)
+    if as_json:
+        echo(json.dumps(tuned.to_dict(), indent=1))
+    else:
+        print_tuned(tuned)
+    echo(f"all trials are in {write_trials(tuned, tuner.path)}", err=True)
+    return 0 if tuned.best else FAILED
 
 
 @study.command(cls=GroupedCommand)

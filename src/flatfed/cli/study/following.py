@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from flatfed.cli.output.progress import LINE_SECONDS, StepProgress, clock
 
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
+    from flatfed.studies.folder import StudyFolder
     from flatfed.studies.leases import CellProgress
-    from flatfed.studies.run_study import RunningStudy
+
+
+class Followed(Protocol):
+    """What is followed: a study, or the tuning of a method."""
+
+    folder: StudyFolder
+
+    @property
+    def count(self) -> int:
+        """How many cells there are to be."""
 
 
 class StudyProgress(StepProgress):
     """Follows a study."""
 
-    def __init__(self, running: RunningStudy) -> None:
+    def __init__(self, running: Followed) -> None:
         super().__init__("cells")
         self.running = running
         self.begun = time.monotonic()

@@ -1,0 +1,1 @@
+"""Tuning of a method's parameters within ranges: trials that Optuna proposes, run as cells of the study."""
