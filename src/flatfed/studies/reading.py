@@ -104,7 +104,15 @@ class _Reader:
             "settings": self._settings(content.get("settings")),
             "seeds": self._seeds(content.get("seeds", 0), ("seeds",)),
             "select": self._part(Selection, content.get("select"), ("select",), seeds=self._seeds),
-            "report": self._part(Reporting, content.get("report"), ("report",), targets=self._numbers),
+            "report": self._part(
+                Reporting,
+                content.get("report"),
+                ("report",),
+                targets=self._targets,
+                flatness=self._flatness,
+                curves=self._words,
+                figures=self._figures,
+            ),
         }
         parts["grid"] = self._grid(content.get("grid"), parts["methods"])
         study = self._whole(Study, options=options, **parts)
@@ -221,6 +229,30 @@ class _Reader:
                 self._note(way, f"{entry!r:.40} is not a number")
                 return ()
         return tuple(map(float, listed))
+
+    def _targets(self, content: Any, way: Way) -> tuple[float, ...] | str:
+        """Return accuracies, or the word for that of the reference."""
+        return content if content == "reference" else self._numbers(content, way)
+
+    def _flatness(self, content: Any, way: Way) -> bool | str:
+        """Return whether models are measured, or which measurements."""
+        if isinstance(content, bool):
+            return content
+        return ", ".join(self._words(content, way))
+
+    def _words(self, content: Any, way: Way) -> tuple[str, ...]:
+        listed = content if isinstance(content, list | tuple) else [content]
+        if not all(isinstance(entry, str) for entry in listed):
+            self._note(way, f"{content!r:.40} is not a name or a list of names")
+            return ()
+        return tuple(listed)
+
+    def _figures(self, content: Any, way: Way) -> dict[str, Any]:
+        """Return the pictures, as they are written."""
+        if not isinstance(content, Mapping) or not all(isinstance(entry, Mapping) for entry in content.values()):
+            self._note(way, "figures must be names, each with what is drawn: {draw: landscape}")
+            return {}
+        return {str(name): dict(entry) for name, entry in content.items()}
 
     def _part(self, cls: type[T], content: Any, way: Way, **readers: Callable[[Any, Way], Any]) -> T:
         """Return a part that has fields of its own."""

@@ -93,17 +93,23 @@ class Reporting:
     Args:
         accuracy: which value of the history: `last` (the mean over the last rounds), `final`, `best` (optimistic), or
             `round N`.
-        targets: accuracies in percent; rounds and bytes to each are reported.
+        targets: accuracies in percent, or the word `reference`; rounds and bytes to each are reported.
         reference: the variant with which the others are compared.
-        flatness: whether the final models are measured: λmax, λmax/λ5, LPF.
+        flatness: whether the final models are measured, or which measurements.
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
+        against: an option or parameter in which settings differ.
+        curves: columns of the history that are drawn over the rounds.
+        figures: pictures of finished runs by name, each with what is drawn.
     """
 
     accuracy: str = "last"
-    targets: tuple[float, ...] = ()
+    targets: tuple[float, ...] | str = ()
     reference: str = ""
-    flatness: bool = False
+    flatness: bool | str = False
     published: str = ""
+    against: str = ""
+    curves: tuple[str, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
     def faults(self, variants: Sequence[str]) -> Iterator[Fault]:
         """Yield what cannot be reported."""

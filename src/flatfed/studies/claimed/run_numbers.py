@@ -103,8 +103,10 @@ class StudyValues:
         """Return the first target of the study, or else the accuracy of its reference or of FedAvg."""
         study = self.running.study
         shown = self.table.metrics.get(setting)
-        if study.report.targets and shown is not None:
-            return study.report.targets[0] / shown.scale
+        targets = study.report.targets
+        # The word `reference` stands for what follows anyway.
+        if targets and not isinstance(targets, str) and shown is not None:
+            return targets[0] / shown.scale
         for variant in (study.report.reference, "fedavg"):
             if variant in study.methods:
                 return self.table.entry(setting, variant).mean
