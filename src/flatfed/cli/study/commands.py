@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,11 @@ from flatfed.cli.study.drawing import draw, draw_and_tell
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.named_code import NamedBy
     from flatfed.studies.run_study import RunningStudy
     from flatfed.studies.study import Study
 
 FAILED = 1
+SCALES = ("paper", "small", "smoke")
 
 
 @click.group(cls=NearestGroup, short_help="Run a grid of methods, settings and seeds from a file.")
@@ -34,6 +35,12 @@ def study() -> None:
       flatfed study show runs/study       the table, also while it runs
       flatfed study draw runs/study       its figures, also after they were changed in the file
       flatfed study tune study.yaml METHOD --trials 30    the best parameters within ranges
+
+    \b
+    The tables and figures of five papers are there to be run, by name in the place of a file:
+      flatfed study list fedgloss                      what there is
+      flatfed study run fedgloss/table-3               small: in hours on two cores; see --scale
+      flatfed study write fedgloss/table-3 mine.yaml   the file, to be edited
 
     \b
     A short file:
@@ -58,13 +65,17 @@ def _file_argument(command: click.decorators.FC) -> click.decorators.FC:
 
 
 out_option = option("--out", "The study's folder.  [default: runs/ and the file's name]", click.Path(path_type=Path))
-
-
 lease_option = option(
     "--lease",
     "Seconds after which a cell is taken over from a process elsewhere that shows no sign of life.",
     Number(),
     60.0,
+)
+scale_option = option(
+    "--scale",
+    "Of a paper's table or figure: as the paper has it, fit for two cores, or seconds on synthetic data.  "
+    "[default: small]",
+    click.Choice(SCALES),
 )
 
 
@@ -73,36 +84,25 @@ def _check_lease(seconds: float) -> None:
         raise ConfigError("--lease must be more than 0 seconds")
 
 
-def _opened(file: Path, out: Path | None, trust: bool) -> RunningStudy:
-    """Return the study of a file in its folder."""
-    from flatfed.studies.reading import read_study
-    from flatfed.studies.run_study import RunningStudy
-
-    study = read_study(file)
-    return RunningStudy(study, out or Path("runs") / file.stem, _named_by(file, trust))
-
-
-def _named_by(file: Path, trust: bool) -> NamedBy:
-    from flatfed.named_code import NamedBy
-
-    return NamedBy(file, trust)
-
-
 @study.command(cls=GroupedCommand)
 @_file_argument
+@scale_option
 @out_option
 @option("--jobs", "Cells at once, for the time.  [default: as many as there are cores]", Whole(1))
 @trust_option
 @json_option
-def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: bool) -> int:
-    """Say what FILE would train, and every mistake in it, before anything runs.
+def check(file: Path, scale: str | None, out: Path | None, jobs: int | None, trust: bool, as_json: bool) -> int:
+    """Say what FILE, or a paper's table such as fedgloss/table-3, would train, and every mistake in it.
 
     Each setting's data are loaded, each method is tried on them, and a step is timed.
     """
     from flatfed.cli.study.checking import checked_here, print_check
+    from flatfed.cli.study.opening import opened_study
     from flatfed.machine import usable_cores
 
-    found = checked_here(_opened(file, out, trust), jobs or usable_cores())
+    opened = opened_study(file, scale, out, trust)
+    opened.tell()
+    found = checked_here(opened.running, jobs or usable_cores())
     if as_json:
         echo(json.dumps(found.to_dict(), indent=1))
     else:
@@ -112,6 +112,7 @@ def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: 
 
 @study.command(cls=GroupedCommand)
 @_file_argument
+@scale_option
 @out_option
 @option(
     "--jobs",
@@ -132,6 +133,7 @@ def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: 
 @json_option
 def run(
     file: Path,
+    scale: str | None,
     out: Path | None,
     jobs: int | None,
     launcher: str,
@@ -141,7 +143,7 @@ def run(
     trust: bool,
     as_json: bool,
 ) -> int:
-    """Train what is not finished yet of FILE's study, and show the table.
+    """Train what is not finished yet of FILE's study, or of a paper's table such as fedgloss/table-3.
 
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end, final models
@@ -153,14 +155,18 @@ def run(
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
     from flatfed.cli.study.launching import launch, require_launcher
+    from flatfed.cli.study.opening import opened_study
     from flatfed.machine import usable_cores
     from flatfed.studies.reporting import write_study_report
 
     _check_lease(lease)
     require_launcher(launcher, slurm)
-    running = _opened(file, out, trust)
-    for remark in running.enter(command_line(), str(file.resolve())):
+    opened = opened_study(file, scale, out, trust)
+    opened.tell()
+    running = opened.running
+    for remark in running.enter(command_line(), opened.file):
         echo(remark, err=True)
+    opened.record()
     if launcher == "slurm":
         return launch(running, slurm, jobs, lease, retry_failed, as_json)
     if retry_failed:
@@ -218,15 +224,17 @@ def tune(
     """
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
+    from flatfed.cli.study.opening import opened_study
     from flatfed.cli.study.tuning import print_tuned
     from flatfed.machine import usable_cores
     from flatfed.studies.tuning.outcome import outcome_of, write_trials
     from flatfed.studies.tuning.tuner import Tuner
 
     _check_lease(lease)
-    running = _opened(file, out, trust)
+    opened = opened_study(file, None, out, trust)
+    running = opened.running
     tuner = Tuner(running, method, setting, trials, seed)
-    for remark in running.enter(command_line()):
+    for remark in running.enter(command_line(), opened.file):
         echo(remark, err=True)
     tuner.check()
     with StudyProgress(tuner) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
@@ -249,6 +257,44 @@ def show(folder: Path, as_json: bool) -> int:
 
     running = RunningStudy(_recorded(folder), folder)
     return _show(running, as_json)
+
+
+@study.command("list", cls=GroupedCommand)
+@click.argument("paper", required=False)
+@json_option
+def list_presets(paper: str | None, as_json: bool) -> int:
+    """List the tables and figures of five papers, or of one PAPER: what each shows, and whether it can be run."""
+    from flatfed.cli.study.preset_tables import listed, print_presets
+    from flatfed.studies.presets import paper_names, presets_of
+
+    papers = [paper] if paper else paper_names()
+    presets = [preset for name in papers for preset in presets_of(name).values()]
+    if as_json:
+        echo(json.dumps([listed(preset) for preset in presets], indent=1))
+    else:
+        print_presets(presets)
+    return 0
+
+
+@study.command(cls=GroupedCommand)
+@click.argument("preset")
+@click.argument("file", type=click.Path(path_type=Path))
+@scale_option
+def write(preset: str, file: Path, scale: str | None) -> int:
+    """Write the study of a paper's table or figure, PRESET such as fedgloss/table-3, into a new FILE to be edited."""
+    from flatfed.cli.study.preset_tables import preset_text
+    from flatfed.studies.presets import find_preset, scale_named
+
+    text = preset_text(find_preset(preset), scale_named(scale))
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{file} exists; name a new file") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from None
+    echo(f"written to {file}; run it with: flatfed study run {shlex.quote(str(file))}", err=True)
+    return 0
 
 
 def _recorded(folder: Path) -> Study:

@@ -21,12 +21,16 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def read_yaml(text: str) -> Any:
-    """Return what a YAML text holds, in the types of JSON: a date is text; aliases and deep nesting are an error."""
+def read_yaml(text: str, aliases: bool = False) -> Any:
+    """Return what a YAML text holds, in the types of JSON: a date is text; deep nesting is an error.
+
+    `aliases` (`*name`, `<<`) are for files of this package alone: elsewhere they are an error.
+    """
     import yaml  # here, for most commands read none
 
+    loader = _sharing_loader() if aliases else _loader()
     try:
-        value = yaml.load(text, _loader())  # derived from the safe one
+        value = yaml.load(text, loader)  # derived from the safe one
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: digits without end, say
         raise ConfigError(" ".join(str(error).split())) from None
     problem = fault(value)
@@ -101,6 +105,34 @@ def _loader() -> Any:
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     return Loader
+
+
+@functools.cache
+def _sharing_loader() -> Any:
+    """Return the loader class that takes aliases."""
+    import yaml
+
+    class Sharing(_loader()):  # type: ignore[misc]
+        """Takes aliases and `<<`; names that stand twice are found before what they share is merged in."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Compose a node, an alias too."""
+            return yaml.SafeLoader.compose_node(self, parent, index)
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            """Refuse a name that stands twice."""
+            node = yaml.SafeLoader.compose_mapping_node(self, anchor)
+            names = [str(name.value) for name, _ in node.value]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {twice!r:.60} stands there twice")
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            """Make a mapping, with what is merged into it."""
+            return yaml.SafeLoader.construct_mapping(self, node, deep)
+
+    return Sharing
 
 
 def _looks_real(text: str) -> bool:

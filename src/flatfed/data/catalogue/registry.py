@@ -27,6 +27,7 @@ DIRECTORY = "directory"
 REQUIRED = inspect.Parameter.empty
 UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 USUAL_PARTITION = "dirichlet"
+NO_OPTIONS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Source:
         partition: the partition that it has where none is asked for.
         official: where its files come from, and how they are recognised.
         expected: what it must be like.
+        follows: the option that names another data set, whose usual partition this one has too.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Source:
     partition: str
     official: Official | None = None
     expected: Expected | None = None
+    follows: str = ""
 
     @property
     def about(self) -> str:
@@ -145,7 +148,11 @@ def is_import_path(id: str) -> bool:
 
 
 def source(
-    id: str, partition: str = USUAL_PARTITION, official: Official | None = None, expected: Expected | None = None
+    id: str,
+    partition: str = USUAL_PARTITION,
+    official: Official | None = None,
+    expected: Expected | None = None,
+    follows: str = "",
 ) -> Callable[[Load], Load]:
     """Enter a function that returns a `Pool` under `id`.
 
@@ -153,10 +160,11 @@ def source(
     other parameters are options, whose values are checked against their annotations as those of a `Config` are:
     `Count`, `Fraction`, `Literal["a", "b"]`, `Annotated[int, Range(...)]`. `partition` is used where none is asked for.
     `official` says what `flatfed data get` downloads, `expected` what `flatfed data check` compares with.
+    `follows` is the option that names another data set, whose usual partition this one has.
     """
 
     def enter(function: Load) -> Load:
-        new = Source(id, function, partition, official, expected)
+        new = Source(id, function, partition, official, expected, follows)
         # A module that is imported again enters the same function; that is no clash.
         other = _sources.get(id, new)
         if _origin(other) != _origin(new):
@@ -192,11 +200,16 @@ def find(id: str, by: NamedBy = USER) -> Source:
     return _sources[id]
 
 
-def usual_partition(id: str) -> str:
+def usual_partition(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> str:
     """Return the partition that a data set has where none is asked for; no code of a user's own is imported for it."""
     if is_import_path(id):
         return USUAL_PARTITION
-    return find(id).partition
+    found = find(id)
+    followed = str(options.get(found.follows, ""))
+    # One that is not known is refused when the data are loaded.
+    if followed in _sources:
+        return _sources[followed].partition
+    return found.partition
 
 
 def load(id: str, data_dir: str | Path | None = None, **options: Any) -> Pool:

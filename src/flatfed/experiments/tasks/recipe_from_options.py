@@ -92,7 +92,7 @@ def _partition_class(dataset: str, id: str | None, named: NamedSettings) -> type
 
 def _usual_partition(dataset: str, named: NamedSettings) -> str:
     """Return the partition where none is named: the data set's, or with beta the one that has it."""
-    own = usual_partition(dataset)
+    own = usual_partition(dataset, named.data)
     if "beta" in named.short:
         return PER_CLASS
     return own
