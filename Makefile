@@ -118,6 +118,7 @@ gallery: setup
 index: setup
 	$(BIN)/python docs/write_index.py
 	$(BIN)/python docs/write_claims.py
+	$(BIN)/python docs/write_papers.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'

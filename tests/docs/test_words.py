@@ -22,6 +22,7 @@ PAGES = sorted(
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs/algorithms").glob("*.md"),
+        *(ROOT / "docs/papers").glob("*.md"),
     ]
 )
 OF_BENCH = {
