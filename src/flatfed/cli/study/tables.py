@@ -30,7 +30,7 @@ def print_study(table: StudyTable) -> None:
         echo(study.title)
     print_table(names, rows, {})
     echo(f"{_what(table)}, mean ± standard deviation over {len(study.seeds)} seeds; * best of its column")
-    if study.grid:
+    if any(map(study.is_searched, study.methods)):
         echo(study.select.sentence)
     for choice in table.chosen.values():
         if choice.values:
