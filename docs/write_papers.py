@@ -54,9 +54,8 @@ def table_of_items(paper: str) -> str:
 def table_of_claims(paper: str) -> str:
     """Return the table of what a paper claims."""
     head = ["| claim | kind | statement |", "|---|---|---|"]
-    return "\n".join(
-        head + [f"| `{claim.id}` | {claim.kind} | {cell(claim.statement)} |" for claim in claims() if claim.paper == paper]
-    )
+    made = [claim for claim in claims() if claim.paper == paper]
+    return "\n".join(head + [f"| `{claim.id}` | {claim.kind} | {cell(claim.statement)} |" for claim in made])
 
 
 def replaced(text: str, marks: tuple[str, str], table: str) -> str:

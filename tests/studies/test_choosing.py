@@ -107,3 +107,12 @@ def test_a_run_measures_on_what_it_holds_out(tmp_path: Path) -> None:
     refused = flatfed("run", "digits", "fedavg", "--validation", 2, *options, "--out", tmp_path / "other")
     assert refused.code == 2
     assert "--validation must be between 0 and 1" in refused.err
+
+
+def test_a_grid_of_one_value_is_what_a_method_has_and_nothing_is_chosen(tmp_path: Path) -> None:
+    methods = {"fedavg": "fedavg", "longer": "fedavg"}
+    running = run_here(tmp_path, rounds=2, seeds=[0], methods=methods, grid={"longer": {"rounds": [3]}})
+    assert reported(running) == [{}, {"rounds": 3}]
+    assert not [cell for cell in running.cells() if cell.chooses]
+    outcome = flatfed("study", "show", tmp_path)
+    assert "chosen" not in outcome.out

@@ -27,7 +27,7 @@ def print_study(table: StudyTable) -> None:
     if study.title:
         echo(study.title)
     _print_pivot(pivot_of(table), f"{_what(table)}{_over(len(study.seeds))}")
-    if study.grid:
+    if any(map(study.is_searched, study.methods)):
         echo(study.select.sentence)
     for choice in table.chosen.values():
         if choice.values:

@@ -31,7 +31,7 @@ def note_of(table: StudyTable) -> str:
     study = table.study
     when = WHEN.get(study.report.accuracy, f"after {study.report.accuracy}")
     sentences = [f"{_metrics(table)}; {when}; {_seeds(study.seeds)}."]
-    if study.grid:
+    if any(map(study.is_searched, study.methods)):
         sentences.append(study.select.sentence)
     return " ".join(sentences)
 
