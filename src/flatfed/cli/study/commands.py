@@ -127,7 +127,8 @@ def run(
     if not 0 < lease < math.inf:
         raise ConfigError("--lease must be more than 0 seconds")
     running = _opened(file, out, trust)
-    for remark in running.enter(command_line(), str(file.resolve())):
+    origin = str(file.resolve()) if file.is_file() else ""
+    for remark in running.enter(command_line(), origin):
         echo(remark, err=True)
     if retry_failed:
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
