@@ -28,7 +28,9 @@ class OpenedStudy:
     def file(self) -> str:
         """The file that describes it, or nothing."""
         file = self.running.study.file
-        return str(file.resolve()) if file is not None else ""
+        if file is None or not file.is_file():
+            return ""
+        return str(file.resolve())
 
     def tell(self) -> None:
         """Tell on standard error what is to be known before it runs."""
