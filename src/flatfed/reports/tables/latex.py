@@ -136,7 +136,7 @@ def plain_latex(
 ) -> str:
     """Return a table of texts as a LaTeX float, the first `words` columns on the left, the others on the right."""
     kind = "table*" if len(heads) > PLAIN_WIDE else "table"
-    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", r"  \footnotesize"]
+    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", r"  \footnotesize", r"  \setlength{\tabcolsep}{3pt}"]
     lines.append(rf"  \caption{{{escape_latex(caption)}}}")
     columns = "l" * words + "r" * (len(heads) - words)
     lines += [rf"  \label{{{label}}}", rf"  \begin{{tabular}}{{{columns}}}", r"    \toprule"]
