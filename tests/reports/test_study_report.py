@@ -19,8 +19,8 @@ from flatfed.studies.reporting.study_statistics import statistics_of
 from flatfed.studies.results import Entry, StudyTable
 from flatfed.studies.study import Reporting, Study
 
-TEXTS = {"table.md", "table.csv", "table.json", "table.tex", "statistics.json", "comparison.md"}
-FIGURES = {"forest.png", "forest.pdf"}
+TEXTS = {"table.md", "table.csv", "table.json", "table.tex", "statistics.json", "comparison.md", "report.json"}
+FIGURES = {"forest.png", "forest.pdf", "ranks.png", "ranks.pdf"}
 ACCURACY_OF_TEST, LOSS_OF_TEST = Metric("test", "accuracy", ACCURACY), Metric("test", "loss", LOSS)
 METHODS = {"fedavg": "fedavg", "fed_sam": "fedsam", "ρ = 0.1": "fedsam(rho=0.1)"}
 BETTER = {"fedavg": 0.0, "fed_sam": 0.02, "ρ = 0.1": -0.001}

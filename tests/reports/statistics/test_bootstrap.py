@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from flatfed.bootstrap import bootstrap_interval
 from flatfed.core.errors import ConfigError
-from flatfed.reports.statistics.bootstrap import bootstrap_interval
 
 
 def drawn(seed: int, *shape: int) -> np.ndarray:

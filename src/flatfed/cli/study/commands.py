@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,8 +179,16 @@ def run(
     code = _show(running, as_json)
     folder = running.folder.path
     files = write_study_report(running.table(), folder, lambda text: echo(text, err=True))
-    echo(f"written to {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}", err=True)
+    echo(f"written to {folder}: {_listed(folder, files)}", err=True)
     return draw_and_tell(running, jobs) or code
+
+
+def _listed(folder: Path, files: Sequence[Path]) -> str:
+    """Return the names of files; those in a folder are counted."""
+    names = [file.relative_to(folder).parts for file in files]
+    counts = Counter(parts[0] for parts in names)
+    below = {parts[0] for parts in names if len(parts) > 1}
+    return ", ".join(f"{name}/ ({count} files)" if name in below else name for name, count in counts.items())
 
 
 def _measure(running: RunningStudy, jobs: int, lease: float) -> None:

@@ -1,6 +1,7 @@
 """Numbers of methods in settings, and intervals for their differences and ratios.
 
-`MeasuredNumbers` has a value for each seed: differences are paired by seed, and the interval is a bootstrap over seeds.
+`MeasuredNumbers` has a value for each seed: differences are paired by seed, and the interval is a bootstrap over
+seeds, which for three of them is their range.
 `PrintedNumbers` has a mean and perhaps a standard deviation: the interval is that deviation around the mean.
 """
 
@@ -9,20 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from flatfed.core.errors import ConfigError
+from flatfed.bootstrap import Interval, bootstrap_interval, ratio_interval
 from flatfed.published.claims.rules import MethodPlace, Quantity
 
-CONFIDENCE = 0.95
-RESAMPLES = 9999
-SEED = 0
-"""Of the resampling: the same numbers have the same interval, always."""
-
 FEWEST = 3
-"""With fewer seeds nothing is decided."""
+"""With fewer seeds nothing is decided, and with so few only what all of them agree in: the interval is their range."""
 
 Key = tuple[str, str]
 """A setting and a method."""
@@ -99,18 +93,25 @@ class MeasuredNumbers:
         if not all(math.isfinite(one) for one in differences):
             # There is no mean: only what all seeds agree in is known.
             return MeanInterval(_middle(differences), min(differences), max(differences), len(seeds))
-        return _bootstrapped([np.array(differences)], np.mean)
+        mean = math.fsum(differences) / len(seeds)
+        if len(seeds) == FEWEST:
+            return MeanInterval(mean, min(differences), max(differences), len(seeds))
+        return _with_interval(mean, bootstrap_interval(differences), len(seeds))
 
     def ratio(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the ratio of the means, with its interval over pairs of seeds."""
         seeds = self._seeds(left, right)
         _refuse_few(seeds)
-        above, below = np.array(self._by_seed(left, seeds)), np.array(self._by_seed(right, seeds))
-        if not (np.isfinite(above).all() and np.isfinite(below).all()):
+        above, below = self._by_seed(left, seeds), self._by_seed(right, seeds)
+        if not all(map(math.isfinite, [*above, *below])):
             raise NotKnown("a run diverged or did not reach the target")
-        if not (below > 0).all():
+        if not all(value > 0 for value in below):
             raise NotKnown("a ratio needs positive numbers")
-        return _bootstrapped([above, below], _ratio_of_means)
+        ratio = _mean(above) / _mean(below)
+        if len(seeds) == FEWEST:
+            each = [one / other for one, other in zip(above, below, strict=True)]
+            return MeanInterval(ratio, min(each), max(each), len(seeds))
+        return _with_interval(ratio, ratio_interval(above, below), len(seeds))
 
     def _seeds(self, *quantities: Quantity) -> list[int]:
         """Return the seeds that all parts of some quantities have."""
@@ -198,28 +199,6 @@ def _middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def _ratio_of_means(above: Any, below: Any, axis: int = -1) -> Any:
-    return np.mean(above, axis=axis) / np.mean(below, axis=axis)
-
-
-def _bootstrapped(samples: list[Any], statistic: Any) -> MeanInterval:
-    """Return the statistic with the percentile interval over resampled seeds, the same seeds in every sample."""
-    try:
-        from scipy.stats import bootstrap
-    except ImportError:
-        raise ConfigError("judging claims needs SciPy; install flatfed[data]") from None
-    estimate = float(statistic(*samples))
-    if all(np.ptp(sample) == 0 for sample in samples):
-        return MeanInterval(estimate, estimate, estimate, len(samples[0]))
-    result = bootstrap(
-        samples,
-        statistic,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        random_state=np.random.default_rng(SEED),
-    )
-    interval = result.confidence_interval
-    return MeanInterval(estimate, float(interval.low), float(interval.high), len(samples[0]))
+def _with_interval(estimate: float, interval: Interval | None, count: int) -> MeanInterval:
+    assert interval is not None  # there are enough seeds
+    return MeanInterval(estimate, interval.low, interval.high, count)

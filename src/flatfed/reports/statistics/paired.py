@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flatfed.bootstrap import Interval, bootstrap_interval
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.reports.statistics.bootstrap import Interval, bootstrap_interval
 from flatfed.reports.statistics.holm import holm
 from flatfed.reports.statistics.permutation import pairs_needed, sign_flip_test, signed_rank_test, smallest_p
 

@@ -13,7 +13,7 @@ NEEDS = r"% needs \usepackage{booktabs, siunitx, pifont}, siunitx of version 3 o
 SETUP = r"\sisetup{mode = text, reset-text-series = false, text-series-to-math = true, uncertainty-mode = separate}"
 """Numbers in the weight of the text around them, and the deviation after a ±."""
 CROSS = r"\ding{55}"
-WIDE = 3
+WIDE = 2
 """Columns of numbers from which on a table takes both columns of a page."""
 PLAIN_WIDE = 5
 """Columns that a table of texts may have in one column of a page."""
@@ -136,7 +136,8 @@ def plain_latex(
 ) -> str:
     """Return a table of texts as a LaTeX float, the first `words` columns on the left, the others on the right."""
     kind = "table*" if len(heads) > PLAIN_WIDE else "table"
-    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", rf"  \caption{{{escape_latex(caption)}}}"]
+    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", r"  \footnotesize", r"  \setlength{\tabcolsep}{3pt}"]
+    lines.append(rf"  \caption{{{escape_latex(caption)}}}")
     columns = "l" * words + "r" * (len(heads) - words)
     lines += [rf"  \label{{{label}}}", rf"  \begin{{tabular}}{{{columns}}}", r"    \toprule"]
     lines += [rf"    {_texts(heads)} \\", r"    \midrule", *(rf"    {_texts(row)} \\" for row in rows)]
@@ -152,7 +153,7 @@ def _texts(cells: Sequence[str]) -> str:
 def pivot_latex(pivot: Pivot) -> str:
     """Return the table as a LaTeX float: best bold, second underlined, a cross for what diverged.
 
-    It takes both columns of a page where it holds more than three settings. siunitx writes the numbers.
+    It takes both columns of a page where it holds more than two settings. siunitx writes the numbers.
     """
     kind = "table*" if len(pivot.columns) > WIDE else "table"
     heads = " & ".join(escape_latex(head) for head in [pivot.corner, *pivot.heads()])

@@ -20,7 +20,7 @@ from flatfed.studies.results import StudyTable
 
 LOWER = ("lambda_max", "lambda_ratio", "trace", "lpf", "sharpness", "adaptive_sharpness", "client_lambda")
 """Numbers of which a lower one is flatter: the best is marked."""
-HEADS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
+HEADS = {"lambda_max": "λmax", "lambda_5": "λ5", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
 ALL = "of the final models, over all training examples"
 
 Key = tuple[str, str]

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from flatfed.bootstrap import DRAWS, LEVEL
 from flatfed.core.errors import ConfigError
-from flatfed.reports.statistics.bootstrap import DRAWS, LEVEL
 from flatfed.reports.statistics.paired import (
     ALPHA,
     PairedDifference,

@@ -13,12 +13,14 @@ import numpy as np
 
 from flatfed.flatness.drawable import Floats
 from flatfed.reports.curves import axis_name, scale_of, value_in
-from flatfed.reports.figures.drawing.scales import add_panels, finite, fit_scale, is_wide
+from flatfed.reports.figures.drawing.scales import add_panels, finite, fit_scale, is_wide, left_ones
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
+    MEDIUM,
     alone,
     colour,
     finish,
+    fold,
     in_style,
     look,
     named,
@@ -95,7 +97,8 @@ def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str
         fit_scale(axes.yaxis, numbers)
         _draw_panel(axes, axis, curves)
     _share_heights(panels)
-    figure.supylabel(named(axis_name(results, name), is_wide(numbers)), fontsize=8)
+    for axes in left_ones(panels, 2):
+        axes.set_ylabel(fold(named(axis_name(results, name), is_wide(numbers)), HEIGHT / 2 - 0.4, MEDIUM))
     keys = [_key(place, curve) for place, curve in enumerate(curves) if curve.values]
     finish(figure, files, _note(curves), title, keys)
 

@@ -60,9 +60,12 @@ def draw_parameter_lines(
         make_log(axes.xaxis, xs[-1] / xs[0])
     numbers = finite(numbers for line in lines for numbers in line.values.values())
     fit_scale(axes.yaxis, numbers)
-    crosses = [_draw_line(axes, place, line) for place, line in enumerate(lines)]
+    crosses = 0
+    for place, line in enumerate(lines):
+        # Crosses of several methods stand one above the other.
+        crosses += _draw_line(axes, place, line, crosses)
     _dress(axes, xs, named(x_name, log), named(y_name, is_wide(numbers)))
-    finish(figure, files, _note(lines, any(crosses)), title, [_key(place, line) for place, line in enumerate(lines)])
+    finish(figure, files, _note(lines, crosses > 0), title, _keys(lines))
 
 
 def is_log_range(xs: Sequence[float]) -> bool:
@@ -79,8 +82,8 @@ def _unevenness(steps: Floats) -> float:
     return float(steps.std() / steps.mean())
 
 
-def _draw_line(axes: Any, place: int, line: ParameterLine) -> bool:
-    """Draw one method; say whether a seed of it diverged."""
+def _draw_line(axes: Any, place: int, line: ParameterLine, below: int) -> bool:
+    """Draw one method, its crosses above those of so many others; say whether a seed of it diverged."""
     xs = np.array(sorted(line.values), dtype=np.float64)
     samples = [np.asarray(line.values[x], dtype=np.float64) for x in sorted(line.values)]
     means = np.array([_mean(sample) for sample in samples])
@@ -96,7 +99,7 @@ def _draw_line(axes: Any, place: int, line: ParameterLine) -> bool:
     lost = xs[~known]
     # In shares of the axes' height, whatever the numbers are.
     across = axes.get_xaxis_transform()
-    axes.plot(lost, [0.03 + 0.05 * place] * lost.size, "x", color=colour(place), markersize=4, transform=across)
+    axes.plot(lost, [0.03 + 0.05 * below] * lost.size, "x", color=colour(place), markersize=4, transform=across)
     return bool(lost.size)
 
 
@@ -129,6 +132,11 @@ def _note(lines: Sequence[ParameterLine], has_crosses: bool) -> str:
     if has_crosses:
         sentences.append(CROSSES)
     return " ".join(sentences)
+
+
+def _keys(lines: Sequence[ParameterLine]) -> list[tuple[Any, str]]:
+    """Return the legend; a method without a value is not in it, and keeps its colour."""
+    return [_key(place, line) for place, line in enumerate(lines) if line.values]
 
 
 def _key(place: int, line: ParameterLine) -> tuple[Any, str]:
