@@ -92,7 +92,7 @@ def _named_by(file: Path, trust: bool) -> NamedBy:
 def check(file: Path, out: Path | None, jobs: int | None, trust: bool, as_json: bool) -> int:
     """Say what FILE would train, and every mistake in it, before anything runs.
 
-    Each setting's data are loaded, each method is tried on them, and a step is timed.
+    Each setting's data are loaded, each method is tried on them, and some rounds or steps are timed.
     """
     from flatfed.cli.study.checking import checked_here, print_check
     from flatfed.machine import usable_cores
