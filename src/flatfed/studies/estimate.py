@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from flatfed.core.errors import ConfigError, FlatfedError, nearest
-from flatfed.core.evaluation.evaluator import Evaluator
+from flatfed.core.evaluation.evaluator import Evaluations, Evaluator
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.sampling import Bernoulli, Uniform
+from flatfed.core.round.trainer import no_pulse
 from flatfed.core.task.metrics import declared
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import costs
@@ -23,6 +25,10 @@ Show = Callable[[str, int, int], object]
 """Shows how far something is: a text, and how many of how many are done."""
 
 TRIES = 3
+ROUNDS_PLAYED = 4
+AFFORDABLE_SECONDS = 2.0
+"""A method whose rounds would take longer than this to play is estimated by its steps."""
+UNEVALUATED = 1_000_000
 ROW_BYTES = 500
 """About what a row of a history takes."""
 KEPT = 2
@@ -94,10 +100,17 @@ def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, t
         if len(points) > 1:
             runs += len(points) * len(study.select.seeds)
         one = estimate(plan, paces[setting])
-        checked.seconds += runs * one.seconds / jobs
+        checked.seconds += runs * (one.seconds + _seconds_to_begin(resolver, cell)) / jobs
         checked.disk += runs * one.disk
         checked.exchanged += runs * one.exchanged
     return checked
+
+
+def _seconds_to_begin(resolver: Resolver, cell: Cell) -> float:
+    """Return how long it takes to make what a cell trains, when its data are loaded."""
+    begun = time.perf_counter()
+    resolver.plan(cell).check()
+    return time.perf_counter() - begun
 
 
 def _check_metric(name: str, plan: Plan) -> None:
@@ -143,12 +156,49 @@ def estimate(plan: Plan, pace: Pace) -> Estimate:
     tests = sum(len(test) for test in task.test_sets.values())
     evaluations = sum(settings.evaluates(round) for round in range(settings.rounds))
     seconds = settings.rounds * backprops * pace.backprop + evaluations * tests * pace.example
+    if (backprops * pace.backprop + tests * pace.example) * ROUNDS_PLAYED <= AFFORDABLE_SECONDS:
+        round, evaluation = played(plan)
+        seconds = settings.rounds * round + evaluations * evaluation
     vector = task.layout().shared * settings.torch_dtype.itemsize
     met = min(task.population, settings.rounds * clients)
     states = len(counted.server_state) + 1 + met * len(counted.client_state) / KEPT
     disk = settings.rounds * ROW_BYTES + KEPT * vector * states
     exchanged = settings.rounds * clients * (counted.down + counted.up) * vector
     return Estimate(seconds, int(disk), int(exchanged))
+
+
+def played(plan: Plan) -> tuple[float, float]:
+    """Play some rounds, and return the seconds of a round and of an evaluation.
+
+    Where steps are short, most of a round is what stands around them: batches, messages, sums of vectors.
+    """
+    # Long enough that none of the rounds that are played is evaluated.
+    settings = replace(plan.settings, rounds=UNEVALUATED, evaluate_every=UNEVALUATED, evaluate_last=1)
+    tried = replace(plan, settings=settings)
+    with single_thread(), preserved_global_state():
+        engine = tried.engine(no_pulse)
+        try:
+            federation = tried.federation(engine)
+            rounds = federation.rounds()
+            # The first is left out: it allocates.
+            next(rounds)
+            round = _typical(lambda: next(rounds, None))
+            models = federation.evaluated, federation.server.w
+            evaluation = _typical(
+                lambda: Evaluations(engine, plan.task, settings, *models, federation.server.buffers).metrics()
+            )
+        finally:
+            engine.close()
+    return round, evaluation
+
+
+def _typical(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(ROUNDS_PLAYED - 1):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
 
 
 def _clients_per_round(plan: Plan) -> float:

@@ -30,7 +30,7 @@ def print_check(checked: Checked) -> None:
     for mistake in checked.mistakes:
         echo(f"Error: {mistake}", err=True)
     if not checked.mistakes:
-        echo(f"about {clock(checked.seconds)} with {checked.jobs} at once, by steps timed here")
+        echo(f"about {clock(checked.seconds)} with {checked.jobs} at once, by rounds or steps timed here")
         echo(f"about {_size(checked.disk)} on disk; {_size(checked.exchanged)} between clients and server")
 
 

@@ -96,7 +96,7 @@ def _check_lease(seconds: float) -> None:
 def check(file: Path, scale: str | None, out: Path | None, jobs: int | None, trust: bool, as_json: bool) -> int:
     """Say what FILE, or a paper's table such as fedgloss/table-3, would train, and every mistake in it.
 
-    Each setting's data are loaded, each method is tried on them, and a step is timed.
+    Each setting's data are loaded, each method is tried on them, and some rounds or steps are timed.
     """
     from flatfed.cli.study.checking import checked_here, print_check
     from flatfed.cli.study.opening import opened_study

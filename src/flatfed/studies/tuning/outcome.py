@@ -21,7 +21,7 @@ from flatfed.runs.records.files import replace_file
 from flatfed.studies.selection import deciding_metric
 from flatfed.studies.study import Point
 from flatfed.studies.tuning.pruning import score_of
-from flatfed.studies.tuning.trial_book import Trial
+from flatfed.studies.tuning.trial_book import TuningTrial
 from flatfed.studies.tuning.tuner import Tuner
 
 FILE = "trials.csv"
@@ -37,12 +37,12 @@ class Tuned:
     spelling: str
     """The method as the study writes it."""
     fixed: Point
-    trials: list[Trial]
+    trials: list[TuningTrial]
     metric: Metric | None
     """What was compared; None where nothing was measured."""
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> TuningTrial | None:
         """The best trial that finished, the first of equals."""
         finished = [trial for trial in self.trials if trial.score is not None]
         return max(finished, key=lambda trial: trial.score or 0.0, default=None)
@@ -53,7 +53,7 @@ class Tuned:
         counts = Counter(trial.outcome for trial in self.trials)
         return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
-    def value(self, trial: Trial) -> float | None:
+    def value(self, trial: TuningTrial) -> float | None:
         """Return what a trial came to, as the metric has it."""
         if trial.score is None or self.metric is None:
             return None
@@ -86,7 +86,7 @@ class Tuned:
             "trials": [self._row(trial) for trial in self.trials],
         }
 
-    def _row(self, trial: Trial) -> dict[str, Any]:
+    def _row(self, trial: TuningTrial) -> dict[str, Any]:
         row = {"trial": trial.number, "outcome": trial.outcome, "value": self.value(trial)}
         return row | dict(trial.point) | {"reason": trial.reason}
 
@@ -108,7 +108,7 @@ def outcome_of(tuner: Tuner) -> Tuned:
     return Tuned(tuner.setting, tuner.variant, spelling, tuner.fixed, trials, _metric(tuner, trials))
 
 
-def _metric(tuner: Tuner, trials: list[Trial]) -> Metric | None:
+def _metric(tuner: Tuner, trials: list[TuningTrial]) -> Metric | None:
     for trial in trials:
         if trial.score is not None:
             directory = RunDirectory.open(tuner.folder.run_of(tuner.cells_of(trial)[0]))

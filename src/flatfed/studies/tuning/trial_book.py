@@ -46,7 +46,7 @@ def require_optuna() -> None:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """One trial, as the book has it."""
 
     number: int
@@ -116,20 +116,20 @@ class TrialBook:
             return now
         return before
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[TuningTrial]:
         """Return all trials, in the order of their numbers."""
         return [self._trial(frozen) for frozen in self._study.get_trials(deepcopy=False)]
 
-    def _trial(self, frozen: FrozenTrial) -> Trial:
+    def _trial(self, frozen: FrozenTrial) -> TuningTrial:
         point = tuple((name, frozen.params[name]) for name in self.space)
         outcome = RUNNING
         if frozen.state.is_finished():
             outcome = frozen.user_attrs.get(OUTCOME, "failed")
         score = frozen.value if outcome == "finished" else None
         reason = frozen.user_attrs.get(REASON, "")
-        return Trial(frozen.number, point, outcome, reason, score, frozen.intermediate_values)
+        return TuningTrial(frozen.number, point, outcome, reason, score, frozen.intermediate_values)
 
-    def propose(self, seed: int) -> Trial:
+    def propose(self, seed: int) -> TuningTrial:
         """Enter a new trial, and return it."""
         import numpy
         import optuna
@@ -147,7 +147,7 @@ class TrialBook:
         self._study.add_trial(optuna.trial.create_trial(state=running, params=params, distributions=kinds))
         return self.trials()[-1]
 
-    def close(self, ended: Trial) -> None:
+    def close(self, ended: TuningTrial) -> None:
         """Note how a trial has ended; one that is closed already stays as it is."""
         import optuna
 

@@ -22,7 +22,7 @@ from flatfed.studies.selection import deciding_metric, deciding_value, finished_
 from flatfed.studies.study import Point, Study
 from flatfed.studies.tuning.pruning import MedianJudge, score_of
 from flatfed.studies.tuning.ranges import Space, ends
-from flatfed.studies.tuning.trial_book import RUNNING, Trial, TrialBook
+from flatfed.studies.tuning.trial_book import RUNNING, TrialBook, TuningTrial
 from flatfed.studies.working import StudyWorker, Watcher
 
 ENDINGS = ("failed", "diverged", "stopped", "pruned")
@@ -84,18 +84,18 @@ class Tuner:
     def _cell(self, number: int, seed: int, point: Point) -> Cell:
         return Cell(self.setting, self.variant, seed, (*self.fixed, *point), True, number)
 
-    def cells_of(self, trial: Trial) -> list[Cell]:
+    def cells_of(self, trial: TuningTrial) -> list[Cell]:
         """Return the runs of a trial, one for each seed that chooses."""
         return [self._cell(trial.number, seed, trial.point) for seed in self.study.select.seeds]
 
-    def _to_play(self, trial: Trial) -> list[Cell]:
+    def _to_play(self, trial: TuningTrial) -> list[Cell]:
         """Return the runs of a trial that are left or have ended: where one decided, the others are left out."""
         cells = self.cells_of(trial)
         if trial.outcome == RUNNING:
             return cells
         return [cell for cell in cells if self.folder.standing(cell).has_ended]
 
-    def _room(self, trials: list[Trial]) -> int:
+    def _room(self, trials: list[TuningTrial]) -> int:
         """Return how many more runs this process could begin than there are for it."""
         assert self._leases is not None
         others = {lease.cell for lease in self._leases.held() if lease.owner != self._leases.owner}
@@ -104,7 +104,7 @@ class Tuner:
         mine = [cell for cell in cells if cell.key not in others and not self.folder.standing(cell).has_ended]
         return self._jobs - len(mine)
 
-    def _closed(self, trial: Trial) -> Trial:
+    def _closed(self, trial: TuningTrial) -> TuningTrial:
         """Close a trial that has ended, and return it as it is now."""
         if trial.outcome != RUNNING:
             return trial
@@ -114,7 +114,7 @@ class Tuner:
         self.book.close(ended)
         return ended
 
-    def _ended(self, trial: Trial) -> Trial | None:
+    def _ended(self, trial: TuningTrial) -> TuningTrial | None:
         """Return a trial with what came of it; None while it runs."""
         standings = {cell: self.folder.standing(cell) for cell in self.cells_of(trial)}
         for state in ENDINGS:
@@ -125,13 +125,13 @@ class Tuner:
             return None
         return self._finished(trial)
 
-    def _cut_short(self, trial: Trial, standing: Standing) -> Trial:
+    def _cut_short(self, trial: TuningTrial, standing: Standing) -> TuningTrial:
         ended = replace(trial, outcome=standing.state, reason=standing.reason)
         if standing.state != "pruned":
             return ended
         return replace(ended, scores=self._scores(trial))
 
-    def _finished(self, trial: Trial) -> Trial:
+    def _finished(self, trial: TuningTrial) -> TuningTrial:
         """Return a trial whose runs have all finished, with its score."""
         values = []
         for cell in self.cells_of(trial):
@@ -146,7 +146,7 @@ class Tuner:
         score = math.fsum(values) / len(values)
         return replace(trial, outcome="finished", score=score, scores=self._scores(trial))
 
-    def _scores(self, trial: Trial) -> dict[int, float]:
+    def _scores(self, trial: TuningTrial) -> dict[int, float]:
         """Return what a trial came to after each evaluation, seed after seed."""
         scores: dict[int, float] = {}
         for number, cell in enumerate(self.cells_of(trial)):
