@@ -21,7 +21,7 @@ SCENES = ("cityscapes", "idda", "camvid")
 TEXTS = ("dbpedia14",)
 DOMAINS = ("officehome", "pacs")
 BY_NATURE = ("landmarks-user-160k", "mnist-writers", "cityscapes", "idda")
-"""Data with so many clients by nature that a few are asked for."""
+"""Data with many clients by nature, of which a few are asked for."""
 CLASSES = {"cifar100": 100}
 """Data of which each client may be asked to have many classes."""
 DROPPED = (
