@@ -39,7 +39,8 @@ def row(paper: str, id: str, item: dict[str, Any]) -> str:
         return f"| `{id}` | {shows} | – | nothing to run: {cell(item['nothing to run'])} | – |"
     command = f"`flatfed study run {paper}/{id}`"
     not_stated = " ".join(map(cell, item.get("not stated", []))) or "–"
-    return f"| `{id}` | {shows} | {command} | {cell(item['small']['note'])} | {not_stated} |"
+    small = cell(item["small"]["note"]) if "small" in item else "as in the paper"
+    return f"| `{id}` | {shows} | {command} | {small} | {not_stated} |"
 
 
 def table_of_items(paper: str) -> str:
