@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import pytest
 
-from flatfed.core.errors import ConfigError
 from flatfed.published.claims import Claim, Verdict, judge
 from flatfed.published.claims.intervals import Values
 from flatfed.published.claims.rules import read_rule
@@ -185,9 +183,3 @@ def test_a_verdict_for_json_is_finite() -> None:
 )
 def test_a_claim_without_rules_is_undecided(changes: dict[str, Any], sentence: str) -> None:
     assert judge(claim(**changes), {}).sentence == sentence
-
-
-def test_without_scipy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(ConfigError, match=r"judging claims needs SciPy; install flatfed\[data\]"):
-        verdict(LOWER, a=[1, 2, 3], b=[4, 5, 7])

@@ -107,10 +107,10 @@ def test_few_seeds_are_said_to_say_nothing(tmp_path: Path) -> None:
     assert "| 3 | +" in text and "| 3 | **" not in text
 
 
-def test_one_seed_has_no_figure_and_takes_an_old_one_away(tmp_path: Path) -> None:
+def test_one_seed_has_no_forest_and_takes_an_old_one_away(tmp_path: Path) -> None:
     report(table_of(), tmp_path)
     files = report(table_of(seeds=1), tmp_path)
-    assert files.keys() == TEXTS
+    assert files.keys() == TEXTS | {"ranks.png", "ranks.pdf"}
     assert "With 1 seed and 4 comparisons" in files["comparison.md"].decode()
     assert "seed 0." in files["table.md"].decode()
 

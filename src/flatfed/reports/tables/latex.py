@@ -157,7 +157,7 @@ def pivot_latex(pivot: Pivot) -> str:
     """
     kind = "table*" if len(pivot.columns) > WIDE else "table"
     heads = " & ".join(escape_latex(head) for head in [pivot.corner, *pivot.heads()])
-    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", f"  {SETUP}"]
+    lines = [NEEDS, rf"\begin{{{kind}}}", r"  \centering", r"  \small", r"  \setlength{\tabcolsep}{3pt}", f"  {SETUP}"]
     if pivot.caption:
         lines.append(rf"  \caption{{{escape_latex(pivot.caption)}}}")
     lines.append(rf"  \label{{{pivot.label}}}")
