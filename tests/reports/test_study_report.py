@@ -14,10 +14,11 @@ import pytest
 
 from flatfed.core.task.metrics import ACCURACY, LOSS
 from flatfed.runs.metrics import Metric
+from flatfed.studies.parts import Reporting
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.study_statistics import statistics_of
 from flatfed.studies.results import Entry, StudyTable
-from flatfed.studies.study import Reporting, Study
+from flatfed.studies.study import Study
 
 TEXTS = {"table.md", "table.csv", "table.json", "table.tex", "statistics.json", "comparison.md", "report.json"}
 FIGURES = {"forest.png", "forest.pdf", "ranks.png", "ranks.pdf"}

@@ -10,8 +10,9 @@ import pytest
 from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.studies.cells import Cell, Resolver
+from flatfed.studies.parts import Selection
 from flatfed.studies.reading import StudyMistakes, read_study, study_of
-from flatfed.studies.study import Selection, Study, log_range
+from flatfed.studies.study import Study, log_range
 from studies.bench import small
 
 HEAD = "dataset: digits\nrounds: 2\n"

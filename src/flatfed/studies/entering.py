@@ -12,7 +12,8 @@ from flatfed.runs.directory import is_run
 from flatfed.studies.cells import Cell, Resolver, description, differences
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.folder import FILE, StudyFolder
-from flatfed.studies.study import Reporting, Selection, Study
+from flatfed.studies.parts import Reporting, Selection
+from flatfed.studies.study import Study
 
 Changes = dict[str, tuple[Any, Any]]
 ROUNDS = "settings.rounds"

@@ -17,7 +17,8 @@ from flatfed.machine import read_regular
 from flatfed.studies.cells import DATASET
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
-from flatfed.studies.study import ALL, MANY, FaultyStudyError, Reporting, Selection, Study, Way, log_range
+from flatfed.studies.parts import Reporting, Selection, Way
+from flatfed.studies.study import ALL, MANY, FaultyStudyError, Study, log_range
 from flatfed.studies.tuning.ranges import EXAMPLE, Range
 
 T = TypeVar("T")

@@ -14,8 +14,9 @@ from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.metrics import Metric, metrics_of, primary_of
 from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
+from flatfed.studies.parts import Reporting
 from flatfed.studies.selection import Choice
-from flatfed.studies.study import Reporting, Study
+from flatfed.studies.study import Study
 
 VALUES = {"last": "_last_mean", "final": "_final", "best": "_best"}
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from flatfed.core.errors import ConfigError, nearest
+from flatfed.studies.parts import Way
 from flatfed.studies.presets.merging import merged, merged_in_each_setting
 from flatfed.studies.presets.smoke import smoke_of
 from flatfed.studies.reading import study_of
-from flatfed.studies.study import Study, Way
+from flatfed.studies.study import Study
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

@@ -16,11 +16,11 @@ from flatfed.reports.tables.beside_published import OF_FLATNESS, OF_TESTS, TESTS
 from flatfed.reports.tables.grid import NOTHING, Spread, csv_text, markdown_table, number, rule, spread_of
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.runs.directory import RunDirectory
+from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.study_flatness import FlatnessBlock
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.reporting.study_targets import TargetLine, reference_of
 from flatfed.studies.results import StudyTable
-from flatfed.studies.study import REFERENCE
 
 NONE_KNOWN = "none known"
 OF_FEDAVG = "fedavg_final_accuracy"

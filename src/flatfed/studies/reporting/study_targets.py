@@ -11,9 +11,9 @@ from flatfed.reports.results.result import Result
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.grid import Spread, of_metric
 from flatfed.reports.tables.targets import COST_NAMES, Reaching
+from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody, setting_name
 from flatfed.studies.results import StudyTable
-from flatfed.studies.study import REFERENCE
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from flatfed.reports.tables.grid import NOTHING, csv_text, markdown_table, megab
 from flatfed.reports.tables.latex import plain_latex
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.reports.tables.target_tables import round_text
+from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.study_targets import TargetLine
-from flatfed.studies.study import REFERENCE
 
 HEADS = ["setting", "method", "rounds", "bytes", "not reached in"]
 OF_REFERENCE = ["setting", "method", "target", *HEADS[2:]]
