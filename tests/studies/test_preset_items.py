@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from flatfed.studies.cells import Cell, Resolver, description
+from flatfed.studies.drawing.draw_figures import draw_figures
 from flatfed.studies.presets import Preset, Scale, find_preset, paper_names, presets_of
 from flatfed.studies.reporting import write_study_report
+from flatfed.studies.reporting.measuring import measure_study
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.working import play_cell
 from studies.bench import Nobody
@@ -43,18 +46,20 @@ def test_an_item_is_a_study_or_says_why_there_is_none(id: str) -> None:
 
 
 def columns(preset: Preset, scale: Scale) -> list[Cell]:
-    """Return a cell of every method in every setting, with every point of a grid."""
+    """Return a cell of every method in the first setting, with every point of a grid, and of a method in every one."""
     study = preset.resolved(scale)
+    first_setting, first_method = next(study.columns())
     return [
         Cell(setting, variant, study.seeds[0], point)
         for setting, variant in study.columns()
+        if setting == first_setting or variant == first_method
         for point in study.points(variant)
     ]
 
 
 @pytest.mark.parametrize("scale", ["paper", "small"])
 @pytest.mark.parametrize("id", STUDIES)
-def test_every_cell_of_a_study_can_be_planned(id: str, scale: Scale) -> None:
+def test_the_cells_of_a_study_can_be_planned(id: str, scale: Scale) -> None:
     preset = find_preset(id)
     resolver = Resolver(preset.resolved(scale))
     for cell in columns(preset, scale):
@@ -111,9 +116,29 @@ def test_the_smoke_of_a_study_runs_to_its_report(id: str, tmp_path: Path) -> Non
     running.work(Nobody())
     states = {cell.name: running.folder.standing(cell) for cell in running.cells()}
     assert {standing.state for standing in states.values()} <= {"finished", "diverged"}, states
-    files = write_study_report(running.table(), running.folder.path)
+    remarks: list[str] = []
+    measure_study(running, lambda *_: None, remarks.append)
+    assert not remarks
+    files = write_study_report(running.table(), running.folder.path, remarks.append)
     assert "synthetic" in (tmp_path / "out" / "table.json").read_text(encoding="utf-8")
     assert files
+    pictures = draw_figures(running, Listener(remarks), workers=0)
+    assert not pictures.failed, remarks
+    assert bool(pictures.drawn) == bool(study.report.figures)
+
+
+@dataclass
+class Listener:
+    """Keeps the remarks on pictures."""
+
+    remarks: list[str]
+
+    def show(self, name: str, done: int, total: int | None) -> None:
+        """Leave progress alone."""
+
+    def say(self, text: str) -> None:
+        """Keep a remark."""
+        self.remarks.append(text)
 
 
 def _train(running: RunningStudy, cell: Cell) -> None:
