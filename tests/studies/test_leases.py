@@ -13,7 +13,7 @@ import pytest
 
 import nursery
 from flatfed.machine import machine_name, start_of_process
-from flatfed.studies.leases import CellProgress, Lease, Leases
+from flatfed.studies.workers.leases import CellProgress, Lease, Leases
 from studies.bench import until
 
 CELL = "fedavg-0-0123"
@@ -23,7 +23,7 @@ CLAIMERS = 6
 CLAIM = """
 import json, sys, time
 from pathlib import Path
-from flatfed.studies.leases import Leases
+from flatfed.studies.workers.leases import Leases
 
 folder = Path(sys.argv[1])
 leases = Leases(folder / "leases")
@@ -40,7 +40,7 @@ while not (folder / "end").exists():
 HOLD = """
 import sys, time
 from pathlib import Path
-from flatfed.studies.leases import Leases
+from flatfed.studies.workers.leases import Leases
 
 assert Leases(Path(sys.argv[1])).claim(sys.argv[2])
 Path(sys.argv[3]).touch()

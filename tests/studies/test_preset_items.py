@@ -16,7 +16,7 @@ from flatfed.studies.presets import Preset, Scale, find_preset, paper_names, pre
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study
 from flatfed.studies.run_study import RunningStudy
-from flatfed.studies.working import play_cell
+from flatfed.studies.workers.working import play_cell
 from studies.bench import Nobody
 from studies.paper_items import COUNTS, SKETCHES, items_of
 

@@ -11,12 +11,12 @@ from flatfed.studies.cells import Cell, Resolver, choosing_cells, reported_cells
 from flatfed.studies.entering import enter
 from flatfed.studies.estimate import Checked, check_study
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.leases import PATIENCE, CellProgress, Lease, Leases
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.results import StudyTable, table_of
 from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
-from flatfed.studies.working import StudyWorker, Watcher
+from flatfed.studies.workers.leases import PATIENCE, CellProgress, Lease, Leases
+from flatfed.studies.workers.working import StudyWorker, Watcher
 
 
 class RunningStudy:

@@ -11,7 +11,7 @@ from flatfed.cli.output.progress import LINE_SECONDS, StepProgress, clock
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
     from flatfed.studies.folder import StudyFolder
-    from flatfed.studies.leases import CellProgress
+    from flatfed.studies.workers.leases import CellProgress
 
 
 class Followed(Protocol):

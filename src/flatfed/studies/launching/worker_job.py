@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from flatfed.machine import STOP_SIGNALS
 from flatfed.named_code import NamedBy
 from flatfed.studies.cells import Cell
-from flatfed.studies.children import INTERRUPTED
-from flatfed.studies.leases import CellProgress
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.study import Study
+from flatfed.studies.workers.children import INTERRUPTED
+from flatfed.studies.workers.leases import CellProgress
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission

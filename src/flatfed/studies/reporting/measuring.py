@@ -18,9 +18,9 @@ from flatfed.experiments.measuring.saved_runs import open_saved
 from flatfed.flatness.measurement import Measurement
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.cells import Cell
-from flatfed.studies.leases import PATIENCE, RENEWALS, CellProgress, Lease, Leases
 from flatfed.studies.reporting.study_runs import Say
 from flatfed.studies.run_study import RunningStudy
+from flatfed.studies.workers.leases import PATIENCE, RENEWALS, CellProgress, Lease, Leases
 
 LOOK_SECONDS = 0.5
 """How often is looked whether others are done with what is left."""

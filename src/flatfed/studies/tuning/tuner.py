@@ -16,14 +16,14 @@ from flatfed.core.errors import ConfigError, nearest
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.studies.cells import Cell, Resolver, description, differences, tuning_folder
 from flatfed.studies.folder import Standing, StudyFolder
-from flatfed.studies.leases import PATIENCE, Leases
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.selection import deciding_metric, deciding_value, finished_run
 from flatfed.studies.study import Point, Study
 from flatfed.studies.tuning.pruning import MedianJudge, score_of
 from flatfed.studies.tuning.ranges import Space, ends
 from flatfed.studies.tuning.trial_book import RUNNING, TrialBook, TuningTrial
-from flatfed.studies.working import StudyWorker, Watcher
+from flatfed.studies.workers.leases import PATIENCE, Leases
+from flatfed.studies.workers.working import StudyWorker, Watcher
 
 ENDINGS = ("failed", "diverged", "stopped", "pruned")
 """Of a trial with a run that ended like this there is no more to train; the first that is there counts."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from flatfed.core.errors import FlatfedError
 from flatfed.machine import STOP_SIGNALS, hear_end_of_parent
-from flatfed.studies.leases import CellProgress
+from flatfed.studies.workers.leases import CellProgress
 
 Tell = Callable[[CellProgress], None]
 Work = Callable[[Tell], None]

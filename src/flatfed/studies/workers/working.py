@@ -17,10 +17,10 @@ from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import Row
 from flatfed.runs.records.files import BusyError
 from flatfed.studies.cells import Cell, Resolver, description
-from flatfed.studies.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
 from flatfed.studies.entering import changes, is_extended, mismatch_message
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.leases import RENEWALS, CellProgress, Lease, Leases
+from flatfed.studies.workers.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
+from flatfed.studies.workers.leases import RENEWALS, CellProgress, Lease, Leases
 
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 1.0
