@@ -19,6 +19,8 @@ ALL = "all"
 
 Entry = TypeVar("Entry")
 
+FIGURES = ("fig", "fig.", "figure")
+
 
 def lookup(
     paper: str | None = None,
@@ -119,10 +121,15 @@ def _of_table(chosen: list[PublishedValue], table: str) -> list[PublishedValue]:
 
 
 def _table_key(name: str) -> str:
-    """Return what two ways to write a table have in common: `Table 3`, `table-3` and `3`."""
+    """Return what two ways to write a table or figure have in common: `Table 3`, `table-3` and `3`; `fig-6` too.
+
+    Of a figure only some panels may have values (`Figure 6 (left)`): these are the figure's.
+    """
     words = name.lower().replace("-", " ").replace("_", " ").split()
     if len(words) == 1 and words[0].isdigit():
         return f"table {words[0]}"
+    if words and words[0] in FIGURES:
+        return " ".join(["figure", *words[1:2]])
     return " ".join(words)
 
 

@@ -25,12 +25,12 @@ TOPIC_WORDS = 20
 SHORTEST = 0.25
 """A text has at least this share of the longest length."""
 
-Draw = Callable[["Drawing", str, Tensor, Tensor], TensorExamples]
+Draw = Callable[["ExampleMaker", str, Tensor, Tensor], TensorExamples]
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """How examples are drawn.
+class ExampleMaker:
+    """How synthetic examples are drawn.
 
     Args:
         original: what they are like.
@@ -68,7 +68,7 @@ class Drawing:
         return drawn[owners]
 
 
-def _images(drawing: Drawing, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
+def _images(drawing: ExampleMaker, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
     """Return images of bytes: the pattern of the class, the tint of the owner, and noise."""
     patterns = drawing.patterns()
     tints = drawing.tints(owners)
@@ -81,7 +81,7 @@ def _images(drawing: Drawing, part: str, labels: Tensor, owners: Tensor) -> Tens
     return TensorExamples(images, labels)
 
 
-def _scenes(drawing: Drawing, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
+def _scenes(drawing: ExampleMaker, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
     """Return scenes with their masks: each field of a coarse grid has a class, and its pixels the colour of it."""
     channels, height, width = drawing.shape
     classes = drawing.original.classes
@@ -101,7 +101,7 @@ def _scenes(drawing: Drawing, part: str, labels: Tensor, owners: Tensor) -> Tens
     return TensorExamples(images, masks)
 
 
-def _texts(drawing: Drawing, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
+def _texts(drawing: ExampleMaker, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
     """Return texts as word numbers: some words of the topic, the rest of the whole vocabulary, then padding."""
     vocabulary, length = drawing.shape
     words = (drawing.original.classes, TOPIC_WORDS)

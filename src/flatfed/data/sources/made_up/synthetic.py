@@ -14,7 +14,7 @@ from flatfed.core.task.examples import Examples
 from flatfed.data.augment import BatchTransformChain, HorizontalFlipPair
 from flatfed.data.catalogue import source
 from flatfed.data.formats.segmentation import IGNORE
-from flatfed.data.sources.made_up.drawn_examples import Drawing
+from flatfed.data.sources.made_up.drawn_examples import ExampleMaker
 from flatfed.data.sources.made_up.originals import ORIGINALS, Original
 from flatfed.data.storage.masks import MaskExamples
 from flatfed.data.storage.pool import Pool
@@ -61,7 +61,7 @@ def synthetic(
     officehome and pacs.
     """
     original = ORIGINALS[like]
-    drawing = Drawing(original, _shape(original, size), seed)
+    drawing = ExampleMaker(original, _shape(original, size), seed)
     owners = _owner_count(like, original, clients, train)
     return _pool(like, drawing, _parts(like, drawing, train, test, owners, target))
 
@@ -97,7 +97,7 @@ class Parts:
         self.sets, self.labels, self.groups = sets, labels, groups
 
 
-def _parts(like: str, drawing: Drawing, train: int, test: int, owners: int, target: str) -> Parts:
+def _parts(like: str, drawing: ExampleMaker, train: int, test: int, owners: int, target: str) -> Parts:
     original = drawing.original
     labels = torch.arange(train) % original.classes
     holders = _owners(drawing, labels, owners)
@@ -127,7 +127,7 @@ def _simple(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _owners(drawing: Drawing, labels: Tensor, count: int) -> Tensor:
+def _owners(drawing: ExampleMaker, labels: Tensor, count: int) -> Tensor:
     """Return the owner of each example: everybody has one at least, and more of some classes than of others."""
     total = len(labels)
     generator = drawing.generator("who")
@@ -148,7 +148,7 @@ def _further_group(name: str, count: int, labels: Tensor, owners: Tensor, origin
     return owners * count + torch.arange(len(labels)) * count // len(labels)
 
 
-def _pool(like: str, drawing: Drawing, parts: Parts) -> Pool:
+def _pool(like: str, drawing: ExampleMaker, parts: Parts) -> Pool:
     original, shape = drawing.original, drawing.shape
     sets = dict(parts.sets)
     more: dict[str, Any] = {"augment": original.augment}

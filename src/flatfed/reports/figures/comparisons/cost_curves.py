@@ -72,7 +72,7 @@ AXES = (
 
 
 @dataclass(frozen=True)
-class _Curve:
+class _CostCurve:
     """One method: the rounds that have a value, and the values of its seeds there; what each round costs."""
 
     result: Result
@@ -103,7 +103,7 @@ def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str
     finish(figure, files, _note(curves), title, keys)
 
 
-def _curve(result: Result, name: str, scale: float) -> _Curve:
+def _curve(result: Result, name: str, scale: float) -> _CostCurve:
     points = [_points(run, name, scale) for run in result.runs]
     rounds = sorted(set[int]().union(*points))
     values = {round: [own[round] for own in points if round in own] for round in rounds}
@@ -112,7 +112,7 @@ def _curve(result: Result, name: str, scale: float) -> _Curve:
     crosses = [
         (end, own[end]) for end, own, is_lost in zip(ends, filter(None, points), diverged, strict=True) if is_lost
     ]
-    return _Curve(result, values, {axis.name: _totals(result, axis) for axis in AXES}, crosses)
+    return _CostCurve(result, values, {axis.name: _totals(result, axis) for axis in AXES}, crosses)
 
 
 def _points(run: OneRun, name: str, scale: float) -> dict[int, float]:
@@ -132,7 +132,7 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_Curve]) -> None:
+def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_CostCurve]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     largest = max(max(curve.costs[axis.name].values()) for curve in curves)
@@ -146,7 +146,7 @@ def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_Curve]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=axis.name == "round", steps=[1, 2, 5, 10]))
 
 
-def _draw_curve(axes: Any, place: int, curve: _Curve, costs: dict[int, float]) -> None:
+def _draw_curve(axes: Any, place: int, curve: _CostCurve, costs: dict[int, float]) -> None:
     if not curve.values:
         return
     xs = np.array([costs[round] for round in curve.values])
@@ -158,7 +158,7 @@ def _draw_curve(axes: Any, place: int, curve: _Curve, costs: dict[int, float]) -
         axes.plot(costs[round], value, "x", color=colour(place), markersize=5, markeredgewidth=1.3, zorder=4)
 
 
-def _draw_band(axes: Any, place: int, xs: Floats, curve: _Curve) -> None:
+def _draw_band(axes: Any, place: int, xs: Floats, curve: _CostCurve) -> None:
     low, high = map(list, (map(min, curve.values.values()), map(max, curve.values.values())))
     axes.fill_between(xs, low, high, color=colour(place), alpha=0.15, linewidth=0)
     if len(xs) == 1:  # an area over one round has no width
@@ -174,7 +174,7 @@ def _share_heights(panels: Sequence[Any]) -> None:
         axes.tick_params(labelleft=place % 2 == 0)
 
 
-def _note(curves: Sequence[_Curve]) -> str:
+def _note(curves: Sequence[_CostCurve]) -> str:
     sentences = []
     if any(len(curve.result.runs) > 1 for curve in curves):
         sentences.append(BANDS)
@@ -183,7 +183,7 @@ def _note(curves: Sequence[_Curve]) -> str:
     return " ".join(sentences)
 
 
-def _key(place: int, curve: _Curve) -> tuple[Any, str]:
+def _key(place: int, curve: _CostCurve) -> tuple[Any, str]:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], **look(place)), curve.result.method

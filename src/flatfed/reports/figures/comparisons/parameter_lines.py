@@ -83,7 +83,7 @@ def _unevenness(steps: Floats) -> float:
 
 
 def _draw_line(axes: Any, place: int, line: ParameterLine, below: int) -> bool:
-    """Draw one method, its crosses above those of so many others; say whether a seed of it diverged."""
+    """Draw one method, its crosses above those of the lines before it; say whether a seed of it diverged."""
     xs = np.array(sorted(line.values), dtype=np.float64)
     samples = [np.asarray(line.values[x], dtype=np.float64) for x in sorted(line.values)]
     means = np.array([_mean(sample) for sample in samples])
