@@ -14,7 +14,7 @@ from flatfed.flatness.measurements import Measurement
 
 DATASET, SET, SETTINGS, METHODS, REPORT = "dataset", "set", "settings", "methods", "report"
 SYNTHETIC = "synthetic"
-ROUNDS, CLIENTS, PER_ROUND = 2, 6, 2
+ROUNDS, CLIENTS, PER_ROUND = 2, 6, 3
 SIDE, SCENE_SIDE = 8, 32
 """The sides of pictures, and of scenes with a class per pixel."""
 SCENES = ("cityscapes", "idda", "camvid")
@@ -42,7 +42,8 @@ Content = dict[str, Any]
 def smoke_of(study: Mapping[str, Any]) -> Content:
     """Return the smallest form of a study that still has all of its methods, measurements and pictures."""
     content = copy.deepcopy(dict(study))
-    for part in ("grid", "select", "tune"):
+    grid = _single_values(content.pop("grid", None) or {})
+    for part in ("select", "tune"):
         content.pop(part, None)
     report = dict(content.pop(REPORT, None) or {})
     against = str(report.get("against", ""))
@@ -51,6 +52,8 @@ def smoke_of(study: Mapping[str, Any]) -> Content:
     common = _options({name: value for name, value in content.items() if name not in (SETTINGS, METHODS)})
     common |= {"rounds": ROUNDS, "per_round": PER_ROUND, "evaluate_every": 1, "watch_samples": 16, "seeds": [0]}
     small: Content = {**common, METHODS: content.get(METHODS)}
+    if grid:
+        small["grid"] = grid
     small[SETTINGS] = {}
     for number, (name, setting) in enumerate(settings.items()):
         options = _on_synthetic(_options(setting), str(setting.get(DATASET, dataset)), content, setting)
@@ -59,6 +62,20 @@ def smoke_of(study: Mapping[str, Any]) -> Content:
         small[SETTINGS][name] = options
     small[REPORT] = _report(report, list(settings))
     return small
+
+
+def _single_values(grid: Mapping[str, Any]) -> Content:
+    """Return what is not searched but set for one method alone, where it costs nothing."""
+    kept: Content = {}
+    for variant, searched in grid.items():
+        values = {name: value for name, value in searched.items() if _is_single(value) and name not in DROPPED}
+        if values:
+            kept[variant] = values
+    return kept
+
+
+def _is_single(values: Any) -> bool:
+    return isinstance(values, list) and len(values) == 1
 
 
 def _few_settings(content: Content, against: str) -> dict[str, Content]:
