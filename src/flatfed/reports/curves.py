@@ -58,14 +58,14 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
 
 def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
     """Draw the curves of one number."""
-    scale = _scale_of(results, name)
+    scale = scale_of(results, name)
     references = _references(results)
     for index, result in enumerate(results):
         if result in references:
             _draw_reference(axes, result, name, scale, look(index))
         else:
             _draw_curve(axes, result, name, scale, look(index))
-    _dress(axes, _axis_name(results, name))
+    _dress(axes, axis_name(results, name))
     if name == "train_loss":
         _scale_loss(axes, results)
 
@@ -84,14 +84,16 @@ def _metric(results: Sequence[Result], name: str) -> Metric | None:
     return metrics.get(name)
 
 
-def _scale_of(results: Sequence[Result], name: str) -> float:
+def scale_of(results: Sequence[Result], name: str) -> float:
+    """Return what a number is multiplied by for people."""
     metric = _metric(results, name)
     if metric is None:
         return 1.0
     return metric.scale
 
 
-def _axis_name(results: Sequence[Result], name: str) -> str:
+def axis_name(results: Sequence[Result], name: str) -> str:
+    """Return what an axis with this number is called."""
     metric = _metric(results, name)
     if name in LABELS:
         return LABELS[name]
@@ -181,7 +183,7 @@ def _value(row: Row, name: str) -> float | None:
     return value
 
 
-def _points(run: OneRun, name: str, scale: float) -> Points:
+def points_of(run: OneRun, name: str, scale: float) -> Points:
     """Return a run's values, as they are drawn, in the rounds that have one."""
     values = known_items({row["round"] + 1: _value(row, name) for row in run.rows})
     return {round: scale * value for round, value in values.items()}
@@ -189,11 +191,11 @@ def _points(run: OneRun, name: str, scale: float) -> Points:
 
 def _draw_curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw the mean over seeds, the range over seeds, and a cross where a run diverged."""
-    curves = [_points(run, name, scale) for run in result.runs]
+    curves = [points_of(run, name, scale) for run in result.runs]
     for run, points in zip(result.runs, curves, strict=True):
         if run.summary["status"] == "diverged":
             _draw_cross(axes, points, style["color"])
-    values = _by_round(curves)
+    values = by_round(curves)
     if not values:
         return
     means = list(map(statistics.fmean, values.values()))
@@ -210,7 +212,7 @@ def _draw_cross(axes: Any, points: Points, colour: str) -> None:
     axes.plot(last, points[last], marker="x", color=colour, markersize=7, markeredgewidth=2)
 
 
-def _by_round(curves: Sequence[Points]) -> dict[int, list[float]]:
+def by_round(curves: Sequence[Points]) -> dict[int, list[float]]:
     """Return the values of all seeds, round by round."""
     rounds = sorted(set[int]().union(*curves))
     return {round: known(points.get(round) for points in curves) for round in rounds}
@@ -228,7 +230,7 @@ def _draw_range(axes: Any, values: Mapping[int, Sequence[float]], colour: str) -
 def _draw_reference(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw a dashed line at the final value, the mean over seeds."""
     # The last value of a run that diverged says nothing.
-    finals = known(_final(_points(run, name, scale)) for run in result.good)
+    finals = known(_final(points_of(run, name, scale)) for run in result.good)
     if finals:
         axes.axhline(statistics.fmean(finals), label=result.method, **style | REFERENCE)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from flatfed.runs.directory import RunDirectory
 
 END = f"""
-Writes results.csv, results.json, report.md and the curves beside the runs. A method that diverges is a row of the
-table. The baseline `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever
+Writes results.csv, results.json, report.md, the curves and report.html beside the runs. A method that diverges is a row
+of the table. The baseline `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever
 --per-round says.
 
 {PARAMETERS}"""
@@ -69,6 +69,7 @@ def compare(
 
 def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     """Run what is left of a comparison, write its report and print its table."""
+    from flatfed.cli.output.pages import comparison_page
     from flatfed.cli.output.results import print_results, read_results
     from flatfed.reports.write import write_report
 
@@ -77,6 +78,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
         _measure(comparison.flatness, outcome.directories, comparison)
     results = read_results(outcome.runs)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
+    files += comparison_page(results, comparison, out)
     print_results(results, as_json, comparison.extras)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)

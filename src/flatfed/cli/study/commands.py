@@ -111,8 +111,10 @@ def run(
 
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end the table is
-    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds and a figure.
+    written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds, a figure, and
+    one page for a browser.
     """
+    from flatfed.cli.output.pages import study_page
     from flatfed.cli.output.results import command_line
     from flatfed.cli.study.following import StudyProgress
     from flatfed.machine import usable_cores
@@ -128,7 +130,7 @@ def run(
     with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
         running.work(progress, jobs or usable_cores(), lease)
     code = _show(running, as_json)
-    files = write_study_report(running.table(), running.folder.path)
+    files = write_study_report(running.table(), running.folder.path) + study_page(running)
     echo(f"written to {running.folder.path}: {', '.join(file.name for file in files)}", err=True)
     return code
 
