@@ -32,10 +32,11 @@ def comparison_page(results: Sequence[Result], comparison: Comparison, out: Path
 def study_page(running: RunningStudy) -> list[Path]:
     """Write the page of a study into its folder; nothing where what it needs is missing."""
     from flatfed.reports.page.write import PAGE, available, write_page
+    from flatfed.reports.tables.columns import PLAIN
 
     if not available():
         return []
-    part, views = _study(running)
+    part, views = _study(running, PLAIN)
     write_page(running.folder.path / PAGE, part["title"], views, [part])
     return [running.folder.path / PAGE]
 
@@ -51,18 +52,18 @@ def write_page_of(paths: Sequence[Path], file: Path, extras: Extras) -> None:
     views = _views_of_runs(others, extras) if others else []
     parts = []
     for path in studies:
-        part, own = _study(_running(path))
+        part, own = _study(_running(path), extras)
         parts.append(part)
         views += own
     titles = [*(part["title"] for part in parts), *(view.name for view in views[: len(others) and 1])]
     write_page(file, " and ".join(titles), views, parts)
 
 
-def _study(running: RunningStudy) -> tuple[dict[str, Any], list[ViewSource]]:
+def _study(running: RunningStudy, extras: Extras) -> tuple[dict[str, Any], list[ViewSource]]:
     from flatfed.experiments.measuring.class_tables import class_table_of
     from flatfed.studies.reporting.study_page import study_part, study_views
 
-    return study_part(running), study_views(running, class_table_of)
+    return study_part(running), study_views(running, class_table_of, extras)
 
 
 def _running(path: Path) -> RunningStudy:
@@ -77,6 +78,7 @@ def _views_of_runs(paths: Sequence[Path], extras: Extras) -> list[ViewSource]:
     """Return the view of runs and comparisons, all in one table."""
     from flatfed.cli.output.results import read_results
     from flatfed.experiments.comparing.comparison import planned_runs
+    from flatfed.reports.tables.columns import PLAIN
     from flatfed.runs.directory import is_run
 
     every = chain.from_iterable(map(planned_runs, paths))
@@ -86,7 +88,8 @@ def _views_of_runs(paths: Sequence[Path], extras: Extras) -> list[ViewSource]:
         raise ConfigError(f"{paths[0]} holds no run yet")
     results = read_results(list(runs.values()))
     title, command, own = _about(paths, results)
-    return [_view(results, title, command, paths, extras if extras != type(extras)() else own)]
+    # What is asked for now goes first, and then what the comparison was asked for.
+    return [_view(results, title, command, paths, own if extras == PLAIN else extras)]
 
 
 def _about(paths: Sequence[Path], results: Sequence[Result]) -> tuple[str, str, Extras]:

@@ -52,7 +52,7 @@ def classes_data(table: ClassTable | None) -> dict[str, Any] | None:
 
 
 def participation_data(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return how often each client took part, once for methods that had the same cohorts; many clients as a histogram."""
+    """Return how often each client took part: once for methods with the same cohorts, many clients as a histogram."""
     counts = [(f"{result.method}, seed {run.seed}", _participation(run)) for result in results for run in result.runs]
     groups: dict[tuple[tuple[int, int], ...], list[str]] = {}
     for name, own in counts:
@@ -63,7 +63,7 @@ def participation_data(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 def _participation(run: OneRun) -> Counter[int]:
     """Count in how many rounds each client's update was used; a client that never took part counts 0."""
-    counts = Counter({client: 0 for client in range(_population(run))})
+    counts = Counter(dict.fromkeys(range(_population(run)), 0))
     for row in run.rows:
         counts.update(row["clients"])
     return counts if run.rows else Counter()
@@ -88,7 +88,12 @@ def _joined(names: Sequence[str]) -> str:
 def _bars(name: str, counts: Mapping[int, int]) -> dict[str, Any]:
     if len(counts) > MOST_BARS:
         clients = Counter(counts.values())
-        return {"name": name, "histogram": True, "x": sorted(clients), "y": [clients[times] for times in sorted(clients)]}
+        return {
+            "name": name,
+            "histogram": True,
+            "x": sorted(clients),
+            "y": [clients[times] for times in sorted(clients)],
+        }
     return {"name": name, "histogram": False, "x": list(counts), "y": list(counts.values())}
 
 

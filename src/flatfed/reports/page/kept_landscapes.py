@@ -1,4 +1,4 @@
-"""Landscapes that were evaluated before and lie in RUN/flatness: surfaces to turn, several methods on one set of axes."""
+"""Landscapes that lie in RUN/flatness: surfaces to turn and lines, several methods on one set of axes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.reports.page.series import rounded
 from flatfed.reports.page.thin import kept_places
 from flatfed.reports.results.result import OneRun, Result
+from flatfed.reports.tables.grid import known
 from flatfed.runs.records.files import read_json
 from flatfed.runs.results import FOLDER
 
@@ -85,11 +86,11 @@ def _surface(kind: str, grid: Any) -> Iterator[Named]:
     xs, ys, losses = _numbers(grid.get("xs")), _numbers(grid.get("ys")), grid.get("losses")
     if xs is None or ys is None or not isinstance(losses, list) or len(losses) != len(ys):
         return
-    rows = [_gapped(row) for row in losses]
-    if any(row is None or len(row) != len(xs) for row in rows):
+    rows = known(map(_gapped, losses))
+    if len(rows) != len(ys) or any(len(row) != len(xs) for row in rows):
         return
     across, down = kept_places(len(xs), MOST), kept_places(len(ys), MOST)
-    kept = [[row[place] for place in across] for row in (rows[place] for place in down) if row is not None]
+    kept = [[rows[row][column] for column in across] for row in down]
     parts = [kind, _text(grid, "sheet"), _text(grid, "panel")]
     surface = {"label": _text(grid, "label"), "kind": "surface", "losses": kept}
     surface |= {"xs": [xs[place] for place in across], "ys": [ys[place] for place in down]}

@@ -1,10 +1,11 @@
-"""What `flatfed flatness` measured of runs and kept beside them: numbers over seeds, spectra, and numbers of clients."""
+"""What `flatfed flatness` measured of runs and kept beside them: numbers over seeds, and spectra."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -71,54 +72,61 @@ def measurements_of(results: Sequence[Result]) -> Measurements:
 
 
 def flatness_table(measurements: Measurements) -> TableData | None:
-    """Return a row for each method and a column for each number, mean ± deviation over seeds."""
-    by_method = {method: _numbers(runs) for method, runs in measurements.items()}
-    names = columns_of(list(by_method.values()))
-    if not names:
+    """Return a row for each method and a column for each number, mean ± deviation over seeds.
+
+    Numbers that were measured in different ways, or over different examples, stand in columns of their own.
+    """
+    ways = list(dict.fromkeys(map(_way, _every(measurements))))
+    by_method = {method: _numbers(runs, ways) for method, runs in measurements.items()}
+    heads = columns_of(list(by_method.values()))
+    if not heads:
         return None
     rows = []
     for method, numbers in by_method.items():
-        cells = [number(spread_of(numbers.get(name, []))) for name in names]
+        cells = [number(spread_of(numbers.get(head, []))) for head in heads]
         rows.append([method, *cells])
-    several = "mean ± sample standard deviation over the seeds that were measured"
-    return table_data(["method", *names], rows, caption=f"Flatness of the final models, {several}", notes=_ways(measurements))
+    caption = "Flatness of the final models, mean ± sample standard deviation over the seeds that were measured"
+    notes = [f"[{place}] {way}" for place, way in enumerate(ways, start=1)]
+    return table_data(["method", *heads], rows, caption=caption, notes=notes)
 
 
-def _numbers(runs: Sequence[Sequence[KeptMeasurement]]) -> dict[str, list[float]]:
-    """Return the values of each number over the runs; one that was measured in several ways counts in the last."""
+def _way(one: KeptMeasurement) -> str:
+    return f"{one.id}: {one.options}"
+
+
+def _numbers(runs: Sequence[Sequence[KeptMeasurement]], ways: Sequence[str]) -> dict[str, list[float]]:
+    """Return the values of each number over the runs, under its name and the number of the way it was measured."""
     numbers: dict[str, list[float]] = {}
-    for measured in runs:
-        own = {name: value for one in measured for name, value in one.result.numbers.items()}
-        for name, value in own.items():
+    for one in chain.from_iterable(runs):
+        place = ways.index(_way(one)) + 1
+        for name, value in one.result.numbers.items():
             if name not in HIDDEN and math.isfinite(value):
-                numbers.setdefault(name, []).append(value)
+                numbers.setdefault(f"{name} [{place}]", []).append(value)
     return numbers
-
-
-def _ways(measurements: Measurements) -> list[str]:
-    """Say how each measurement was taken; where methods differ in it, all ways are there."""
-    ways = {f"{one.id}: {one.options}": None for one in _every(measurements)}
-    return list(ways)
 
 
 def _every(measurements: Measurements) -> Iterator[KeptMeasurement]:
     for runs in measurements.values():
-        for measured in runs:
-            yield from measured
+        yield from chain.from_iterable(runs)
 
 
 def spectra_data(measurements: Measurements) -> list[dict[str, Any]]:
-    """Return the spectrum of each method's first run that has one: eigenvalues and, where it was asked for, density."""
-    return [spectrum for method, runs in measurements.items() for spectrum in _first_spectrum(method, runs)]
+    """Return one spectrum of each method that has some: the longest, of the first run that has one so long."""
+    spectra = []
+    for method, runs in measurements.items():
+        results = [one.result for one in chain.from_iterable(runs)]
+        longest = max(results, key=_length, default=None)
+        if longest is not None and _length(longest):
+            spectra.append({"method": method, "values": rounded(_eigenvalues(longest)), **_density(longest)})
+    return spectra
 
 
-def _first_spectrum(method: str, runs: Sequence[Sequence[KeptMeasurement]]) -> list[dict[str, Any]]:
-    for measured in runs:
-        for one in measured:
-            values = _finite(one.result.series.get("eigenvalues", []))
-            if values:
-                return [{"method": method, "values": rounded(values), **_density(one.result)}]
-    return []
+def _length(result: MeasurementResult) -> int:
+    return len(_eigenvalues(result))
+
+
+def _eigenvalues(result: MeasurementResult) -> list[float]:
+    return [value for value in result.series.get("eigenvalues", []) if math.isfinite(value)][:MOST_EIGENVALUES]
 
 
 def _density(result: MeasurementResult) -> dict[str, Any]:
@@ -129,7 +137,3 @@ def _density(result: MeasurementResult) -> dict[str, Any]:
     xs, ys = smoothed(np.asarray(points), np.asarray(weights))
     places = kept_places(len(xs), MOST_PLACES)
     return {"xs": rounded(xs[places].tolist()), "density": rounded(ys[places].tolist())}
-
-
-def _finite(values: Sequence[float]) -> list[float]:
-    return [value for value in values if math.isfinite(value)][:MOST_EIGENVALUES]

@@ -90,7 +90,9 @@ def runs_table(results: Sequence[Result]) -> TableData:
         for run in result.runs:
             summary = run.summary
             reason = (summary.get("reason") or "").partition("\n")[0]
-            rows.append([result.method, str(run.seed), str(summary["rounds"]), summary["status"], reason, str(run.path)])
+            rows.append(
+                [result.method, str(run.seed), str(summary["rounds"]), summary["status"], reason, str(run.path)]
+            )
     heads = ["method", "seed", "rounds", "status", "reason", "folder"]
     if not any(row[4] for row in rows):
         heads, rows = [*heads[:4], heads[5]], [[*row[:4], row[5]] for row in rows]

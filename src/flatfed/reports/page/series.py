@@ -1,4 +1,4 @@
-"""Curves for drawing: each number of the histories over rounds, bytes, backprops and seconds, with its range over seeds."""
+"""Curves for drawing: each number of the histories, with its range over seeds, over rounds and costs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,9 @@ def _thinned_text(results: Sequence[Result], names: Sequence[str], most: int) ->
     longest = max(_most_values(result, name) for result in results for name in names)
     if longest <= most:
         return ""
-    return f"Of up to {longest:,} rounds each curve shows at most {most}, evenly spaced, the first and the last included."
+    return (
+        f"Of up to {longest:,} rounds each curve shows at most {most}, evenly spaced, the first and the last included."
+    )
 
 
 def _most_values(result: Result, name: str) -> int:

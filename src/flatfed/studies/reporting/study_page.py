@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from flatfed.reports.page.client_view import ClassTable
 from flatfed.reports.page.gather import ViewSource
 from flatfed.reports.page.page_tables import TableData, table_data
 from flatfed.reports.results.result import OneRun, Result
-from flatfed.reports.results.results import collect
+from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.statistics.paired import PairedDifference
+from flatfed.reports.tables.columns import PLAIN
+from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.grid import NOTHING
 from flatfed.reports.tables.pivot import DIVERGED, Pivot, decimals_for
 from flatfed.runs.directory import is_run
@@ -22,7 +25,7 @@ from flatfed.studies.reporting.study_pivot import pivot_of
 from flatfed.studies.reporting.study_statistics import statistics_of
 from flatfed.studies.results import StudyTable
 from flatfed.studies.run_study import RunningStudy
-from flatfed.studies.study import spelled_point
+from flatfed.studies.study import Study, spelled_point
 
 ClassesOf = Callable[[OneRun], ClassTable | None]
 
@@ -86,7 +89,7 @@ def _p(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2g}"
 
 
-def _ranks(ranks: dict[str, float]) -> TableData | None:
+def _ranks(ranks: Mapping[str, float]) -> TableData | None:
     if not ranks:
         return None
     rows = [[method, f"{rank:.2f}"] for method, rank in sorted(ranks.items(), key=lambda item: item[1])]
@@ -111,11 +114,14 @@ def _without_result(running: RunningStudy) -> TableData | None:
             rows.append([cell.variant, cell.setting or "all", str(cell.seed), standing.state, reason])
     if not rows:
         return None
-    return table_data(["method", "setting", "seed", "state", "reason"], rows, (0, 1, 3, 4), caption="Cells without a result")
+    heads = ["method", "setting", "seed", "state", "reason"]
+    return table_data(heads, rows, (0, 1, 3, 4), caption="Cells that are not finished")
 
 
-def study_views(running: RunningStudy, classes_of: ClassesOf) -> list[ViewSource]:
-    """Return a view for each setting that has runs."""
+def study_views(running: RunningStudy, classes_of: ClassesOf, extras: Extras = PLAIN) -> list[ViewSource]:
+    """Return a view for each setting that has runs; its targets are the study's where no extras are asked for."""
+    if extras == PLAIN:
+        extras = _extras(running.study)
     title = running.study.title or running.folder.path.name
     command = str(running.folder.record().get("command") or "")
     again = [
@@ -130,8 +136,13 @@ def study_views(running: RunningStudy, classes_of: ClassesOf) -> list[ViewSource
         if results:
             name = f"{title}: {setting}" if setting else title
             classes = classes_of(results[0].runs[0])
-            views.append(ViewSource(name, results, command, class_table=classes, again=again))
+            views.append(ViewSource(name, results, command, extras, classes, again))
     return views
+
+
+def _extras(study: Study) -> Extras:
+    """Return the targets that the study names, in per cent."""
+    return Extras(targets=tuple(Target(f"{target:g}%", target / 100) for target in study.report.targets))
 
 
 def _results(running: RunningStudy, setting: str) -> Iterator[Result]:
@@ -150,9 +161,7 @@ def _readable(paths: Sequence[Path]) -> list[Result]:
     """Return the results of runs; a run that cannot be read is among the cells without a result."""
     good = []
     for path in paths:
-        try:
-            collect([path])
-        except FlatfedError:
-            continue
-        good.append(path)
+        # Suppressed: it is told among the cells.
+        with suppress(FlatfedError):
+            good.append(read_run(path))
     return collect(good)

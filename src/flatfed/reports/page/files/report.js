@@ -74,13 +74,27 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 13, color: ink },
       margin: { l: 56, r: 12, t: 12, b: 48 },
-      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       hoverlabel: { namelength: -1 },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: rule, activecolor: ink },
       xaxis: { ...axis, ...xaxis },
       yaxis: { ...axis, ...yaxis },
       ...others,
     };
+  }
+
+  // An axis; a logarithmic one has ticks that do not touch.
+  function scale(isLog, values) {
+    if (!isLog) {
+      return { type: "linear" };
+    }
+    const positive = values.filter((value) => value > 0);
+    const decades = Math.log10(Math.max(...positive) / Math.min(...positive));
+    return { type: "log", dtick: decades > 2 ? 1 : "D2" };
+  }
+
+  function isWide(values) {
+    return Math.min(...values) > 0 && Math.max(...values) > 100 * Math.min(...values);
   }
 
   // Curves with their ranges over seeds.
@@ -140,7 +154,8 @@
 
   function drawCurves(plot, curves, state) {
     const metric = curves.metrics.find((one) => one.name === state.metric);
-    const yaxis = { title: { text: plain(metric.label) }, type: state.log ? "log" : "linear" };
+    const values = curves.methods.flatMap((method) => (method.series[state.metric] || { mean: [] }).mean);
+    const yaxis = { title: { text: plain(metric.label) }, ...scale(state.log, values) };
     const xaxis = { title: { text: AXES[state.axis] }, rangemode: "tozero" };
     const size = state.axis === "bytes" ? { xaxis: { ...xaxis, ticksuffix: "B" } } : { xaxis };
     const traces = curveTraces(curves.methods, state.metric, state.axis);
@@ -274,14 +289,15 @@
   function drawSpectra(plot, view) {
     const spectra = views[view].flatness.spectra;
     const values = spectra.flatMap((one) => one.values);
-    const isLog = Math.min(...values) > 0 && Math.max(...values) > 100 * Math.min(...values);
     const traces = spectra.map((one) => ({
       x: one.values.map((_, place) => place + 1), y: one.values, mode: "lines+markers", name: plain(one.method),
       line: { color: colour(placeOf(view, one.method)), width: 1 }, marker: { color: colour(placeOf(view, one.method)), size: 7 },
       hovertemplate: `${hovered(one.method)}: λ%{x} = %{y:.5g}<extra></extra>`,
     }));
-    const yaxis = { title: { text: "eigenvalue" }, type: isLog ? "log" : "linear" };
-    return Plotly.react(plot, traces, layout({ xaxis: { title: { text: "rank" } }, yaxis, showlegend: true }), CONFIG);
+    const yaxis = { title: { text: "eigenvalue" }, ...scale(isWide(values), values) };
+    const most = Math.max(...spectra.map((one) => one.values.length));
+    const xaxis = { title: { text: "rank" }, tick0: 1, dtick: Math.ceil(most / 12) };
+    return Plotly.react(plot, traces, layout({ xaxis, yaxis, showlegend: true }), CONFIG);
   }
 
   function drawDensities(plot, view) {
@@ -307,7 +323,7 @@
     const landscape = views[view].flatness.landscapes[number];
     const shades = landscapeColours(view, landscape.items);
     const losses = landscape.items.flatMap((item) => item.losses.flat()).filter((value) => value !== null);
-    const isLog = Math.min(...losses) > 0 && Math.max(...losses) > 100 * Math.min(...losses);
+    const isLog = isWide(losses);
     const traces = landscape.items.map((item, index) => ({
       type: "surface", x: item.xs, y: item.ys, z: item.losses, name: plain(item.label), showlegend: true, showscale: false,
       colorscale: [[0, shades[index]], [1, shades[index]]], opacity: landscape.items.length > 1 ? 0.75 : 1,
