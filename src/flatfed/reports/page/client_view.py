@@ -16,7 +16,7 @@ from flatfed.reports.results.result import OneRun, Result
 MOST_CLIENTS, MOST_CLASSES, MOST_BARS = 400, 200, 400
 """Of a heat map, and of bars: what a screen can show."""
 WORST = 0.1
-"""The share of clients whose mean is told beside the mean of all."""
+"""The share of clients whose mean stands beside the mean of all."""
 Values = Mapping[int, float]
 
 
@@ -133,7 +133,7 @@ def _accuracy_table(name: str, by_method: Mapping[str, Sequence[float]]) -> Tabl
     rows = [[method, str(len(values)), *_spread_texts(values)] for method, values in by_method.items()]
     words = name.replace("_", " ")
     best = {2: True, 3: False, 4: True, 5: True, 6: True, 7: True}
-    return table_data(heads, rows, (0,), best, f"{words[0].upper()}{words[1:]} of single clients (%), over all seeds")
+    return table_data(heads, rows, (0,), best, f"{words[0].upper()}{words[1:]} in %, client by client, of all seeds")
 
 
 def _spread_texts(values: Sequence[float]) -> list[str]:

@@ -17,7 +17,13 @@ from flatfed.reports.page.client_view import (
     rejected_table,
 )
 from flatfed.reports.page.kept_landscapes import landscapes_data
-from flatfed.reports.page.measured_flatness import Measurements, flatness_table, measurements_of, spectra_data
+from flatfed.reports.page.measured_flatness import (
+    Measurements,
+    densities_data,
+    flatness_table,
+    measurements_of,
+    spectra_data,
+)
 from flatfed.reports.page.options_of_runs import environment_table, runs_table, settings_tables
 from flatfed.reports.page.page_tables import published_table, results_table, target_tables
 from flatfed.reports.page.series import curves_data, measured_over_rounds, numbers_of, rounded
@@ -103,6 +109,7 @@ def _flatness(results: Sequence[Result], measurements: Measurements) -> Data | N
         "watched": measured_over_rounds(results),
         "table": flatness_table(measurements),
         "spectra": spectra_data(measurements),
+        "densities": densities_data(measurements),
         "landscapes": landscapes_data(results),
     }
     return parts if any(parts.values()) else None

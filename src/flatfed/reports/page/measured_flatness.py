@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -110,23 +110,43 @@ def _every(measurements: Measurements) -> Iterator[KeptMeasurement]:
         yield from chain.from_iterable(runs)
 
 
-def spectra_data(measurements: Measurements) -> list[dict[str, Any]]:
-    """Return one spectrum of each method that has some: the longest, of the first run that has one so long."""
-    spectra = []
+def spectra_data(measurements: Measurements) -> dict[str, Any] | None:
+    """Return the largest eigenvalues of each method that has them, all measured in one way; None where none has."""
+    return _in_one_way(measurements, _eigenvalues)
+
+
+def densities_data(measurements: Measurements) -> dict[str, Any] | None:
+    """Return the same of the density of all eigenvalues."""
+    return _in_one_way(measurements, _density)
+
+
+Reader = Callable[[MeasurementResult], dict[str, Any]]
+
+
+def _in_one_way(measurements: Measurements, read: Reader) -> dict[str, Any] | None:
+    """Return what is drawn of each method's first run that has it, in the way in which most methods were measured."""
+    ways: dict[str, list[dict[str, Any]]] = {}
     for method, runs in measurements.items():
-        results = [one.result for one in chain.from_iterable(runs)]
-        longest = max(results, key=_length, default=None)
-        if longest is not None and _length(longest):
-            spectra.append({"method": method, "values": rounded(_eigenvalues(longest)), **_density(longest)})
-    return spectra
+        found: dict[str, dict[str, Any]] = {}
+        for one in chain.from_iterable(runs):
+            drawn = read(one.result)
+            if drawn:
+                found.setdefault(_way(one), {"method": method, **drawn})
+        for way, item in found.items():
+            ways.setdefault(way, []).append(item)
+    if not ways:
+        return None
+    way = max(ways, key=lambda name: (len(ways[name]), _size(ways[name])))
+    return {"way": way, "items": ways[way]}
 
 
-def _length(result: MeasurementResult) -> int:
-    return len(_eigenvalues(result))
+def _size(items: Sequence[dict[str, Any]]) -> int:
+    return max(len(item["ys"]) for item in items)
 
 
-def _eigenvalues(result: MeasurementResult) -> list[float]:
-    return [value for value in result.series.get("eigenvalues", []) if math.isfinite(value)][:MOST_EIGENVALUES]
+def _eigenvalues(result: MeasurementResult) -> dict[str, Any]:
+    values = [value for value in result.series.get("eigenvalues", []) if math.isfinite(value)][:MOST_EIGENVALUES]
+    return {"ys": rounded(values)} if values else {}
 
 
 def _density(result: MeasurementResult) -> dict[str, Any]:
@@ -136,4 +156,4 @@ def _density(result: MeasurementResult) -> dict[str, Any]:
         return {}
     xs, ys = smoothed(np.asarray(points), np.asarray(weights))
     places = kept_places(len(xs), MOST_PLACES)
-    return {"xs": rounded(xs[places].tolist()), "density": rounded(ys[places].tolist())}
+    return {"xs": rounded(xs[places].tolist()), "ys": rounded(ys[places].tolist())}

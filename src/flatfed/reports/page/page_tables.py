@@ -64,7 +64,8 @@ def _best_places(rows: Sequence[Sequence[str]], best: Mapping[int, bool]) -> lis
     for column, is_higher_better in best.items():
         values = [sort_value(row[column]) for row in rows]
         known = [value for value in values if value is not None]
-        if not known:
+        # Where all are alike none is the best.
+        if len(set(known)) < 2:
             continue
         top = max(known) if is_higher_better else min(known)
         places += [(row, column) for row, value in enumerate(values) if value == top]

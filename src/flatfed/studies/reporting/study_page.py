@@ -136,7 +136,7 @@ def study_views(running: RunningStudy, classes_of: ClassesOf, extras: Extras = P
         if results:
             name = f"{title}: {setting}" if setting else title
             classes = classes_of(results[0].runs[0])
-            views.append(ViewSource(name, results, command, extras, classes, again))
+            views.append(ViewSource(name, results, "", extras, classes, again))
     return views
 
 
@@ -161,7 +161,7 @@ def _readable(paths: Sequence[Path]) -> list[Result]:
     """Return the results of runs; a run that cannot be read is among the cells without a result."""
     good = []
     for path in paths:
-        # Suppressed: it is told among the cells.
+        # It is among the cells that are not finished.
         with suppress(FlatfedError):
             good.append(read_run(path))
     return collect(good)

@@ -67,7 +67,8 @@
   function layout(more) {
     const ink = isDark() ? "#e8eaee" : "#1d1f23";
     const rule = isDark() ? "#3a3f49" : "#d5d8de";
-    const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true, exponentformat: "SI" };
+    const spikes = { spikecolor: isDark() ? "#a9afba" : "#565b64", spikethickness: 1, spikedash: "dot" };
+    const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true, exponentformat: "SI", ...spikes };
     const { xaxis, yaxis, ...others } = more;
     return {
       paper_bgcolor: "rgba(0,0,0,0)",
@@ -75,7 +76,7 @@
       font: { family: "system-ui, sans-serif", size: 13, color: ink },
       margin: { l: 56, r: 12, t: 12, b: 48 },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      hoverlabel: { namelength: -1 },
+      hoverlabel: { namelength: -1, bgcolor: isDark() ? "#1e2127" : "#ffffff", bordercolor: rule, font: { color: ink } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: rule, activecolor: ink },
       xaxis: { ...axis, ...xaxis },
       yaxis: { ...axis, ...yaxis },
@@ -287,24 +288,24 @@
   }
 
   function drawSpectra(plot, view) {
-    const spectra = views[view].flatness.spectra;
-    const values = spectra.flatMap((one) => one.values);
+    const spectra = views[view].flatness.spectra.items;
+    const values = spectra.flatMap((one) => one.ys);
     const traces = spectra.map((one) => ({
-      x: one.values.map((_, place) => place + 1), y: one.values, mode: "lines+markers", name: plain(one.method),
+      x: one.ys.map((_, place) => place + 1), y: one.ys, mode: "lines+markers", name: plain(one.method),
       line: { color: colour(placeOf(view, one.method)), width: 1 }, marker: { color: colour(placeOf(view, one.method)), size: 7 },
       hovertemplate: `${hovered(one.method)}: λ%{x} = %{y:.5g}<extra></extra>`,
     }));
     const yaxis = { title: { text: "eigenvalue" }, ...scale(isWide(values), values) };
-    const most = Math.max(...spectra.map((one) => one.values.length));
+    const most = Math.max(...spectra.map((one) => one.ys.length));
     const xaxis = { title: { text: "rank" }, tick0: 1, dtick: Math.ceil(most / 12) };
     return Plotly.react(plot, traces, layout({ xaxis, yaxis, showlegend: true }), CONFIG);
   }
 
   function drawDensities(plot, view) {
-    const spectra = views[view].flatness.spectra.filter((one) => one.density);
-    const highest = Math.max(...spectra.flatMap((one) => one.density));
+    const spectra = views[view].flatness.densities.items;
+    const highest = Math.max(...spectra.flatMap((one) => one.ys));
     const traces = spectra.map((one) => ({
-      x: one.xs, y: one.density.map((value) => Math.max(value, highest * 1e-7)), mode: "lines", name: plain(one.method),
+      x: one.xs, y: one.ys.map((value) => Math.max(value, highest * 1e-7)), mode: "lines", name: plain(one.method),
       line: { color: colour(placeOf(view, one.method)), width: 2 },
       hovertemplate: `${hovered(one.method)}: %{y:.3g} at %{x:.4g}<extra></extra>`,
     }));
