@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import COMPARED, SMALL, flatfed, without_pictures
-from flatfed.cli.output.pages import comparison_page
+from flatfed.cli.page.pages import comparison_page
 from flatfed.reports.curves import draw_curves
 
 
@@ -37,7 +37,7 @@ def _no_curves() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", leave_empty)
-        patch.setattr("flatfed.cli.output.pages.comparison_page", lambda results, comparison, out: [])
+        patch.setattr("flatfed.cli.page.pages.comparison_page", lambda results, comparison, out: [])
         patch.setattr("flatfed.reports.figures.drawing.style.DPI", 40)  # small pictures are drawn sooner
         yield
 
@@ -54,7 +54,7 @@ def with_curves() -> Iterator[None]:
     """Draw curves, whichever module is the first to ask for a shared run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", draw_curves)
-        patch.setattr("flatfed.cli.output.pages.comparison_page", comparison_page)
+        patch.setattr("flatfed.cli.page.pages.comparison_page", comparison_page)
         yield
 
 

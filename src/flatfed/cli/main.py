@@ -29,7 +29,7 @@ COMMANDS = {
     "resume": "flatfed.cli.commands.resume:resume",
     "branch": "flatfed.cli.commands.branch:branch",
     "show": "flatfed.cli.commands.show:show",
-    "report": "flatfed.cli.commands.report:report",
+    "report": "flatfed.cli.page.report:report",
     "flatness": "flatfed.cli.commands.flatness:flatness",
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",

@@ -69,8 +69,8 @@ def compare(
 
 def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     """Run what is left of a comparison, write its report and print its table."""
-    from flatfed.cli.output.pages import comparison_page
     from flatfed.cli.output.results import print_results, read_results
+    from flatfed.cli.page.pages import comparison_page
     from flatfed.reports.write import write_report
 
     outcome = _train(comparison, out)
@@ -78,8 +78,8 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
         _measure(comparison.flatness, outcome.directories, comparison)
     results = read_results(outcome.runs)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
-    files += comparison_page(results, comparison, out)
     print_results(results, as_json, comparison.extras)
+    files += comparison_page(results, comparison, out)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
     return 1 if outcome.failed else 0

@@ -114,8 +114,8 @@ def run(
     written beside the cells as Markdown, CSV, JSON and LaTeX, with paired statistics over the seeds, a figure, and
     one page for a browser.
     """
-    from flatfed.cli.output.pages import study_page
     from flatfed.cli.output.results import command_line
+    from flatfed.cli.page.pages import study_page
     from flatfed.cli.study.following import StudyProgress
     from flatfed.machine import usable_cores
     from flatfed.studies.reporting import write_study_report

@@ -92,7 +92,7 @@ def _surface(kind: str, grid: Any) -> Iterator[Named]:
     across, down = kept_places(len(xs), MOST), kept_places(len(ys), MOST)
     kept = [[rows[row][column] for column in across] for row in down]
     parts = [kind, _text(grid, "sheet"), _text(grid, "panel")]
-    surface = {"label": _text(grid, "label"), "kind": "surface", "losses": kept}
+    surface: Drawing = {"label": _text(grid, "label"), "kind": "surface", "losses": kept}
     surface |= {"xs": [xs[place] for place in across], "ys": [ys[place] for place in down]}
     yield ", ".join(filter(None, parts)), surface | _named(grid)
 

@@ -23,7 +23,7 @@ def report(paths: tuple[Path, ...], out: Path, **options: Any) -> int:
     The page holds all it needs: it works from a disk, asks the network for nothing, and can be printed. Code that a run
     names is not imported for it; flatness and landscapes are shown where they were measured before.
     """
-    from flatfed.cli.output.pages import write_page_of
+    from flatfed.cli.page.pages import write_page_of
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the name must end in .html")
