@@ -30,7 +30,8 @@ def class_table_of(run: OneRun) -> ClassTable | None:
         return None
     try:
         return _table(TaskRecipe.from_dict(recipe, NamedBy(run.path / "config.json")), run)
-    except (FlatfedError, ImportError, OSError, ValueError, KeyError):  # the data are elsewhere, or of a kind that cannot be read here
+    except (FlatfedError, ImportError, OSError, ValueError, KeyError):
+        # The data are elsewhere, or of a kind that cannot be read here.
         return None
 
 

@@ -77,8 +77,8 @@ def _population(run: OneRun) -> int:
 
 def _joined(names: Sequence[str]) -> str:
     """Return a name for methods with the same cohorts: all that is common is said once."""
-    if len(names) <= 2:
-        return " and ".join(names)
+    if len(names) == 1:
+        return names[0]
     seeds = {name.rpartition(", ")[2] for name in names}
     if len(seeds) == 1:
         return f"{seeds.pop()} ({len(names)} methods)"

@@ -7,6 +7,8 @@
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const AXES = { round: "rounds", bytes: "bytes exchanged", backprops: "backprops", seconds: "seconds" };
   const CONFIG = { displaylogo: false, responsive: true, plotlyServerURL: "", showSendToCloud: false };
+  // Pixels of a figure on paper, which has no window to fill.
+  const ON_PAPER = { autosize: false, width: 660, height: 380 };
   let isPrinting = false;
 
   // Small parts.
@@ -66,20 +68,22 @@
 
   function layout(more) {
     const ink = isDark() ? "#e8eaee" : "#1d1f23";
+    const paper = isDark() ? "#15171b" : "#ffffff";
     const rule = isDark() ? "#3a3f49" : "#d5d8de";
     const spikes = { spikecolor: isDark() ? "#a9afba" : "#565b64", spikethickness: 1, spikedash: "dot" };
-    const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true, exponentformat: "SI", ...spikes };
+    const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true, exponentformat: "SI" };
     const { xaxis, yaxis, ...others } = more;
     return {
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
+      paper_bgcolor: paper,
+      plot_bgcolor: paper,
       font: { family: "system-ui, sans-serif", size: 13, color: ink },
       margin: { l: 56, r: 12, t: 12, b: 48 },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       hoverlabel: { namelength: -1, bgcolor: isDark() ? "#1e2127" : "#ffffff", bordercolor: rule, font: { color: ink } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: rule, activecolor: ink },
-      xaxis: { ...axis, ...xaxis },
+      xaxis: { ...axis, ...spikes, ...xaxis },
       yaxis: { ...axis, ...yaxis },
+      ...(isPrinting ? ON_PAPER : { autosize: true }),
       ...others,
     };
   }
