@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from cli.command import COMPARED, flatfed, refused
+from flatfed.cli.page.pages import comparison_page
+from flatfed.reports.results.results import collect
 from reports.disk import write_run
 
 pytest.importorskip("plotly")
@@ -102,3 +104,7 @@ def test_without_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("importlib.util.find_spec", without)
     refused(flatfed("report", run), "needs jinja2 and plotly", "pip install 'flatfed[report]'")
+    # A comparison is complete without its page.
+    results = collect([run])
+    assert comparison_page(results, object(), tmp_path) == []
+    assert not (tmp_path / "report.html").exists()
