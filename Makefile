@@ -20,6 +20,7 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	rm -rf demo
 	$(BIN)/flatfed compare digits fedavg fedsam fedasam+swa scaffold feddyn+sam fedgloss+sam fedgmt --config examples/demo.yaml --seeds 0,1 --flatness --out demo
+	@echo "the report: $(CURDIR)/demo/report.html"
 
 lint: setup
 	$(BIN)/ruff check .

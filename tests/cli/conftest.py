@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import COMPARED, SMALL, flatfed, without_pictures
+from flatfed.cli.page.pages import comparison_page
 from flatfed.reports.curves import draw_curves
 
 
@@ -25,7 +26,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_curves() -> Iterator[None]:
-    """Leave the curves of reports empty: drawing them takes most of the time of a small command.
+    """Leave the curves of reports empty and write no pages: drawing them takes most of the time of a small command.
 
     The runs of `run` and `comparison` below have theirs; `reports/` tests what is drawn.
     """
@@ -36,6 +37,7 @@ def _no_curves() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", leave_empty)
+        patch.setattr("flatfed.cli.page.pages.comparison_page", lambda results, comparison, out: [])
         patch.setattr("flatfed.reports.figures.drawing.style.DPI", 40)  # small pictures are drawn sooner
         yield
 
@@ -52,6 +54,7 @@ def with_curves() -> Iterator[None]:
     """Draw curves, whichever module is the first to ask for a shared run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", draw_curves)
+        patch.setattr("flatfed.cli.page.pages.comparison_page", comparison_page)
         yield
 
 

@@ -55,6 +55,7 @@ REPEATED = {
     "texts": "the file format, the examples, and data of one's own",
     "training": "options of it, and what they make",
     "values": "of parameters in text, and the kinds of values of options",
+    "write": "the files of a report, and its page",
 }
 """Module names that stand in several rooms, each with the reason."""
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from flatfed.published.wording import value_text
+from flatfed.reports.page.page_tables import published_table
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.tables import beside_published as beside
 
@@ -110,3 +112,14 @@ def test_the_nearest_comes_first() -> None:
     counts = [len(line.match.differences) + len(line.match.unstated) for line in lines]
     assert counts == sorted(counts)
     assert counts[0] == 0
+
+
+def test_a_page_shows_the_same_values_a_line_for_each_number() -> None:
+    found = on_cifar100(accuracy_last_mean=0.4)
+    table = published_table([found])
+    assert table is not None
+    lines = [[cell["text"] for cell in row] for row in table["rows"]]
+    values = beside.beside_published([found])[found.method]
+    assert {line[3] for line in lines} == {value_text(one.match.value) for one in values}
+    assert len({tuple(line) for line in lines}) == len(lines)
+    assert all(line[0] == found.method for line in lines)

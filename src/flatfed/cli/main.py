@@ -29,6 +29,7 @@ COMMANDS = {
     "resume": "flatfed.cli.commands.resume:resume",
     "branch": "flatfed.cli.commands.branch:branch",
     "show": "flatfed.cli.commands.show:show",
+    "report": "flatfed.cli.page.report:report",
     "flatness": "flatfed.cli.commands.flatness:flatness",
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",
@@ -84,6 +85,7 @@ def cli() -> None:
       flatfed run digits feddyn+sam --alpha 0 --batch-size 16 train one method
       flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
       flatfed show runs/...                                   the table again
+      flatfed report runs/...                                 one page with tables, curves, flatness and clients
       flatfed resume runs/...                                 go on where it stopped
       flatfed branch runs/... --average swa                   go on from a checkpoint with SWA
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness

@@ -183,7 +183,7 @@ def value_in(row: Row, name: str) -> float | None:
     return value
 
 
-def _points(run: OneRun, name: str, scale: float) -> Points:
+def points_of(run: OneRun, name: str, scale: float) -> Points:
     """Return a run's values, as they are drawn, in the rounds that have one."""
     values = known_items({row["round"] + 1: value_in(row, name) for row in run.rows})
     return {round: scale * value for round, value in values.items()}
@@ -191,11 +191,11 @@ def _points(run: OneRun, name: str, scale: float) -> Points:
 
 def _draw_curve(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw the mean over seeds, the range over seeds, and a cross where a run diverged."""
-    curves = [_points(run, name, scale) for run in result.runs]
+    curves = [points_of(run, name, scale) for run in result.runs]
     for run, points in zip(result.runs, curves, strict=True):
         if run.summary["status"] == "diverged":
             _draw_cross(axes, points, style["color"])
-    values = _by_round(curves)
+    values = by_round(curves)
     if not values:
         return
     means = list(map(statistics.fmean, values.values()))
@@ -212,7 +212,7 @@ def _draw_cross(axes: Any, points: Points, colour: str) -> None:
     axes.plot(last, points[last], marker="x", color=colour, markersize=7, markeredgewidth=2)
 
 
-def _by_round(curves: Sequence[Points]) -> dict[int, list[float]]:
+def by_round(curves: Sequence[Points]) -> dict[int, list[float]]:
     """Return the values of all seeds, round by round."""
     rounds = sorted(set[int]().union(*curves))
     return {round: known(points.get(round) for points in curves) for round in rounds}
@@ -230,7 +230,7 @@ def _draw_range(axes: Any, values: Mapping[int, Sequence[float]], colour: str) -
 def _draw_reference(axes: Any, result: Result, name: str, scale: float, style: dict[str, Any]) -> None:
     """Draw a dashed line at the final value, the mean over seeds."""
     # The last value of a run that diverged says nothing.
-    finals = known(_final(_points(run, name, scale)) for run in result.good)
+    finals = known(_final(points_of(run, name, scale)) for run in result.good)
     if finals:
         axes.axhline(statistics.fmean(finals), label=result.method, **style | REFERENCE)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from flatfed.runs.directory import RunDirectory
 
 END = f"""
-Writes results.csv, results.json, report.md and the curves beside the runs. A method that diverges is a row of the
-table. The baseline `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever
+Writes results.csv, results.json, report.md, the curves and report.html beside the runs. A method that diverges is a row
+of the table. The baseline `centralised` (centralised+sam, ...) passes over all examples in each of its rounds, whatever
 --per-round says.
 
 {PARAMETERS}"""
@@ -70,6 +70,7 @@ def compare(
 def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     """Run what is left of a comparison, write its report and print its table."""
     from flatfed.cli.output.results import print_results, read_results
+    from flatfed.cli.page.pages import comparison_page
     from flatfed.reports.write import write_report
 
     outcome = _train(comparison, out)
@@ -78,6 +79,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     results = read_results(outcome.runs)
     files = write_report(results, out, comparison.title, comparison.command, comparison.extras)
     print_results(results, as_json, comparison.extras)
+    files += comparison_page(results, comparison, out)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
     return 1 if outcome.failed else 0

@@ -150,11 +150,12 @@ def run(
     Any number of these may run at once, on machines that share the folder: each cell is trained by one of them. A cell
     whose process has died is taken over and resumed. Ctrl-C saves; the same command goes on. At the end, final models
     are measured where FILE says so, and the report is written beside the cells: tables as Markdown, CSV, JSON and
-    LaTeX, paired statistics over the seeds, and figures, those included that FILE asks for.
+    LaTeX, paired statistics over the seeds, figures, those included that FILE asks for, and one page for a browser.
 
     With --launcher slurm an array job of workers is submitted that do the same, and the command ends at once.
     """
     from flatfed.cli.output.results import command_line
+    from flatfed.cli.page.pages import study_page
     from flatfed.cli.study.following import StudyProgress
     from flatfed.cli.study.launching import launch, require_launcher
     from flatfed.cli.study.opening import opened_study
@@ -180,7 +181,11 @@ def run(
     folder = running.folder.path
     files = write_study_report(running.table(), folder, lambda text: echo(text, err=True))
     echo(f"written to {folder}: {_listed(folder, files)}", err=True)
-    return draw_and_tell(running, jobs) or code
+    drawn = draw_and_tell(running, jobs)
+    # Last, as the page shows what was measured and drawn.
+    for page in study_page(running):
+        echo(f"report: {page}", err=True)
+    return drawn or code
 
 
 def _listed(folder: Path, files: Sequence[Path]) -> str:

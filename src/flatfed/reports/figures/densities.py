@@ -43,6 +43,13 @@ class _Curve:
     values: Floats
 
 
+def smoothed(points: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return where the density of one spectrum is taken, and its values there; all points must be finite."""
+    width = _width(points)
+    xs = _places(points, width, width)
+    return xs, _density(xs, points, weights, width)
+
+
 def draw_densities(axes: Any, spectra: Sequence[Spectrum]) -> None:
     """Draw the density of each spectrum that has one: logarithmic upwards, and across beyond the Gaussians' width."""
     rules = _rules(spectra)

@@ -15,6 +15,7 @@ from flatfed.machine import STOP_SIGNALS
 from flatfed.named_code import NamedBy
 from flatfed.studies.cells import Cell
 from flatfed.studies.reporting import write_study_report
+from flatfed.studies.reporting.measuring import measure_study
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.study import Study
 from flatfed.studies.workers.children import INTERRUPTED
@@ -77,7 +78,9 @@ class WorkerJob:
         if self.retry:
             running.retry()
         jobs = int(os.environ.get("SLURM_CPUS_PER_TASK") or 1)
-        running.work(_Log(running), jobs, self.patience)
+        log = _Log(running)
+        running.work(log, jobs, self.patience)
+        measure_study(running, _unheard, log.say, patience=self.patience)
         write_study_report(running.table(), self.folder)
         return f"all cells of {self.folder} have ended"
 
@@ -87,6 +90,10 @@ class WorkerJob:
 
         again = WorkerJob(self.study, self.folder, self.home, self.by, self.patience)
         return DelayedSubmission(again)
+
+
+def _unheard(name: str, done: int, total: int) -> None:
+    """Leave the steps of a measurement out of the log."""
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""`flatfed report`, and the pages that other commands write."""
