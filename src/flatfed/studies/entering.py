@@ -25,7 +25,7 @@ def content_of(study: Study) -> dict[str, Any]:
     """Return a study, ready for JSON."""
     content = asdict(study)
     # Where it was read decides nothing.
-    del content["file"]
+    del content["file"], content["lines"]
     return content
 
 

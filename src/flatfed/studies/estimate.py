@@ -20,6 +20,7 @@ from flatfed.core.task.metrics import declared
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import costs
 from flatfed.studies.cells import Cell, Resolver, choosing_cells
+from flatfed.studies.mistakes import CellMistake, placed
 
 Show = Callable[[str, int, int], object]
 """Shows how far something is: a text, and how many of how many are done."""
@@ -81,6 +82,7 @@ def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, t
     cells = choosing + len(columns) * len(study.seeds)
     checked = Checked(study.title, len(study.methods), len(study.settings), len(study.seeds), cells, choosing, jobs)
     paces: dict[str, Pace] = {}
+    mistakes: list[CellMistake] = []
     for number, (setting, variant) in enumerate(columns):
         show(f"{variant}, {setting}" if setting else variant, number, len(columns))
         points = study.points(variant)
@@ -92,7 +94,7 @@ def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, t
             plan.check()
             _check_metric(study.select.metric, plan)
         except FlatfedError as error:
-            checked.mistakes.append(f"{cell.name}: {error}")
+            mistakes.append(CellMistake(setting, variant, str(error)))
             continue
         if setting not in paces:
             paces[setting] = measure(plan)
@@ -103,6 +105,7 @@ def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, t
         checked.seconds += runs * (one.seconds + _seconds_to_begin(resolver, cell)) / jobs
         checked.disk += runs * one.disk
         checked.exchanged += runs * one.exchanged
+    checked.mistakes += placed(study, mistakes)
     return checked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from flatfed.studies.cells import DATASET
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.parts import Reporting, Selection, Way
-from flatfed.studies.study import ALL, MANY, FaultyStudyError, Study, log_range
+from flatfed.studies.study import ALL, MANY, FaultyStudyError, Study, log_range, place_of
 from flatfed.studies.tuning.ranges import EXAMPLE, Range
 
 T = TypeVar("T")
@@ -45,25 +46,10 @@ def read_study(file: Path) -> Study:
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not YAML that can be used: {error}") from None
 
-    def place(way: Way) -> str:
-        return f"{file}, line {_line(lines, way)}"
-
-    return replace(study_of(content, place), file=file)
+    return replace(study_of(content, partial(place_of, file=file, lines=lines)), file=file, lines=lines)
 
 
-def _line(lines: Mapping[Way, int], way: Way) -> int:
-    """Return the line of an entry, or of the nearest around it."""
-    while way and way not in lines:
-        way = way[:-1]
-    return lines.get(way, 1)
-
-
-def in_python(way: Way) -> str:
-    """Return the place of an entry of a mapping."""
-    return ".".join(way) or "study"
-
-
-def study_of(content: Any, place: Callable[[Way], str] = in_python) -> Study:
+def study_of(content: Any, place: Callable[[Way], str] = place_of) -> Study:
     """Return the study that a mapping describes, or raise all of its mistakes."""
     return _Reader(place).read(content)
 

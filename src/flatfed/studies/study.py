@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.studies.drawing.figure import figure_faults
-from flatfed.studies.parts import Fault, Reporting, Selection
+from flatfed.studies.parts import Fault, Reporting, Selection, Way
 from flatfed.studies.tuning.ranges import Space, fault_of_range
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Study:
         report: what is reported.
         title: for people.
         file: where it was read; what code it names is judged by that.
+        lines: where its entries stand there.
     """
 
     methods: Mapping[str, str]
@@ -71,6 +72,7 @@ class Study:
     title: str = ""
     tune: Mapping[str, Space] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
+    lines: Mapping[Way, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def read(cls, file: str | Path) -> Study:
@@ -184,6 +186,10 @@ class Study:
         """Return the ranges in which a variant's parameters are tuned."""
         return dict(self.tune.get(ALL, {})) | dict(self.tune.get(variant, {}))
 
+    def place(self, way: Way) -> str:
+        """Return where an entry stands: a line of the file, or its name in Python."""
+        return place_of(way, self.file, self.lines)
+
     def points(self, variant: str) -> list[Point]:
         """Return the points of a variant's grid; one that has none has one point, with nothing to choose."""
         searched = dict(self.grid.get(ALL, {})) | dict(self.grid.get(variant, {}))
@@ -217,6 +223,16 @@ def _as_number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def place_of(way: Way, file: Path | None = None, lines: Mapping[Way, int] | None = None) -> str:
+    """Return the line of an entry, or of the nearest around it; without a file its name."""
+    if file is None:
+        return ".".join(way) or "study"
+    numbers = lines or {}
+    while way and way not in numbers:
+        way = way[:-1]
+    return f"{file}, line {numbers.get(way, 1)}"
 
 
 def name_faults(names: Iterable[str], of: str) -> Iterator[Fault]:
