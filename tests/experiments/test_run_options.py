@@ -218,6 +218,9 @@ def test_what_is_merged_goes_before_name_by_name() -> None:
         ({"alpha": 1}, {"alpha": None}, {"alpha": None}, {}),
         ({"set": {"partition.alpha": 1}}, {"alpha": 2}, {"alpha": 2.0}, {}),
         ({"set": {"partition.alpha": 1}}, {"beta": 2}, {"beta": 2.0}, {"partition.alpha": 1}),
+        # A method's own parameters are no options of the partition.
+        ({"set": {"beta": 100}}, {"alpha": 0}, {"alpha": 0.0}, {"beta": 100}),
+        ({"set": {"alpha": 0.1}}, {"alpha": 2}, {"alpha": 2.0}, {"alpha": 0.1}),
         ({"bernoulli": 0.5}, {"per_round": 2}, {"per_round": 2}, {}),
         ({"per_round": 2}, {"bernoulli": 0.5}, {"bernoulli": 0.5}, {}),
         ({"no_augment": True}, {"augment": "crop"}, {"augment": "crop"}, {}),

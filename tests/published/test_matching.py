@@ -179,6 +179,32 @@ def test_parameters_that_a_paper_chose_for_a_partition() -> None:
     assert match.differences == ("published with rho 0.05, this run 0.7",)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "alpha", "printed"),
+    [
+        ("cifar10", 0.05, "78.79"),
+        ("cifar10", 100.0, "84.71"),
+        ("cifar100", 0.5, "46.48"),
+        ("cifar100", 1000.0, "54.16"),
+    ],
+)
+def test_a_paper_that_prints_the_concentration_of_each_class(dataset: str, alpha: float, printed: str) -> None:
+    config = changed(method="fedgf", algorithm={"id": "fedgf", "rho": 0.05}, setting__partition__alpha=alpha)
+    config["task"]["dataset"] = config["setting"]["data"]["name"] = dataset
+    (match,) = of_table(config, "fedgf", "Table 1")
+    assert match.value.printed == printed
+
+
+def test_the_normalisation_of_a_paper_is_no_difference_to_it() -> None:
+    config = changed(setting__data__options={"normalisation": "fedgloss"})
+    assert {match.differences for match in of_table(config, "fedgloss", "Table 3")} == {()}
+    config = changed(
+        method="fedsam", algorithm={"id": "fedsam", "rho": 0.1}, setting__data__options={"normalisation": "fedgloss"}
+    )
+    (match,) = of_table(config, "fedsam", "Table 2")
+    assert match.differences == ("this run with data.normalisation fedgloss",)
+
+
 def test_a_method_that_a_paper_ran_otherwise() -> None:
     config = changed(method="fedsmoo", algorithm={"id": "fedsmoo", "regularise": True})
     (match,) = of_table(config, "fedgf", "Table 1")

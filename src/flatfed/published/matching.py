@@ -26,6 +26,7 @@ Config = Mapping[str, Any]
 
 NONE_PUBLISHED = "no published value for this setting"
 
+NORMALISATION = "normalisation"
 NO_MATTER = ("memory", "verify")
 """Options of data that change no result."""
 
@@ -234,6 +235,9 @@ def _options(value: PublishedValue, run: RunSetting) -> Iterator[str]:
     """Yield what this run has other than by default in its data, partition and model."""
     fixed = data_of(value)[1]
     data = {name: option for name, option in run.data_options.items() if name not in (*fixed, *NO_MATTER)}
+    if data.get(NORMALISATION) == value.paper:
+        # Constants are named after the paper whose code has them.
+        del data[NORMALISATION]
     yield from _unusual("data", data, lambda: find(run.dataset).with_defaults({}))
     if value.partition != CENTRALISED:
         given = partition_of(value) or {}

@@ -25,6 +25,12 @@ STREET_SCENES = ("cityscapes", "idda")
 PER_CLASS = ("fedwmsam",)
 """Papers whose concentration is that of each class, not the total over all classes."""
 
+TOTAL_BY_CLASS = ("fedgf",)
+"""Papers that print the share of each class in a concentration that their code gives in total."""
+
+CLASSES = {"cifar10": 10, "cifar100": 100}
+"""How many classes the data sets of these papers have."""
+
 CENTRALISED = "centralized"
 """The partition of the tables that is none: all examples lie in one place."""
 
@@ -62,6 +68,10 @@ def partition_of(value: PublishedValue) -> Named | None:
         return None
     if value.partition == "dirichlet" and value.paper in PER_CLASS:
         return {"id": "dirichlet-per-class", "beta": number}
+    if value.partition == "dirichlet" and value.paper in TOTAL_BY_CLASS:
+        if value.dataset not in CLASSES:
+            return None
+        return {"id": "dirichlet", "alpha": number * CLASSES[value.dataset]}
     parameter = {"dirichlet": "alpha", "pam": "alpha", "pathological": "classes_per_client"}.get(value.partition)
     if parameter is None:
         return None

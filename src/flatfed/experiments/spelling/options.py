@@ -52,11 +52,13 @@ class RunOptions:
         later = other if isinstance(other, RunOptions) else RunOptions.read(other)
         replaced = _replaced(later)
         values = {name: value for name, value in self.values.items() if name not in replaced}
-        settings = {name: value for name, value in self.settings.items() if name not in replaced}
+        # A method's own `beta` is none of the partition, whose option has the same name.
+        named = {f"{PARTITION}{name}" for name in later.short}
+        settings = {name: value for name, value in self.settings.items() if name not in named}
         return RunOptions(
             values | dict(later.values),
             settings | dict(later.settings),
-            (self.firm - later.settings.keys() - replaced) | later.firm,
+            (self.firm - later.settings.keys() - named) | later.firm,
         )
 
     def __getitem__(self, name: str) -> Any:
@@ -146,12 +148,12 @@ def _refuse_both(name: str, value: float | None, settings: Mapping[str, Any]) ->
 
 
 def _replaced(later: RunOptions) -> set[str]:
-    """Return what earlier options said of the same things as later ones, perhaps in another way."""
+    """Return the options that say the same things as later ones, perhaps in another way."""
     replaced: set[str] = set()
     for ways in ALTERNATIVES:
         if any(_says_something(later.values.get(name)) for name in ways):
             replaced.update(ways)
-    return replaced | {f"{PARTITION}{name}" for name in later.short}
+    return replaced
 
 
 def _says_something(value: Any) -> bool:

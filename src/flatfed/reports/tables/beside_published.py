@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 OF_TESTS = {"accuracy": "accuracy_pct", "miou": "miou_pct"}
 """Metrics of a test set, and as the papers' tables name them; both in per cent there."""
 
-OF_FLATNESS = {"lambda_max": "lambda_max", "lambda_ratio": "lambda_max_over_lambda_5", "lpf": "lpf"}
+OF_FLATNESS = {
+    "lambda_max": "lambda_max",
+    "lambda_ratio": "lambda_max_over_lambda_5",
+    "lpf": "lpf",
+    "discrepancy": "delta_f",
+}
 """Measurements of flatness in a run's summary, and as the papers' tables name them."""
 
 TESTS = {"test": ("", "seen"), "unseen": ("unseen",)}

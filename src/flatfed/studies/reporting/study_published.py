@@ -25,6 +25,8 @@ from flatfed.studies.results import StudyTable
 NONE_KNOWN = "none known"
 OF_FEDAVG = "fedavg_final_accuracy"
 """The target of tables that is the accuracy of FedAvg."""
+OF_TARGETS = {"rounds_to_target": "round", "model_transmissions_to_target": "transmissions"}
+"""What it took to reach a target, as the papers' tables name it, and here; both count for one client."""
 HEADS = ["setting", "method", "metric", "measured", "published", "known reasons for a difference"]
 
 
@@ -122,10 +124,10 @@ def _measured(
             if OF_FLATNESS.get(block.number.partition(",")[0]) == value.metric:
                 yield spread_of(list(block.values.get(key, {}).values()))
                 return
-    elif value.metric == "rounds_to_target":
+    elif value.metric in OF_TARGETS:
         for line in targets:
             if (line.setting, line.method) == (setting_name(key[0]), key[1]) and _is_target(table, line, value):
-                yield line.costs["round"]
+                yield line.costs[OF_TARGETS[value.metric]]
                 return
 
 
