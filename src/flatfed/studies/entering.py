@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.runs.directory import is_run
-from flatfed.studies.cells import Cell, Resolver, description, differences
+from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.folder import FILE, StudyFolder
 from flatfed.studies.parts import Reporting, Selection
@@ -83,7 +84,8 @@ def _remarks(study: Study, folder: StudyFolder, cells: Sequence[Cell]) -> list[s
     if len(reported) < len(list(study.columns())) * len(study.seeds):
         # What is not chosen yet may be there already.
         return []
-    gone = [path for path in folder.begun_paths() if path not in known]
+    # Trials of `study tune` are no cells of the study, and lie in a folder of their own.
+    gone = [path for path in folder.begun_paths() if path not in known and Path(path).parts[0] != TUNING]
     if not gone:
         return []
     return [f"{len(gone)} runs of before are not part of the study any more, such as {gone[0]}; they stay there"]
