@@ -12,9 +12,15 @@ from typing import Any
 import pytest
 
 from flatfed.core.errors import ConfigError
+from flatfed.published.lookup import lookup
+from flatfed.published.matching import Match
+from flatfed.published.table_matching import TableMatch
 from flatfed.studies.reading import study_of
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.study_flatness import FlatnessBlock
+from flatfed.studies.reporting.study_page import study_views
+from flatfed.studies.reporting.study_published import PublishedLine, _measured
 from flatfed.studies.run_study import RunningStudy
 from studies.bench import run_here, small
 
@@ -82,6 +88,31 @@ def test_the_reference_is_a_target(running: RunningStudy, tmp_path: Path) -> Non
     write_study_report(table, tmp_path)
     records = json.loads((tmp_path / "targets.json").read_text())
     assert {line["value"] for line in records if line["setting"] == "a"} == {table.entry("a", "slow").mean}
+
+
+def test_the_page_has_the_targets_of_the_report(running: RunningStudy) -> None:
+    for report, expected in (({"targets": "reference", "reference": "slow"}, ["a", "b"]), ({"targets": [150]}, [])):
+        study = study_of(small(**STUDY | {"report": report}))
+        again = RunningStudy(study, running.folder.path)
+        values = [target.value for view in study_views(again, lambda run: None) for target in view.extras.targets]
+        assert values == [again.table().entry(setting, "slow").mean for setting in expected]
+
+
+def test_a_published_number_stands_beside_a_mean_over_all_seeds_or_none(running: RunningStudy) -> None:
+    key = ("a", "fedavg")
+    table = running.table()
+    value = next(one for one in lookup("fedgloss") if one.metric == "lambda_max")
+    half = FlatnessBlock("lambda_max", {key: {0: 1.0}})
+    whole = FlatnessBlock("lambda_max", {key: {0: 1.0, 1: 2.0}})
+    for block, mean in ((half, None), (whole, 1.5)):
+        (measured,) = _measured(table, key, value, [block], [])
+        assert (measured.spread and measured.spread[0], measured.seeds) == (mean, 2)
+
+
+def test_runs_that_missed_a_target_are_a_reason(running: RunningStudy) -> None:
+    value = next(one for one in lookup("fedwmsam") if one.metric == "rounds_to_target")
+    line = PublishedLine("a", "fedavg", (3.0, None), 1, False, TableMatch(Match(value, (), ())), "1 of 2")
+    assert "the target was not reached in 1 of 2 runs here" in line.reasons
 
 
 def test_flatness(written: tuple[Path, list[str], list[str]]) -> None:

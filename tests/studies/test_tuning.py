@@ -161,7 +161,9 @@ def test_who_only_reads_the_book_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_trial_may_end_while_a_run_with_another_seed_has_just_begun(tmp_path: Path) -> None:
-    running = RunningStudy(study_of(small(**STUDY | {"rounds": 2, "select": {"seeds": [1000, 1001]}})), tmp_path / "out")
+    running = RunningStudy(
+        study_of(small(**STUDY | {"rounds": 2, "select": {"seeds": [1000, 1001]}})), tmp_path / "out"
+    )
     tuner = Tuner(running, "fedavg", None, 1)
     running.enter()
     with tuner.book.locked():

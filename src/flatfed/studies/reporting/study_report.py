@@ -34,7 +34,7 @@ from flatfed.studies.reporting.study_published import (
     published_lines,
     published_markdown,
 )
-from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody, results_of
+from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody
 from flatfed.studies.reporting.study_statistics import StudyStatistics, statistics_of
 from flatfed.studies.reporting.study_targets import TargetLine, reference_of, target_lines
 from flatfed.studies.reporting.target_text import targets_csv, targets_latex, targets_markdown
@@ -51,7 +51,7 @@ def write_study_report(table: StudyTable, folder: Path, say: Say = nobody) -> li
     forest plot also where fewer than two seeds can be compared. `say` hears what could not be reported.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    statistics, results = statistics_of(table), results_of(table, say)
+    statistics, results = statistics_of(table), StudyResults(table, say)
     blocks = flatness_blocks(table, say)
     targets = target_lines(table, results, say)
     published = published_lines(table, blocks, targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,18 @@ class TargetLine:
 
 def target_lines(table: StudyTable, results: StudyResults, say: Say = nobody) -> list[TargetLine]:
     """Return a line for each target, setting and method that has a run."""
-    return [line for text in _texts(table) for line in _of_target(table, results, text, say)]
+    targets = target_texts(table)
+    if not targets:
+        return []
+    lines: list[TargetLine] = []
+    # Setting by setting: the histories of all need not fit into memory.
+    for setting, found in results.items():
+        for text in targets:
+            lines += _of_setting(table, setting, found, text, say)
+    return sorted(lines, key=lambda line: targets.index(line.target))
 
 
-def _texts(table: StudyTable) -> list[str]:
+def target_texts(table: StudyTable) -> list[str]:
     """Return the targets as the study says them."""
     targets = table.study.report.targets
     if isinstance(targets, str):
@@ -76,22 +84,21 @@ def _texts(table: StudyTable) -> list[str]:
     return [f"{target:g}" for target in targets]
 
 
-def _of_target(table: StudyTable, results: StudyResults, text: str, say: Say) -> Iterator[TargetLine]:
-    for setting, found in results.items():
-        value = _value(table, setting, text)
-        if value is None or not found:
-            continue
-        extras = Extras(targets=(Target(text, value),))
-        try:
-            (reaching,) = Reaching.all(found, extras)
-        except ConfigError as error:
-            say(f"{setting_name(setting)}: {error}")
-            continue
-        for result in found:
-            yield _line(reaching, setting, result, value)
+def _of_setting(table: StudyTable, setting: str, found: Sequence[Result], text: str, say: Say) -> Iterator[TargetLine]:
+    value = target_value(table, setting, text)
+    if value is None or not found:
+        return
+    extras = Extras(targets=(Target(text, value),))
+    try:
+        (reaching,) = Reaching.all(found, extras)
+    except ConfigError as error:
+        say(f"{setting_name(setting)}: {error}")
+        return
+    for result in found:
+        yield _line(reaching, setting, result, value)
 
 
-def _value(table: StudyTable, setting: str, text: str) -> float | None:
+def target_value(table: StudyTable, setting: str, text: str) -> float | None:
     """Return a target in the metric's own scale; None where the reference has no value yet."""
     if text == REFERENCE:
         return table.entry(setting, reference_of(table)).mean
