@@ -18,6 +18,8 @@ from flatfed.published.table_matching import TableMatch
 from flatfed.studies.reading import study_of
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.report_files import record_files
+from flatfed.studies.reporting.study_figures import _rest
 from flatfed.studies.reporting.study_flatness import FlatnessBlock
 from flatfed.studies.reporting.study_page import study_views
 from flatfed.studies.reporting.study_published import PublishedLine, _measured
@@ -150,6 +152,27 @@ def test_what_a_later_report_has_not_is_removed(running: RunningStudy, tmp_path:
     assert not (tmp_path / "against").exists()
     assert not (tmp_path / "curves" / "b").exists()
     assert (tmp_path / "curves" / "own.png").exists()
+
+
+def test_a_changed_list_of_files_leads_nowhere_else(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "study"
+    (folder / "begun").mkdir(parents=True)
+    outside.mkdir()
+    (folder / "curves").symlink_to(outside)
+    named = ["study.json", "preset.json", "begun/a.json", "curves/mine.csv", "../outside/mine.csv", "old.md"]
+    for name in named:
+        (folder / name).write_text("{}")
+    (folder / "report.json").write_text(json.dumps({"files": named}))
+    record_files(folder, [])
+    assert [name for name in named if not (folder / name).exists()] == ["old.md"]
+
+
+def test_what_settings_share_fits_into_the_name_of_a_file() -> None:
+    long = {"alpha": 1, "model": "m" * 300}
+    names = {_rest(options, "alpha") for options in (long, {**long, "model": "m" * 301}, {"data_dir": "a\nb"})}
+    assert len(names) == 3
+    assert all(len(name.encode()) < 150 and name.isprintable() for name in names)
+    assert _rest({"alpha": 1, "lr": 0.1}, "alpha") == "lr 0.1"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX")

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.experiments.measuring.class_tables import class_table_of
 from flatfed.reports.page.client_view import ClassTable
 from flatfed.reports.page.gather import ViewSource
 from flatfed.reports.page.page_tables import TableData, table_data
+from flatfed.reports.page.write import PAGE, available, write_page
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.statistics.paired import PairedDifference
@@ -30,6 +32,16 @@ from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.study import spelled_point
 
 ClassesOf = Callable[[OneRun], ClassTable | None]
+
+
+def write_study_page(running: RunningStudy) -> list[Path]:
+    """Write the page of a study into its folder; nothing where what it needs is missing."""
+    if not available():
+        return []
+    part = study_part(running)
+    file = running.folder.path / PAGE
+    write_page(file, part["title"], study_views(running, class_table_of), [part])
+    return [file]
 
 
 def study_part(running: RunningStudy) -> dict[str, Any]:

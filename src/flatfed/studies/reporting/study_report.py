@@ -16,7 +16,7 @@ from flatfed.reports.tables.pivot import pivot_csv, pivot_markdown
 from flatfed.runs.metrics import Metric
 from flatfed.runs.records.files import replace_file
 from flatfed.studies.reporting.comparison_text import comparison_markdown, unit_of
-from flatfed.studies.reporting.report_files import record_files
+from flatfed.studies.reporting.report_files import AGAINST, CURVES, record_files
 from flatfed.studies.reporting.study_figures import both, draw_against, draw_study_curves, draw_study_ranks
 from flatfed.studies.reporting.study_flatness import (
     FlatnessBlock,
@@ -39,9 +39,6 @@ from flatfed.studies.reporting.study_statistics import StudyStatistics, statisti
 from flatfed.studies.reporting.study_targets import TargetLine, reference_of, target_lines
 from flatfed.studies.reporting.target_text import targets_csv, targets_latex, targets_markdown
 from flatfed.studies.results import StudyTable
-
-CURVES, AGAINST = "curves", "against"
-"""Folders of figures."""
 
 
 def write_study_report(table: StudyTable, folder: Path, say: Say = nobody) -> list[Path]:
