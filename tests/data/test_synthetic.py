@@ -13,6 +13,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.task.metrics import SEGMENTATION
 from flatfed.data import datasets, load, source
 from flatfed.data.catalogue import find, usual_partition
+from flatfed.data.sources.made_up.drawn_examples import ExampleMaker
 from flatfed.data.sources.made_up.originals import ORIGINALS
 from flatfed.data.sources.made_up.synthetic import Like
 from flatfed.data.storage.pool import Pool, fingerprint
@@ -152,3 +153,8 @@ def test_another_data_set_may_follow_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert usual_partition("follower", {"model_of": "pacs"}) == "natural"
     assert usual_partition("follower", {"model_of": "no such"}) == "dirichlet"
     assert usual_partition("follower") == "dirichlet"
+
+
+def test_an_owner_has_one_tint_in_every_part() -> None:
+    drawing = ExampleMaker(ORIGINALS["mnist-writers"], (1, 8, 8), seed=0, owners=20)
+    assert torch.equal(drawing.tints(torch.arange(5)), drawing.tints(torch.arange(20))[:5])

@@ -36,6 +36,14 @@ def test_other_partitions_and_methods_have_no_value() -> None:
     assert not accuracies(changed(method="fedavg(server_lr=0.5)+swa"))
 
 
+def test_another_variant_of_the_method_has_its_reason() -> None:
+    config = changed(method="fedavg") | {"algorithm": {"id": "fedavg", "server_lr": 0.01, "client_opt": {"id": "sgd"}}}
+    (one,) = accuracies(config)
+    assert "this run with algorithm.server_lr 0.01" in one.match.differences
+    (usual,) = accuracies(changed(method="fedavg") | {"algorithm": {"id": "fedavg", "server_lr": 1.0}})
+    assert not [text for text in usual.match.differences if "server_lr" in text]
+
+
 def test_fewer_seeds() -> None:
     assert fewer_seeds("fedgloss", 1) == "published over 3 seeds, here 1"
     assert fewer_seeds("fedgloss", 3) == ""

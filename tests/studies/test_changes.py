@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.command import Outcome, fingerprint, flatfed
+from flatfed.studies.folder import StudyFolder
 from studies.bench import digests, run_here, written
 
 FIRST: dict[str, Any] = {"rounds": 2, "methods": ["fedavg"], "settings": {"a": {}, "b": {"alpha": 10}}, "seeds": 0}
@@ -137,3 +138,20 @@ def test_more_rounds_of_a_study_with_a_grid_reach_what_is_reported_too(tmp_path:
     assert run(tmp_path, **grid).code == 0
     assert run(tmp_path, **grid, rounds=3).code == 0
     assert {tuple(run["rounds"]) for run in digests(tmp_path / "out").values()} == {(0, 1, 2)}
+
+
+def test_a_record_of_an_earlier_version_opens_and_one_that_is_none_is_a_sentence(begun: Path) -> None:
+    folder = StudyFolder(begun / "out")
+    record = folder.record()["study"]
+    report = {"accuracy": "last", "targets": [], "reference": "", "flatness": False, "published": "some table"}
+    earlier = {name: value for name, value in record.items() if name != "tune"} | {"report": report}
+    folder.write_record({"study": earlier})
+    assert flatfed("study", "show", begun / "out").code == 0
+    figure = {"draw": "nothing", "options": {}, "methods": [], "settings": []}
+    others = [[], {}, {"methods": 3}, record | {"later": 1}, record | {"report": {"figures": {"a": figure}}}]
+    for other in others:
+        folder.write_record({"study": other})
+        for command in (("study", "show"), ("study", "draw"), ("report", "--out", begun / "page.html")):
+            outcome = flatfed(*command, begun / "out")
+            assert outcome.code == 2, outcome.err
+            assert "study.json does not hold a study" in outcome.err or "drawing 'nothing'" in outcome.err

@@ -46,6 +46,13 @@ def test_a_file_read_in_python_comes_to_the_folder_of_the_command_line(tmp_path:
     assert records[0]["study"] == records[1]["study"]
 
 
+def test_what_the_report_asks_for_is_measured_and_drawn(tmp_path: Path) -> None:
+    report = {"flatness": "parameter_norm", "figures": {"classes": {"draw": "class-distribution"}}}
+    ff.Study.of(small(rounds=1, report=report)).run(tmp_path / "out", jobs=1)
+    for name in ("flatness.csv", "figures/classes.png", "report.html"):
+        assert (tmp_path / "out" / name).exists()
+
+
 def test_mistakes_are_raised_or_found_by_the_check(tmp_path: Path) -> None:
     with pytest.raises(StudyMistakes, match="methds"):
         ff.Study.of(small(methds=["fedavg"]))

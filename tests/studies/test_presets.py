@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cli.command import flatfed
+from flatfed.cli.study.opening import opened_study
 from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError
 from flatfed.studies.presets import SCALES, Scale, find_preset, paper_names, presets_of, read_presets, scale_named
@@ -243,3 +244,12 @@ def test_an_existing_file_is_a_file_and_has_no_scale(tmp_path: Path, monkeypatch
     assert read.code == 2 and "line 2" in read.err
     scaled = flatfed("study", "check", "fedgloss/table-3", "--scale", "small")
     assert scaled.code == 2 and "--scale" in scaled.err
+
+
+def test_a_folder_may_have_the_name_of_its_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fedgloss/table-3").mkdir(parents=True)
+    opened = opened_study(Path("fedgloss/table-3"), "smoke", Path("fedgloss/table-3"), False)
+    assert opened.running.study.title.startswith("fedgloss/table-3, smoke")
+    with pytest.raises(ConfigError, match="fedgloss: "):
+        opened_study(Path("fedgloss"), None, None, False)

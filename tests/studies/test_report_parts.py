@@ -12,9 +12,17 @@ from typing import Any
 import pytest
 
 from flatfed.core.errors import ConfigError
+from flatfed.published.lookup import lookup
+from flatfed.published.matching import Match
+from flatfed.published.table_matching import TableMatch
 from flatfed.studies.reading import study_of
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.report_files import record_files
+from flatfed.studies.reporting.study_figures import _rest
+from flatfed.studies.reporting.study_flatness import FlatnessBlock
+from flatfed.studies.reporting.study_page import study_views
+from flatfed.studies.reporting.study_published import PublishedLine, _measured
 from flatfed.studies.run_study import RunningStudy
 from studies.bench import run_here, small
 
@@ -95,6 +103,31 @@ def test_a_table_that_states_no_partition_and_the_time_of_a_client(running: Runn
     assert "published of another machine" in of_slow["client_time_s"]["reasons"]
 
 
+def test_the_page_has_the_targets_of_the_report(running: RunningStudy) -> None:
+    for report, expected in (({"targets": "reference", "reference": "slow"}, ["a", "b"]), ({"targets": [150]}, [])):
+        study = study_of(small(**STUDY | {"report": report}))
+        again = RunningStudy(study, running.folder.path)
+        values = [target.value for view in study_views(again, lambda run: None) for target in view.extras.targets]
+        assert values == [again.table().entry(setting, "slow").mean for setting in expected]
+
+
+def test_a_published_number_stands_beside_a_mean_over_all_seeds_or_none(running: RunningStudy) -> None:
+    key = ("a", "fedavg")
+    table = running.table()
+    value = next(one for one in lookup("fedgloss") if one.metric == "lambda_max")
+    half = FlatnessBlock("lambda_max", {key: {0: 1.0}})
+    whole = FlatnessBlock("lambda_max", {key: {0: 1.0, 1: 2.0}})
+    for block, mean in ((half, None), (whole, 1.5)):
+        (measured,) = _measured(table, key, value, [block], [])
+        assert (measured.spread and measured.spread[0], measured.seeds) == (mean, 2)
+
+
+def test_runs_that_missed_a_target_are_a_reason(running: RunningStudy) -> None:
+    value = next(one for one in lookup("fedwmsam") if one.metric == "rounds_to_target")
+    line = PublishedLine("a", "fedavg", (3.0, None), 1, False, TableMatch(Match(value, (), ())), "1 of 2")
+    assert "the target was not reached in 1 of 2 runs here" in line.reasons
+
+
 def test_flatness(written: tuple[Path, list[str], list[str]]) -> None:
     records = json.loads((written[0] / "flatness.json").read_text())
     assert {line["number"] for line in records} >= {"sharpness", "parameter_norm"}
@@ -130,6 +163,27 @@ def test_what_a_later_report_has_not_is_removed(running: RunningStudy, tmp_path:
     assert not (tmp_path / "against").exists()
     assert not (tmp_path / "curves" / "b").exists()
     assert (tmp_path / "curves" / "own.png").exists()
+
+
+def test_a_changed_list_of_files_leads_nowhere_else(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "study"
+    (folder / "begun").mkdir(parents=True)
+    outside.mkdir()
+    (folder / "curves").symlink_to(outside)
+    named = ["study.json", "preset.json", "begun/a.json", "curves/mine.csv", "../outside/mine.csv", "old.md"]
+    for name in named:
+        (folder / name).write_text("{}")
+    (folder / "report.json").write_text(json.dumps({"files": named}))
+    record_files(folder, [])
+    assert [name for name in named if not (folder / name).exists()] == ["old.md"]
+
+
+def test_what_settings_share_fits_into_the_name_of_a_file() -> None:
+    long = {"alpha": 1, "model": "m" * 300}
+    names = {_rest(options, "alpha") for options in (long, {**long, "model": "m" * 301}, {"data_dir": "a\nb"})}
+    assert len(names) == 3
+    assert all(len(name.encode()) < 150 and name.isprintable() for name in names)
+    assert _rest({"alpha": 1, "lr": 0.1}, "alpha") == "lr 0.1"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX")

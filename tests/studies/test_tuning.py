@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -22,8 +23,9 @@ from flatfed.studies.reading import StudyMistakes, study_of
 from flatfed.studies.run_study import RunningStudy, Unwatched
 from flatfed.studies.tuning.outcome import Tuned, outcome_of, spelled_with
 from flatfed.studies.tuning.ranges import fault_of_range, tidy
-from flatfed.studies.tuning.trial_book import JOURNAL
+from flatfed.studies.tuning.trial_book import JOURNAL, TrialBook
 from flatfed.studies.tuning.tuner import Tuner
+from flatfed.studies.workers.working import play_cell
 from studies.bench import COMMAND, digests, small, until, written
 from studies.test_shared import kill
 
@@ -146,6 +148,40 @@ def test_half_a_line_of_a_journal_is_removed(tmp_path: Path) -> None:
     with (tmp_path / "tuning/fedsam" / JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code": 4, "wor')
     assert len(tuned_here(tmp_path, 2).trials) == 2
+
+
+def test_who_only_reads_the_book_writes_nothing(tmp_path: Path) -> None:
+    space = {"lr": {"log": (0.001, 1.0)}}
+    book = TrialBook(tmp_path, space)
+    with book.locked():
+        book.propose(0)
+    before = (tmp_path / JOURNAL).read_bytes()
+    assert len(TrialBook(tmp_path, space).trials()) == 1
+    assert (tmp_path / JOURNAL).read_bytes() == before
+
+
+def test_a_trial_may_end_while_a_run_with_another_seed_has_just_begun(tmp_path: Path) -> None:
+    running = RunningStudy(
+        study_of(small(**STUDY | {"rounds": 2, "select": {"seeds": [1000, 1001]}})), tmp_path / "out"
+    )
+    tuner = Tuner(running, "fedavg", None, 1)
+    running.enter()
+    with tuner.book.locked():
+        trial = tuner.book.propose(0)
+    pruned, begun = tuner.cells_of(trial)
+    play_cell(tuner.resolver, tuner.folder, pruned, lambda progress: None)
+    tuner.folder.prune(pruned, "it promises less")
+    tuner.folder.run_of(begun).mkdir()
+    for name in ("config.json", "environment.json"):
+        shutil.copy(tuner.folder.run_of(pruned) / name, tuner.folder.run_of(begun) / name)
+    tuner.work(Unwatched())
+    (ended,) = outcome_of(tuner).trials
+    assert (ended.outcome, sorted(ended.scores)) == ("pruned", [0, 1])
+
+
+def test_trials_are_no_runs_that_a_study_has_lost(tmp_path: Path) -> None:
+    tuned_here(tmp_path / "out", 1, "fedavg", rounds=1)
+    assert RunningStudy(study_of(small(**STUDY)), tmp_path / "out").enter() == []
 
 
 def test_a_diverged_trial_is_a_result(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from types import ModuleType
 
 PACKAGE = "flwr.supernode.cli"
-PROGRAM = f"{PACKAGE}.flwr_clientapp"
 
 
 def main() -> None:

@@ -238,16 +238,17 @@ def _options(value: PublishedValue, run: RunSetting) -> Iterator[str]:
     if data.get(NORMALISATION) == value.paper:
         # Constants are named after the paper whose code has them.
         del data[NORMALISATION]
-    yield from _unusual("data", data, lambda: find(run.dataset).with_defaults({}))
+    yield from unusual("data", data, lambda: find(run.dataset).with_defaults({}))
     given = partition_of(value)
     if given is not None:
         rest = {name: option for name, option in run.partition.items() if name not in given}
-        yield from _unusual("partition", rest, lambda: Partitioner.registry.from_dict(given).to_dict())
+        yield from unusual("partition", rest, lambda: Partitioner.registry.from_dict(given).to_dict())
     model = (run.config.get("setting") or {}).get("model") or {}
-    yield from _unusual("model", model.get("options") or {}, lambda: with_defaults(run.model, {}))
+    yield from unusual("model", model.get("options") or {}, lambda: with_defaults(run.model, {}))
 
 
-def _unusual(owner: str, used: Mapping[str, Any], read_defaults: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
+def unusual(owner: str, used: Mapping[str, Any], read_defaults: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a run has other than by default."""
     try:
         defaults = read_defaults()
     except FlatfedError:  # one of the user's own that is not imported here

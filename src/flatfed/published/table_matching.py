@@ -6,9 +6,14 @@ the same, and the data where the papers know them at all; every other difference
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
+from flatfed.algorithms import Algorithm, ClientOptimiser
+from flatfed.core.configuration.registry import Registry
+from flatfed.published.choices import choices_for
 from flatfed.published.conditions import conditions_of
 from flatfed.published.lookup import lookup_parameters
 from flatfed.published.matching import (
@@ -19,6 +24,7 @@ from flatfed.published.matching import (
     is_equal,
     is_same_data,
     is_same_partition,
+    unusual,
 )
 from flatfed.published.method_names import spelling_of
 from flatfed.published.numbers import PublishedValue, values
@@ -65,7 +71,29 @@ def _is_known(dataset: str) -> bool:
 def _with_sizes(value: PublishedValue, run: RunSetting, other_data: bool) -> Match:
     """Return a match, with the differences in size among those that are named."""
     found = compared(value, run)
-    return replace(found, differences=(*_sizes(value, run, other_data), *found.differences))
+    own = _own_parameters(value, run)
+    return replace(found, differences=(*_sizes(value, run, other_data), *found.differences, *own))
+
+
+def _own_parameters(value: PublishedValue, run: RunSetting) -> Iterator[str]:
+    """Yield the parameters of the method that are not the usual ones, and of which the paper says nothing.
+
+    A study may have several variants of one method, and the table one value for it.
+    """
+    said = {choice.place for choice in choices_for(value)} | conditions_of(value).parameters.keys()
+    algorithm = run.config["algorithm"]
+    for registry, place in ((Algorithm.registry, "algorithm"), (ClientOptimiser.registry, "algorithm.client_opt")):
+        owner = algorithm if place == "algorithm" else algorithm.get("client_opt")
+        if not isinstance(owner, Mapping):
+            continue
+        used = {name: option for name, option in owner.items() if f"{place}.{name}" not in said}
+        used.pop("client_opt", None)
+        yield from unusual(place, used, partial(_defaults, registry, str(owner.get("id"))))
+
+
+def _defaults(registry: Registry[Any], id: str) -> Mapping[str, Any]:
+    defaults: Mapping[str, Any] = registry.make(id).to_dict()
+    return defaults
 
 
 def _sizes(value: PublishedValue, run: RunSetting, other_data: bool) -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import PARAMETER, ConfigError
+from flatfed.core.errors import PARAMETER, ConfigError, FlatfedError
 from flatfed.runs.directory import is_run
-from flatfed.studies.cells import Cell, Resolver, description, differences
+from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.folder import FILE, StudyFolder
 from flatfed.studies.parts import Reporting, Selection
@@ -34,9 +35,21 @@ def recorded_study(folder: StudyFolder) -> Study:
     record = folder.record()
     if "study" not in record:
         raise ConfigError(f"{folder.path} is not the folder of a study")
-    content = dict(record["study"])
+    try:
+        return _study_of(record["study"])
+    except FlatfedError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{folder.path / FILE} does not hold a study as this version of flatfed writes it "
+            f"({type(error).__name__}: {error}); run the study's file again"
+        ) from None
+
+
+def _study_of(recorded: dict[str, Any]) -> Study:
+    content = dict(recorded)
     select = content.pop("select")
-    report = content.pop("report")
+    report = dict(content.pop("report"))
     report["figures"] = {name: Figure.recorded(figure) for name, figure in report.get("figures", {}).items()}
     grid = {variant: _tuples(searched) for variant, searched in content.pop("grid").items()}
     tune = {
@@ -44,7 +57,16 @@ def recorded_study(folder: StudyFolder) -> Study:
         for variant, space in content.pop("tune", {}).items()
     }
     parts: dict[str, Any] = {"grid": grid, "tune": tune, **_tuples(content)}
-    return Study(select=Selection(**_tuples(select)), report=Reporting(**_tuples(report)), **parts)
+    return Study(select=Selection(**_tuples(select)), report=_known(Reporting(**_tuples(report))), **parts)
+
+
+def _known(report: Reporting) -> Reporting:
+    """Return what is reported without a published table that there is not: earlier versions took any text for one."""
+    try:
+        report.published_values()
+    except ConfigError:
+        return replace(report, published="")
+    return report
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +105,8 @@ def _remarks(study: Study, folder: StudyFolder, cells: Sequence[Cell]) -> list[s
     if len(reported) < len(list(study.columns())) * len(study.seeds):
         # What is not chosen yet may be there already.
         return []
-    gone = [path for path in folder.begun_paths() if path not in known]
+    # Trials of `study tune` are no cells of the study, and lie in a folder of their own.
+    gone = [path for path in folder.begun_paths() if path not in known and Path(path).parts[0] != TUNING]
     if not gone:
         return []
     return [f"{len(gone)} runs of before are not part of the study any more, such as {gone[0]}; they stay there"]

@@ -75,7 +75,7 @@ class _Reader:
         options = {name: value for name, value in content.items() if name not in PARTS}
         self._check_options(options, ())
         parts: dict[str, Any] = {
-            "title": str(content.get("title", "")),
+            "title": str(content.get("title") or ""),
             "methods": self._methods(content.get("methods")),
             "settings": self._settings(content.get("settings")),
             "seeds": self._seeds(content.get("seeds", 0), ("seeds",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from flatfed.studies.cells import Cell, Resolver, choosing_cells, reported_cells
 from flatfed.studies.entering import enter
 from flatfed.studies.estimate import Checked, check_study
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.reporting import write_study_report
 from flatfed.studies.results import StudyTable, table_of
 from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
@@ -97,11 +97,12 @@ def run_study(
     study: Study, folder: Path, jobs: int | None = None, retry_failed: bool = False, trust: bool = False
 ) -> StudyTable:
     """Train what is not finished yet of a study, write its report into the folder, and return the table."""
+    # It needs this module.
+    from flatfed.studies.finishing import finish_study
+
     running = RunningStudy(study, folder, NamedBy(study.file, trust))
     running.enter()
     if retry_failed:
         running.retry()
     running.work(Unwatched(), jobs or usable_cores())
-    table = running.table()
-    write_study_report(table, folder)
-    return table
+    return finish_study(running, warnings.warn)

@@ -104,6 +104,8 @@ class Study:
     ) -> StudyTable:
         """Train what is not finished yet in a folder, as `flatfed study run` does, and return the table.
 
+        The report is written into the folder. What cannot be measured, reported or drawn is a warning.
+
         Args:
             folder: the study's folder; others may work on it at the same time.
             jobs: cells at once, each in a process; None is as many as there are cores.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flatfed.core.errors import ConfigError
 
@@ -29,41 +29,25 @@ def comparison_page(results: Sequence[Result], comparison: Comparison, out: Path
     return [out / PAGE]
 
 
-def study_page(running: RunningStudy) -> list[Path]:
-    """Write the page of a study into its folder; nothing where what it needs is missing."""
-    from flatfed.reports.page.write import PAGE, available, write_page
-    from flatfed.reports.tables.columns import PLAIN
-
-    if not available():
-        return []
-    part, views = _study(running, PLAIN)
-    write_page(running.folder.path / PAGE, part["title"], views, [part])
-    return [running.folder.path / PAGE]
-
-
 def write_page_of(paths: Sequence[Path], file: Path, extras: Extras) -> None:
     """Write the page of runs, comparisons and studies; runs that are not of a study share one view."""
+    from flatfed.experiments.measuring.class_tables import class_table_of
     from flatfed.reports.page.write import require_page, write_page
     from flatfed.studies.folder import FILE
+    from flatfed.studies.reporting.study_page import study_part, study_views
 
     require_page()
     studies = [path for path in paths if (path / FILE).is_file()]
     others = [path for path in paths if path not in studies]
     views = _views_of_runs(others, extras) if others else []
+    titles_of_runs = [view.name for view in views]
     parts = []
     for path in studies:
-        part, own = _study(_running(path), extras)
-        parts.append(part)
-        views += own
-    titles = [*(part["title"] for part in parts), *(view.name for view in views[: len(others) and 1])]
+        running = _running(path)
+        parts.append(study_part(running))
+        views += study_views(running, class_table_of, extras)
+    titles = [*(part["title"] for part in parts), *titles_of_runs]
     write_page(file, " and ".join(titles), views, parts)
-
-
-def _study(running: RunningStudy, extras: Extras) -> tuple[dict[str, Any], list[ViewSource]]:
-    from flatfed.experiments.measuring.class_tables import class_table_of
-    from flatfed.studies.reporting.study_page import study_part, study_views
-
-    return study_part(running), study_views(running, class_table_of, extras)
 
 
 def _running(path: Path) -> RunningStudy:

@@ -155,12 +155,12 @@ def run(
     With --launcher slurm an array job of workers is submitted that do the same, and the command ends at once.
     """
     from flatfed.cli.output.results import command_line
-    from flatfed.cli.page.pages import study_page
     from flatfed.cli.study.following import StudyProgress
     from flatfed.cli.study.launching import launch, require_launcher
     from flatfed.cli.study.opening import opened_study
     from flatfed.machine import usable_cores
     from flatfed.studies.reporting import write_study_report
+    from flatfed.studies.reporting.study_page import write_study_page
 
     _check_lease(lease)
     require_launcher(launcher, slurm)
@@ -183,7 +183,7 @@ def run(
     echo(f"written to {folder}: {_listed(folder, files)}", err=True)
     drawn = draw_and_tell(running, jobs)
     # Last, as the page shows what was measured and drawn.
-    for page in study_page(running):
+    for page in write_study_page(running):
         echo(f"report: {page}", err=True)
     return drawn or code
 

@@ -64,7 +64,7 @@ class OpenedPreset(OpenedStudy):
 
 def opened_study(name: Path, scale: str | None, out: Path | None, trust: bool) -> OpenedStudy:
     """Return the study of a file, or where there is no such file that of a paper's table or figure."""
-    if name.exists() or name.suffix in ENDINGS:
+    if name.suffix in ENDINGS or _is_there(name):
         return _of_file(name, scale, out, trust)
     from flatfed.studies.presets import find_preset, scale_named
     from flatfed.studies.run_study import RunningStudy
@@ -72,6 +72,15 @@ def opened_study(name: Path, scale: str | None, out: Path | None, trust: bool) -
     preset, size = find_preset(str(name)), scale_named(scale)
     folder = out or Path("runs") / preset.folder(size)
     return OpenedPreset(RunningStudy(preset.resolved(size), folder), preset, size)
+
+
+def _is_there(name: Path) -> bool:
+    """Say whether a name is that of a file; a folder may have the name of a preset whose study lies in it."""
+    from flatfed.studies.presets import is_preset
+
+    if name.is_dir():
+        return not is_preset(str(name))
+    return name.exists()
 
 
 def _of_file(file: Path, scale: str | None, out: Path | None, trust: bool) -> OpenedStudy:

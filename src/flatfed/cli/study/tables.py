@@ -75,13 +75,20 @@ def _cell(pivot: Pivot, row: str, column: str) -> str:
 
 def _print_targets(table: StudyTable) -> None:
     """Print the costs to reach each target, where the study has some."""
-    from flatfed.studies.reporting.study_runs import results_of
-    from flatfed.studies.reporting.study_targets import reference_of, target_lines
-    from flatfed.studies.reporting.target_text import HOW, by_target, heads_of, rows_of, title_of
+    from flatfed.studies.reporting.study_runs import StudyResults
+    from flatfed.studies.reporting.study_targets import (
+        HOW,
+        by_target,
+        heads_of,
+        reference_of,
+        rows_of,
+        target_lines,
+        title_of,
+    )
 
     if not table.study.report.targets:
         return
-    lines = target_lines(table, results_of(table))
+    lines = target_lines(table, StudyResults(table))
     for own in by_target(lines).values():
         echo(f"\n{title_of(own, reference_of(table))}")
         print_table(heads_of(own), rows_of(own), {})

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.task.task import Task
 from flatfed.experiments.comparing.comparison import runs_in
 from flatfed.experiments.running.run import open_run, with_data
 from flatfed.experiments.tasks.recipe import task_of
+from flatfed.flatness.measurement import Measurement, MeasurementResult
 from flatfed.runs.directory import RunDirectory, is_comparison
+from flatfed.runs.results import KeptResults
 
 CHECKPOINT = re.compile(r"checkpoints/round-([0-9]+)")
 
@@ -126,3 +130,25 @@ def told_apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
 def numbered(names: Sequence[str]) -> list[str]:
     """Return names with their places: `fedavg #1`."""
     return [f"{name} #{place}" for place, name in enumerate(names, start=1)]
+
+
+def kept_result(directory: RunDirectory, measurement: Measurement) -> MeasurementResult | None:
+    """Return a measurement of a run's final model over all training examples; None where it was not taken."""
+    latest = directory.checkpoints.rounds()[:1]
+    wanted = _plain(measurement.to_dict())
+    for key, result in KeptResults(directory.path).of_round(latest):
+        is_same = key.get("measurement") == wanted and key.get("version", 1) == measurement.version
+        if is_same and key.get("run") == directory.config["run"] and _is_of_all(key):
+            return MeasurementResult.from_dict(result)
+    return None
+
+
+def _is_of_all(key: dict[str, Any]) -> bool:
+    """Say whether the evaluated model was measured, over all training examples."""
+    sample = key.get("sample", {})
+    return key.get("weights") == "evaluated" and sample.get("of") == "train" and sample.get("most") is None
+
+
+def _plain(content: dict[str, Any]) -> Any:
+    """Return a configuration as a file gives it back."""
+    return json.loads(json.dumps(content))

@@ -46,7 +46,8 @@ def kept_measurements(run: OneRun) -> list[KeptMeasurement]:
     if not is_run(run.path):
         return []
     try:
-        latest = RunDirectory.open(run.path).checkpoints.rounds()[:1]
+        # Its record was read already.
+        latest = RunDirectory(run.path, run.config).checkpoints.rounds()[:1]
         kept = KeptResults(run.path).of_round(latest)
         return [_measurement(key, result) for key, result in kept]
     except FlatfedError:  # a damaged file of measurements does not cost the page

@@ -70,6 +70,9 @@ class Figure:
 
     def faults(self, methods: Sequence[str], settings: Sequence[str]) -> Iterator[Fault]:
         """Yield what is wrong with it in a study of these methods and settings; ways begin here."""
+        if self.draw not in DRAWN:
+            yield ("draw",), nearest(self.draw, DRAWN, "drawing")
+            return
         yield from _unknown(self.methods, methods, "method")
         yield from _unknown(self.settings, settings, "setting")
         if self.draw == CLASSES and self.methods:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flatfed.machine import STOP_SIGNALS
 from flatfed.named_code import NamedBy
 from flatfed.studies.cells import Cell
-from flatfed.studies.reporting import write_study_report
-from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.finishing import finish_study
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.study import Study
 from flatfed.studies.workers.children import INTERRUPTED
@@ -80,8 +79,7 @@ class WorkerJob:
         jobs = int(os.environ.get("SLURM_CPUS_PER_TASK") or 1)
         log = _Log(running)
         running.work(log, jobs, self.patience)
-        measure_study(running, _unheard, log.say, patience=self.patience)
-        write_study_report(running.table(), self.folder)
+        finish_study(running, log.say, self.patience)
         return f"all cells of {self.folder} have ended"
 
     def checkpoint(self) -> DelayedSubmission:
@@ -90,10 +88,6 @@ class WorkerJob:
 
         again = WorkerJob(self.study, self.folder, self.home, self.by, self.patience)
         return DelayedSubmission(again)
-
-
-def _unheard(name: str, done: int, total: int) -> None:
-    """Leave the steps of a measurement out of the log."""
 
 
 @contextlib.contextmanager

@@ -34,10 +34,16 @@ def presets_of(paper: str) -> dict[str, Preset]:
     return read_presets(text, f"{paper}{ENDING}")
 
 
+def is_preset(id: str) -> bool:
+    """Say whether there is a preset `fedgloss/table-3`."""
+    paper, _, item = id.partition("/")
+    return paper in paper_names() and item in presets_of(paper)
+
+
 def find_preset(id: str) -> Preset:
     """Return the preset `fedgloss/table-3`; an unknown one names the nearest."""
-    paper, _, item = id.partition("/")
-    if paper in paper_names() and item in presets_of(paper):
+    if is_preset(id):
+        paper, _, item = id.partition("/")
         return presets_of(paper)[item]
     known = [preset.id for name in paper_names() for preset in presets_of(name).values()]
     raise ConfigError(f"{nearest(id, known, 'preset')}; `flatfed study list` shows all")

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flatfed.core.errors import FlatfedError
-from flatfed.experiments.measuring.kept import kept_result
 from flatfed.experiments.measuring.laboratory import laboratory
 from flatfed.experiments.measuring.progress import OnCount
-from flatfed.experiments.measuring.saved_runs import open_saved
+from flatfed.experiments.measuring.saved_runs import kept_result, open_saved
 from flatfed.flatness.measurement import Measurement
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.cells import Cell

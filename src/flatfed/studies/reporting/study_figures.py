@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from flatfed.studies.reporting.study_runs import Say, StudyResults, setting_name
 from flatfed.studies.results import StudyTable
 from flatfed.studies.study import FORBIDDEN, Options, Study
 
+LONGEST_REST = 120
+"""Bytes of what settings share, in a file's name: systems take 255 with what stands before and behind."""
 FEWEST_RANKED = 3
 """Methods below which a plot of ranks shows nothing that a table does not."""
 
@@ -133,7 +136,12 @@ def _rest(options: Options, parameter: str) -> str:
     plain = {name.replace("-", "_"): value for name, value in flat.items()}
     rest = {name: value for name, value in plain.items() if name != parameter.replace("-", "_")}
     text = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in rest.items())
-    return "".join(letter for letter in text if letter not in FORBIDDEN)
+    allowed = "".join(letter for letter in text if letter not in FORBIDDEN and letter.isprintable())
+    short = allowed.encode()[:LONGEST_REST].decode(errors="ignore")
+    if short == text:
+        return text
+    # Two settings that differ in what is left out are not the same.
+    return f"{short} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 # Ranks.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
-from flatfed.experiments.measuring.kept import kept_result
+from flatfed.experiments.measuring.saved_runs import kept_result
 from flatfed.experiments.spelling.methods import names_of
 from flatfed.reports.flatness import HIDDEN, row_name
 from flatfed.reports.tables.grid import csv_text, spread_of
@@ -49,6 +49,8 @@ class FlatnessBlock:
 def flatness_blocks(table: StudyTable, say: Say = nobody) -> list[FlatnessBlock]:
     """Return every number that is kept beside the reported runs, measured as the study says."""
     measurements = table.study.report.measured()
+    if not measurements:
+        return []
     found: dict[str, dict[Key, dict[int, float]]] = {}
     for key, runs in table.runs.items():
         for seed, path in runs.items():
@@ -75,7 +77,7 @@ def flatness_pivot(table: StudyTable, block: FlatnessBlock) -> Pivot:
     cells: dict[Key, PivotCell] = {}
     decimals = {}
     for setting in study.settings:
-        spreads = {variant: _spread(table, block, (setting, variant)) for variant in study.methods}
+        spreads = {variant: spread_of_block(table, block, (setting, variant)) for variant in study.methods}
         means = [spread[0] for spread in spreads.values() if spread is not None]
         order = sorted(set(means)) if block.number.partition(",")[0] in LOWER else []
         decimals[setting] = decimals_for(means, is_percent=False)
@@ -93,7 +95,7 @@ def flatness_pivot(table: StudyTable, block: FlatnessBlock) -> Pivot:
     )
 
 
-def _spread(table: StudyTable, block: FlatnessBlock, key: Key) -> tuple[float, float | None] | None:
+def spread_of_block(table: StudyTable, block: FlatnessBlock, key: Key) -> tuple[float, float | None] | None:
     """Return mean and deviation; None where a seed is missing, or its number is none."""
     values = list(block.values.get(key, {}).values())
     if len(values) < len(table.study.seeds) or not all(map(math.isfinite, values)):
@@ -127,7 +129,7 @@ def flatness_records(table: StudyTable, blocks: Sequence[FlatnessBlock]) -> list
     records = []
     for block in blocks:
         for key in table.entries:
-            spread = _spread(table, block, key) or (None, None)
+            spread = spread_of_block(table, block, key) or (None, None)
             own = block.values.get(key, {})
             records.append(
                 {

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import FlatfedError
+from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.experiments.measuring.class_tables import class_table_of
 from flatfed.reports.page.client_view import ClassTable
 from flatfed.reports.page.gather import ViewSource
 from flatfed.reports.page.page_tables import TableData, table_data
+from flatfed.reports.page.write import PAGE, available, write_page
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.statistics.paired import PairedDifference
@@ -21,13 +23,25 @@ from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.grid import NOTHING
 from flatfed.reports.tables.pivot import DIVERGED, Pivot, decimals_for
 from flatfed.runs.directory import is_run
+from flatfed.runs.metrics import Metric
 from flatfed.studies.reporting.study_pivot import pivot_of
 from flatfed.studies.reporting.study_statistics import statistics_of
+from flatfed.studies.reporting.study_targets import target_texts, target_value
 from flatfed.studies.results import StudyTable
 from flatfed.studies.run_study import RunningStudy
-from flatfed.studies.study import Study, spelled_point
+from flatfed.studies.study import spelled_point
 
 ClassesOf = Callable[[OneRun], ClassTable | None]
+
+
+def write_study_page(running: RunningStudy) -> list[Path]:
+    """Write the page of a study into its folder; nothing where what it needs is missing."""
+    if not available():
+        return []
+    part = study_part(running)
+    file = running.folder.path / PAGE
+    write_page(file, part["title"], study_views(running, class_table_of), [part])
+    return [file]
 
 
 def study_part(running: RunningStudy) -> dict[str, Any]:
@@ -129,25 +143,34 @@ def study_views(running: RunningStudy, classes_of: ClassesOf, extras: Extras = P
     if command:
         again.insert(0, ("Train what is missing, or go on where it stopped:", command))
     views = []
+    table = running.table()
     for setting in running.study.settings:
         results = list(_results(running, setting))
         if results:
             name = f"{title}: {setting}" if setting else title
             classes = classes_of(results[0].runs[0])
-            shown = _extras(running.study, results) if extras == PLAIN else extras
+            shown = _extras(table, setting) if extras == PLAIN else extras
             views.append(ViewSource(name, results, "", shown, classes, again))
     return views
 
 
-def _extras(study: Study, results: Sequence[Result]) -> Extras:
-    """Return the targets that the study names, in per cent, or the value of the reference where it has one."""
-    targets = study.report.targets
-    if not isinstance(targets, str):
-        return Extras(targets=tuple(Target(f"{target:g}%", target / 100) for target in targets))
-    reference = study.report.reference or next(iter(study.methods))
-    if reference not in [result.method for result in results]:
-        return PLAIN
-    return Extras(targets=(Target(f"{reference}:final", method=reference),))
+def _extras(table: StudyTable, setting: str) -> Extras:
+    """Return the study's targets as its report has them; one that the metric cannot have is left out."""
+    metric = table.metrics.get(setting)
+    targets = []
+    for text in target_texts(table):
+        target = Target(text, target_value(table, setting, text))
+        if metric is not None and target.value is not None and _can_have(metric, target):
+            targets.append(target)
+    return Extras(targets=tuple(targets))
+
+
+def _can_have(metric: Metric, target: Target) -> bool:
+    try:
+        Extras(targets=(target,)).check_metric(metric)
+    except ConfigError:
+        return False
+    return True
 
 
 def _results(running: RunningStudy, setting: str) -> Iterator[Result]:

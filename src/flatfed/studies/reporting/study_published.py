@@ -18,7 +18,7 @@ from flatfed.reports.tables.grid import NOTHING, Spread, csv_text, known, markdo
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.parts import REFERENCE
-from flatfed.studies.reporting.study_flatness import FlatnessBlock
+from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.reporting.study_targets import TargetLine, reference_of
 from flatfed.studies.results import StudyTable
@@ -40,10 +40,11 @@ class PublishedLine:
     Attributes:
         setting: of the study, by its name.
         method: the variant.
-        measured: mean and deviation; None where it was not measured.
+        measured: mean and deviation; None where it was not measured, or not of every seed.
         seeds: over how many.
         has_diverged: whether a seed diverged, so that there is no mean.
         match: the published value, with in what its run differs.
+        missed: in how many runs a target was not reached, of which the mean says nothing.
     """
 
     setting: str
@@ -52,6 +53,7 @@ class PublishedLine:
     seeds: int
     has_diverged: bool
     match: TableMatch
+    missed: str = ""
 
     @property
     def value(self) -> PublishedValue:
@@ -62,10 +64,11 @@ class PublishedLine:
     def reasons(self) -> list[str]:
         """Why the two may differ, as far as it is known."""
         fewer = fewer_seeds(self.value.paper, self.seeds)
+        missed = [f"the target was not reached in {self.missed} runs here"] if self.missed else []
         unstated = [f"the paper does not state: {name}" for name in self.match.match.unstated]
         uncertain = [] if self.value.is_certain else [f"uncertain ({UNCERTAIN}): {self.value.reason}"]
         elsewhere = ["published of another machine"] if self.value.metric == CLIENT_TIME else []
-        return [*self.match.match.differences, *elsewhere, *filter(None, [fewer]), *unstated, *uncertain]
+        return [*self.match.match.differences, *elsewhere, *filter(None, [fewer]), *missed, *unstated, *uncertain]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
@@ -95,9 +98,10 @@ def published_lines(
         if config is None:
             continue
         for match in nearest_in_table(published, config):
-            for measured in _measured(table, (setting, variant), match.match.value, blocks, targets):
-                lost = measured is None and table.entry(setting, variant).has_diverged
-                lines.append(PublishedLine(setting_name(setting), variant, measured, len(runs), lost, match))
+            for own in _measured(table, (setting, variant), match.match.value, blocks, targets):
+                lost = own.spread is None and table.entry(setting, variant).has_diverged
+                name = setting_name(setting)
+                lines.append(PublishedLine(name, variant, own.spread, own.seeds, lost, match, own.missed))
     order = {id(value): place for place, value in enumerate(published)}
     return sorted(lines, key=lambda line: (list(table.runs).index(_key(table, line)), order[id(line.value)]))
 
@@ -113,28 +117,39 @@ def _config(path: Any) -> Mapping[str, Any] | None:
         return None
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """A measured value, over how many seeds, and in how many runs a target was not reached."""
+
+    spread: Spread | None
+    seeds: int
+    missed: str = ""
+
+
 def _measured(
     table: StudyTable,
     key: tuple[str, str],
     value: PublishedValue,
     blocks: Sequence[FlatnessBlock],
     targets: Sequence[TargetLine],
-) -> Iterator[Spread | None]:
+) -> Iterator[_Measured]:
     """Yield what was measured of a published metric: once, or not at all where the study has no such metric."""
+    runs = len(table.runs[key])
     if value.metric in OF_TESTS.values():
-        yield from _reported(table, key, value)
+        for spread in _reported(table, key, value):
+            yield _Measured(spread, runs)
     elif value.metric in OF_FLATNESS.values():
         for block in blocks:
             if OF_FLATNESS.get(block.number.partition(",")[0]) == value.metric:
-                yield spread_of(list(block.values.get(key, {}).values()))
+                yield _Measured(spread_of_block(table, block, key), runs)
                 return
     elif value.metric in OF_TARGETS:
         for line in targets:
             if (line.setting, line.method) == (setting_name(key[0]), key[1]) and _is_target(table, line, value):
-                yield line.costs[OF_TARGETS[value.metric]]
+                yield _Measured(line.costs[OF_TARGETS[value.metric]], line.reached or line.runs, line.missed)
                 return
     elif value.metric == CLIENT_TIME:
-        yield spread_of(_client_seconds(table.runs[key].values()))
+        yield _Measured(spread_of(_client_seconds(table.runs[key].values())), runs)
 
 
 def _client_seconds(paths: Iterable[Path]) -> list[float]:

@@ -16,7 +16,7 @@ from flatfed.reports.tables.pivot import pivot_csv, pivot_markdown
 from flatfed.runs.metrics import Metric
 from flatfed.runs.records.files import replace_file
 from flatfed.studies.reporting.comparison_text import comparison_markdown, unit_of
-from flatfed.studies.reporting.report_files import record_files
+from flatfed.studies.reporting.report_files import AGAINST, CURVES, record_files
 from flatfed.studies.reporting.study_figures import both, draw_against, draw_study_curves, draw_study_ranks
 from flatfed.studies.reporting.study_flatness import (
     FlatnessBlock,
@@ -34,14 +34,17 @@ from flatfed.studies.reporting.study_published import (
     published_lines,
     published_markdown,
 )
-from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody, results_of
+from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody
 from flatfed.studies.reporting.study_statistics import StudyStatistics, statistics_of
-from flatfed.studies.reporting.study_targets import TargetLine, reference_of, target_lines
-from flatfed.studies.reporting.target_text import targets_csv, targets_latex, targets_markdown
+from flatfed.studies.reporting.study_targets import (
+    TargetLine,
+    reference_of,
+    target_lines,
+    targets_csv,
+    targets_latex,
+    targets_markdown,
+)
 from flatfed.studies.results import StudyTable
-
-CURVES, AGAINST = "curves", "against"
-"""Folders of figures."""
 
 
 def write_study_report(table: StudyTable, folder: Path, say: Say = nobody) -> list[Path]:
@@ -51,7 +54,7 @@ def write_study_report(table: StudyTable, folder: Path, say: Say = nobody) -> li
     forest plot also where fewer than two seeds can be compared. `say` hears what could not be reported.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    statistics, results = statistics_of(table), results_of(table, say)
+    statistics, results = statistics_of(table), StudyResults(table, say)
     blocks = flatness_blocks(table, say)
     targets = target_lines(table, results, say)
     published = published_lines(table, blocks, targets)

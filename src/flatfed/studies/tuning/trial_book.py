@@ -103,7 +103,11 @@ class TrialBook:
             file = self.folder / JOURNAL
             lock: Any = _Unlocked()
             storage = _storage(JournalFileBackend(str(file), lock_obj=lock), file)
-            study = optuna.create_study(storage=storage, study_name=NAME, direction="maximize", load_if_exists=True)
+            try:
+                # First: to create it writes a line, also where it is there, and whoever only reads has no lock.
+                study = optuna.load_study(study_name=NAME, storage=storage)
+            except KeyError:
+                study = optuna.create_study(storage=storage, study_name=NAME, direction="maximize")
             self._opened = storage, study
         return self._opened
 

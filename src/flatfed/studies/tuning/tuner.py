@@ -14,6 +14,7 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.metrics import metrics_of
 from flatfed.studies.cells import Cell, Resolver, description, differences, tuning_folder
 from flatfed.studies.folder import Standing, StudyFolder
 from flatfed.studies.run_study import RunningStudy
@@ -155,6 +156,9 @@ class Tuner:
                 continue
             directory = RunDirectory.open(run)
             rows = list(directory.recorded.rows)
+            if not metrics_of(rows, directory.config):
+                # It has just begun, while a run with another seed decided.
+                continue
             first = number * self.resolver.rounds(cell)
             metric = deciding_metric(self.study, rows, directory.config)
             scores |= {first + round: score_of(metric, value) for round, value in metric.values(rows)}

@@ -63,6 +63,11 @@ class Child:
         os.close(self.incoming)
         return os.waitstatus_to_exitcode(status)
 
+    def wait(self) -> None:
+        """Wait until it has ended; what it says any more is not heard."""
+        os.waitpid(self.pid, 0)
+        os.close(self.incoming)
+
     def stop(self) -> None:
         """Ask it to save and to end."""
         os.kill(self.pid, signal.SIGTERM)

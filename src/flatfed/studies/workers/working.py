@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -223,7 +222,7 @@ class StudyWorker:
         for hold in self.holds:
             hold.child.stop()
         for hold in self.holds:
-            os.waitpid(hold.child.pid, 0)
+            hold.child.wait()
             self.leases.release(hold.lease)
         self.holds.clear()
 

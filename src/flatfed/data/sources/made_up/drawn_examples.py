@@ -36,11 +36,13 @@ class ExampleMaker:
         original: what they are like.
         shape: their shape, perhaps smaller than that of the original.
         seed: decides every draw.
+        owners: how many clients hold the training examples.
     """
 
     original: Original
     shape: tuple[int, ...]
     seed: int
+    owners: int = 1
 
     def examples(self, part: str, labels: Tensor, owners: Tensor) -> TensorExamples:
         """Return the examples of a part of the data, with these classes and owners."""
@@ -63,7 +65,8 @@ class ExampleMaker:
 
     def tints(self, owners: Tensor) -> Tensor:
         """Return what the owner of each example adds to its channels."""
-        count = int(owners.max()) + 1
+        # As many for every part: what is drawn for the first depends on how many there are.
+        count = max(self.owners, int(owners.max()) + 1)
         drawn = SHIFT * torch.randn((count, self.shape[0], 1, 1), generator=self.generator("owners"))
         return drawn[owners]
 

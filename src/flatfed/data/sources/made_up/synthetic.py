@@ -61,8 +61,8 @@ def synthetic(
     officehome and pacs.
     """
     original = ORIGINALS[like]
-    drawing = ExampleMaker(original, _shape(original, size), seed)
     owners = _owner_count(like, original, clients, train)
+    drawing = ExampleMaker(original, _shape(original, size), seed, owners)
     return _pool(like, drawing, _parts(like, drawing, train, test, owners, target))
 
 

@@ -1,0 +1,40 @@
+"""What follows the training of a study: measurements of its models, the report, the figures, and the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flatfed.core.errors import ConfigError
+from flatfed.studies.drawing.draw_figures import draw_figures
+from flatfed.studies.reporting import write_study_report
+from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.study_page import write_study_page
+from flatfed.studies.reporting.study_runs import Say
+from flatfed.studies.results import StudyTable
+from flatfed.studies.run_study import RunningStudy
+from flatfed.studies.workers.leases import PATIENCE
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Follows what is done, and hears remarks alone."""
+
+    say: Say
+
+    def show(self, name: str, done: int, total: int | None) -> None:
+        """Leave the steps."""
+
+
+def finish_study(running: RunningStudy, say: Say, patience: float = PATIENCE) -> StudyTable:
+    """Do what `flatfed study run` does when every cell has ended, in this process, and return the table."""
+    remarks = Remarks(say)
+    measure_study(running, remarks.show, say, patience=patience)
+    table = running.table()
+    write_study_report(table, running.folder.path, say)
+    try:
+        draw_figures(running, remarks, workers=0)
+    except ConfigError as error:
+        # Without matplotlib the rest is still there.
+        say(f"figures: not drawn: {error}")
+    write_study_page(running)
+    return table
