@@ -88,10 +88,10 @@ def test_every_partition_is_known_or_has_a_reason() -> None:
         partition = partition_of(value)
         if partition is not None:
             assert Partitioner.registry.from_dict(dict(partition)).id == partition["id"]
-        elif value.partition and value.partition_value:
+        elif value.partition and value.partition_value and value.dataset:
             assert value.partition_value in setting_names.NOT_HERE
         else:
-            # Not stated, or none at all.
+            # Not stated, none at all, or per class of data that are not stated.
             assert value.partition in ("", setting_names.CENTRALISED, "dirichlet", "pathological")
 
 

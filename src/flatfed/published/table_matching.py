@@ -59,7 +59,7 @@ def nearest_in_table(table: Sequence[PublishedValue], config: Config) -> list[Ta
 
 
 def _is_divided_alike(value: PublishedValue, run: RunSetting) -> bool:
-    # A table that states no partition may have any; that it states none is told.
+    # A table that states no partition may have any; that it states none is reported.
     return value.partition in (CENTRALISED, "") or is_same_partition(value, run)
 
 

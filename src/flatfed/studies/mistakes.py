@@ -1,4 +1,4 @@
-"""What is wrong with cells of a study, told once with its place: the setting's, the method's, or the study's."""
+"""What is wrong with cells of a study, once each with its place: the setting's, the method's, or the study's."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class CellMistake:
 
 def placed(study: Study, mistakes: Sequence[CellMistake]) -> list[str]:
     """Return each mistake once, with its line in the study's file, and with whom it concerns."""
-    return [_told(study, text, mistakes) for text in dict.fromkeys(mistake.text for mistake in mistakes)]
+    return [_sentence(study, text, mistakes) for text in dict.fromkeys(mistake.text for mistake in mistakes)]
 
 
-def _told(study: Study, text: str, mistakes: Sequence[CellMistake]) -> str:
+def _sentence(study: Study, text: str, mistakes: Sequence[CellMistake]) -> str:
     settings = list(dict.fromkeys(mistake.setting for mistake in mistakes if mistake.text == text))
     variants = list(dict.fromkeys(mistake.variant for mistake in mistakes if mistake.text == text))
     where = study.place(_way(study, settings, variants))
