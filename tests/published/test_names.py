@@ -138,8 +138,10 @@ def test_extras_taken_apart() -> None:
     assert (parameters_of["average.cycle"], parameters_of["average.start"]) == (20.0, 0.05)
     half = lookup("fedgloss", 6, "fedgloss+sam", "cifar10", "dirichlet 0", "accuracy_pct")
     assert sorted(conditions_of(value).share for value in half) == [0.5, 1.0]
-    ablation = lookup("fedwmsam", 5)[0]
-    assert conditions_of(ablation).remarks == ("ablation", "momentum=yes", "sam=yes", "weighted=yes")
+    none = conditions_of(lookup("fedwmsam", 5)[-1])
+    switches = ("control", "rho", "lam")
+    assert [none.parameters[f"algorithm.{name}"] for name in switches] == [False, 0.0, 0.0]
+    assert none.remarks == ()
 
 
 def test_a_method_without_a_spelling_is_none_of_flatfed() -> None:

@@ -84,6 +84,17 @@ def test_the_reference_is_a_target(running: RunningStudy, tmp_path: Path) -> Non
     assert {line["value"] for line in records if line["setting"] == "a"} == {table.entry("a", "slow").mean}
 
 
+def test_a_table_that_states_no_partition_and_the_time_of_a_client(running: RunningStudy, tmp_path: Path) -> None:
+    study = study_of(small(**STUDY | {"report": {"targets": [70], "published": "fedwmsam/table-3"}}))
+    write_study_report(RunningStudy(study, running.folder.path).table(), tmp_path)
+    records = json.loads((tmp_path / "published.json").read_text())
+    of_slow = {line["metric"]: line for line in records if (line["setting"], line["method"]) == ("a", "slow")}
+    assert set(of_slow) == {"rounds_to_target", "client_time_s"}
+    assert "the paper does not state: partition" in of_slow["rounds_to_target"]["reasons"]
+    assert of_slow["client_time_s"]["measured"] > 0
+    assert "published of another machine" in of_slow["client_time_s"]["reasons"]
+
+
 def test_flatness(written: tuple[Path, list[str], list[str]]) -> None:
     records = json.loads((written[0] / "flatness.json").read_text())
     assert {line["number"] for line in records} >= {"sharpness", "parameter_norm"}

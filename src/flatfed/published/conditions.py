@@ -13,13 +13,25 @@ AUGMENTATIONS = ("mixup", "cutout")
 USUAL: dict[str, Any] = {"algorithm.admm": True, "algorithm.regularise": True, "algorithm.c": None}
 """Parameters by their place in a run's record, with what a table means where it says nothing of them."""
 
-IMPLIED = (PREVIOUS_GRADIENT, "static", "bar_label", "rho_not_used", *AVERAGES, *AUGMENTATIONS)
+IMPLIED = (
+    *(PREVIOUS_GRADIENT, "static", "bar_label", "rho_not_used", *AVERAGES, *AUGMENTATIONS),
+    # FedWMSAM's ablation: its switches are parameters, and with SAM the radius is the usual one.
+    *("ablation", "sam=yes"),
+)
 """Words that say nothing further about a cell: how it was read, or what its method's spelling says already."""
 
 IMPLIED_NAMES = ("server_opt", "column_rho", "target_domain", "test", "eval_at")
 """The same for `name=...`: said by the method, the data set, the test set or the moment."""
 
-WORDS = {"no_dynamic_regulariser": ("algorithm.regularise", False), "c=adaptive": ("algorithm.c", None)}
+WORDS: dict[str, tuple[str, Any]] = {
+    "no_dynamic_regulariser": ("algorithm.regularise", False),
+    "c=adaptive": ("algorithm.c", None),
+    "momentum=yes": ("algorithm.control", True),
+    "momentum=no": ("algorithm.control", False),
+    "weighted=yes": ("algorithm.lam", 0.01),
+    "weighted=no": ("algorithm.lam", 0.0),
+    "sam=no": ("algorithm.rho", 0.0),
+}
 """Words that set a parameter, with its place in a run's record."""
 
 NUMBERS = {"rho": "algorithm.rho", "server_lr": "algorithm.server_lr", "c": "algorithm.c"}

@@ -235,8 +235,8 @@ def _options(value: PublishedValue, run: RunSetting) -> Iterator[str]:
     fixed = data_of(value)[1]
     data = {name: option for name, option in run.data_options.items() if name not in (*fixed, *NO_MATTER)}
     yield from _unusual("data", data, lambda: find(run.dataset).with_defaults({}))
-    if value.partition != CENTRALISED:
-        given = partition_of(value) or {}
+    given = partition_of(value)
+    if given is not None:
         rest = {name: option for name, option in run.partition.items() if name not in given}
         yield from _unusual("partition", rest, lambda: Partitioner.registry.from_dict(given).to_dict())
     model = (run.config.get("setting") or {}).get("model") or {}
@@ -279,6 +279,8 @@ def _unstated(value: PublishedValue) -> Iterator[str]:
     if not value.model:
         yield "model"
     if value.partition != CENTRALISED:
+        if not value.partition:
+            yield "partition"
         if value.clients_total is None:
             yield "number of clients"
         if value.clients_per_round is None:

@@ -53,7 +53,8 @@ def nearest_in_table(table: Sequence[PublishedValue], config: Config) -> list[Ta
 
 
 def _is_divided_alike(value: PublishedValue, run: RunSetting) -> bool:
-    return value.partition == CENTRALISED or is_same_partition(value, run)
+    # A table that states no partition may have any; that it states none is told.
+    return value.partition in (CENTRALISED, "") or is_same_partition(value, run)
 
 
 def _is_known(dataset: str) -> bool:

@@ -39,7 +39,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "regularise=false": ("no_dynamic_regulariser",),
     "lam=0": ("ablation", "momentum=yes", "sam=yes", "weighted=no"),
     "rho=0,lam=0": ("ablation", "momentum=yes", "sam=no", "weighted=no"),
-    "alpha=1,rho=0,lam=0": ("ablation", "momentum=no", "sam=no", "weighted=no"),
+    "control=false,rho=0,lam=0": ("ablation", "momentum=no", "sam=no", "weighted=no"),
 }
 """What the brackets of a variant say, as the extras under which tables have it; others have the same words there."""
 

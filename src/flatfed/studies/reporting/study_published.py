@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
@@ -13,7 +14,7 @@ from flatfed.published.table_matching import TableMatch, fewer_seeds, nearest_in
 from flatfed.published.wording import UNCERTAIN, metric_text, setting_parts, value_record, value_text
 from flatfed.reports.figures.comparisons.beside_scatter import BesidePoint
 from flatfed.reports.tables.beside_published import OF_FLATNESS, OF_TESTS, TESTS
-from flatfed.reports.tables.grid import NOTHING, Spread, csv_text, markdown_table, number, rule, spread_of
+from flatfed.reports.tables.grid import NOTHING, Spread, csv_text, known, markdown_table, number, rule, spread_of
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.parts import REFERENCE
@@ -23,6 +24,8 @@ from flatfed.studies.reporting.study_targets import TargetLine, reference_of
 from flatfed.studies.results import StudyTable
 
 NONE_KNOWN = "none known"
+CLIENT_TIME = "client_time_s"
+"""The metric of tables that is the time of a client's local training in a round."""
 OF_FEDAVG = "fedavg_final_accuracy"
 """The target of tables that is the accuracy of FedAvg."""
 HEADS = ["setting", "method", "metric", "measured", "published", "known reasons for a difference"]
@@ -59,7 +62,8 @@ class PublishedLine:
         fewer = fewer_seeds(self.value.paper, self.seeds)
         unstated = [f"the paper does not state: {name}" for name in self.match.match.unstated]
         uncertain = [] if self.value.is_certain else [f"uncertain ({UNCERTAIN}): {self.value.reason}"]
-        return [*self.match.match.differences, *filter(None, [fewer]), *unstated, *uncertain]
+        elsewhere = ["published of another machine"] if self.value.metric == CLIENT_TIME else []
+        return [*self.match.match.differences, *elsewhere, *filter(None, [fewer]), *unstated, *uncertain]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
@@ -127,6 +131,20 @@ def _measured(
             if (line.setting, line.method) == (setting_name(key[0]), key[1]) and _is_target(table, line, value):
                 yield line.costs["round"]
                 return
+    elif value.metric == CLIENT_TIME:
+        yield spread_of(_client_seconds(table.runs[key].values()))
+
+
+def _client_seconds(paths: Iterable[Path]) -> list[float]:
+    """Return the mean time of a client's local training in each run that has it."""
+    times = []
+    for path in paths:
+        try:
+            summary = RunDirectory.open(path).summary()
+        except FlatfedError:
+            continue
+        times.append(summary.get("client_seconds"))
+    return known(times)
 
 
 def _reported(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
