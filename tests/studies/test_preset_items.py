@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flatfed.algorithms.weight_averaging.swa import SWA
+from flatfed.core.method.algorithm import Average
 from flatfed.studies.cells import Cell, Resolver, description
 from flatfed.studies.drawing.draw_figures import draw_figures
 from flatfed.studies.presets import Preset, Scale, find_preset, paper_names, presets_of
@@ -65,10 +67,18 @@ def test_the_cells_of_a_study_can_be_planned(id: str, scale: Scale) -> None:
     for cell in columns(preset, scale):
         comparison = resolver.comparison(cell)
         assert comparison.settings.rounds == resolver.rounds(cell)
+        _check_average(comparison.methods[0].average, comparison.settings.rounds)
         # The network's name and options too; its weights are not needed for that.
         recipe = comparison.recipe
         assert recipe.dataset != "synthetic"
         _check_names(recipe.dataset, dict(recipe.data_options), recipe.model, dict(recipe.model_options))
+
+
+def _check_average(average: Average | None, rounds: int) -> None:
+    """Refuse an average of fewer than two models: it would be the method without it."""
+    if isinstance(average, SWA):
+        captured = [round for round in range(average.first(rounds), rounds) if average.captures(round, rounds)]
+        assert len(captured) >= 2
 
 
 def _check_names(dataset: str, options: dict[str, object], model: str | None, model_options: dict[str, object]) -> None:
