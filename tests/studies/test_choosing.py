@@ -12,8 +12,9 @@ from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.data.storage.held_out import divided
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.studies.reading import study_of
 from flatfed.studies.run_study import RunningStudy
-from studies.bench import run_here
+from studies.bench import run_here, small
 
 GRID: dict[str, Any] = {"rounds": 2, "seeds": [0], "grid": {"fedavg": {"lr": [1e-7, 0.1]}}}
 
@@ -116,3 +117,12 @@ def test_a_grid_of_one_value_is_what_a_method_has_and_nothing_is_chosen(tmp_path
     assert not [cell for cell in running.cells() if cell.chooses]
     outcome = flatfed("study", "show", tmp_path)
     assert "chosen" not in outcome.out
+
+
+def test_runs_that_choose_with_fewer_rounds_take_less() -> None:
+    alone = study_of(small(rounds=4)).check(jobs=1)
+    select = {"rounds": 2, "metric": "accuracy"}
+    searched = study_of(small(rounds=4, grid={"fedavg": {"lr": [0.1, 0.2]}}, select=select)).check(jobs=1)
+    assert (searched.cells, searched.choosing) == (3, 2)
+    assert searched.exchanged == 2 * alone.exchanged
+    assert study_of(small(select={"rounds": None})).select.rounds is None

@@ -21,6 +21,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import costs
 from flatfed.studies.cells import Cell, Resolver, choosing_cells
 from flatfed.studies.mistakes import CellMistake, placed
+from flatfed.studies.study import Study
 
 Show = Callable[[str, int, int], object]
 """Shows how far something is: a text, and how many of how many are done."""
@@ -98,15 +99,21 @@ def check_study(resolver: Resolver, jobs: int, show: Show = lambda text, done, t
             continue
         if setting not in paces:
             paces[setting] = measure(plan)
-        runs = len(study.seeds)
-        if len(points) > 1:
-            runs += len(points) * len(study.select.seeds)
+        runs = len(study.seeds) + _choosing_runs(study, variant, plan.settings.rounds)
         one = estimate(plan, paces[setting])
         checked.seconds += runs * (one.seconds + _seconds_to_begin(resolver, cell)) / jobs
-        checked.disk += runs * one.disk
-        checked.exchanged += runs * one.exchanged
+        checked.disk += int(runs * one.disk)
+        checked.exchanged += int(runs * one.exchanged)
     checked.mistakes += placed(study, mistakes)
     return checked
+
+
+def _choosing_runs(study: Study, variant: str, rounds: int) -> float:
+    """Return how many runs choose a variant's parameters in a setting; those with fewer rounds count for less."""
+    if not study.is_searched(variant):
+        return 0.0
+    share = (study.select.rounds or rounds) / rounds
+    return share * len(study.points(variant)) * len(study.select.seeds)
 
 
 def _seconds_to_begin(resolver: Resolver, cell: Cell) -> float:

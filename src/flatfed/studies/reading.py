@@ -252,7 +252,9 @@ class _Reader:
         return cls(**values)
 
     def _check_kind(self, default: Any, value: Any, way: Way) -> None:
-        """Take note of a value of another kind than the default is."""
+        """Take note of a value of another kind than the default is; nothing stands for nothing."""
+        if value is None and default is None:
+            return
         kinds: dict[type, tuple[type, ...]] = {float: (int, float), type(None): (int,)}
         allowed = kinds.get(type(default), (type(default),))
         is_truth = isinstance(value, bool)

@@ -53,7 +53,7 @@ def _with_figures(folder: Path, file: Path | None) -> Study:
 
     opened = StudyFolder(folder)
     study = recorded_study(opened)
-    recorded = opened.record().get("file", "")
+    recorded = str(opened.record().get("file") or "")
     if file is None and recorded:
         if not Path(recorded).exists():
             echo(f"{recorded} is not there any more; the figures are those of the last study run", err=True)

@@ -15,6 +15,8 @@ from flatfed.reports.results.result import OneRun, Result
 
 MOST_CLIENTS, MOST_CLASSES, MOST_BARS = 400, 200, 400
 """Of a heat map, and of bars: what a screen can show."""
+MOST_COUNTED = 1_000_000
+"""Clients up to which also those are counted that never took part."""
 WORST = 0.1
 """The share of clients whose mean stands beside the mean of all."""
 Values = Mapping[int, float]
@@ -62,7 +64,7 @@ def participation_data(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _participation(run: OneRun) -> Counter[int]:
-    """Count in how many rounds each client's update was used; a client that never took part counts 0."""
+    """Count in how many rounds each client's update was used; one that never took part counts 0."""
     counts = Counter(dict.fromkeys(range(_population(run)), 0))
     for row in run.rows:
         counts.update(row["clients"])
@@ -72,7 +74,8 @@ def _participation(run: OneRun) -> Counter[int]:
 def _population(run: OneRun) -> int:
     setting = run.config.get("setting") or {}
     count = (setting.get("clients") or {}).get("count") or run.config["task"].get("clients")
-    return count if isinstance(count, int) else 0
+    # A larger one is no number of clients, or one of which those that took part are enough.
+    return count if isinstance(count, int) and count <= MOST_COUNTED else 0
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -190,10 +191,9 @@ def write_synced(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 def replace_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Give a file new content at once: a temporary name, synced, then renamed over the old one."""
-    # In the same directory, as a rename is atomic only within a file system; two processes may write at once.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    # A process of the same number may have been killed here, or somebody may have put a link there.
-    temporary.unlink(missing_ok=True)
+    # In the same directory, as a rename is atomic only within a file system. Two processes may write at once, and on
+    # machines that share a folder they may have the same number.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
         with naming(path):
             write_synced(temporary, data)

@@ -112,11 +112,12 @@ def _texts_of_parts(
 
 
 def _draw_published(lines: list[PublishedLine], folder: Path) -> list[Path]:
-    """Draw each metric's values against the published ones; accuracies have the plain name."""
+    """Draw each metric's values against the published ones; the first in per cent has the plain name."""
     files: list[Path] = []
     for metric, points in beside_points(lines).items():
-        name = "published" if metric.endswith("_pct") else f"published-{metric.replace('_', '-')}"
-        own = both(folder / name)
+        own = both(folder / "published")
+        if not metric.endswith("_pct") or own[0] in files:
+            own = both(folder / f"published-{metric.replace('_', '-')}")
         draw_beside(points, own, metric.replace("_pct", " (%)").replace("_", " "))
         files += own
     return files
