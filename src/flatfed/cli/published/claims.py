@@ -59,7 +59,7 @@ def claims(ctx: click.Context, paper: str | None, kind: str | None, as_json: boo
 def _record(claim: Claim) -> dict[str, Any]:
     record = asdict(claim)
     del record["line"], record["named"]
-    return {"paper": claim.paper, "methods": list(claim.methods)} | record
+    return {"paper": claim.paper, "methods": list(claim.methods), "studies": list(claim.studies)} | record
 
 
 @claims.command(cls=GroupedCommand)

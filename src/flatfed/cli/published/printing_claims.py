@@ -52,6 +52,7 @@ def _about(claim: Claim) -> list[str]:
     ]
     parts = {
         "tables": ", ".join(claim.tables),
+        "studies that judge it": ", ".join(claim.studies),
         "proved by": ", ".join(claim.tests),
         "not checked": claim.not_checked,
         "not said by the rules": claim.left_out,

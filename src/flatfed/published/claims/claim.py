@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from flatfed.published.claims.rules import Rule
@@ -36,6 +37,11 @@ METRICS = {
     "parameters": "the model itself, number by number",
 }
 """What claims are about, each with its meaning."""
+
+BETWEEN = "between"
+"""The paper of claims about several papers."""
+PLACES = re.compile(r"(FedGloSS|FedSAM|FedGF|FedWMSAM|FedVSSAM)|(Table|Figure)s? (\d+(?:(?:, | and )\d+)*)")
+"""A paper's name before its places, or tables and figures: `Tables 2, 3 and 6`."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,21 @@ class Claim:
         """The methods it is about, as flatfed spells them."""
         in_rules = [method for rule in self.rules for method in rule.methods]
         return tuple(dict.fromkeys([*in_rules, *self.named]))
+
+    @property
+    def studies(self) -> tuple[str, ...]:
+        """The paper's tables and figures, by whose studies it can be judged: `fedgloss/table-8`."""
+        paper, found = self.paper, list[str]()
+        # Where several papers are meant, the tables do not say of which they are.
+        tables = () if paper == BETWEEN else self.tables
+        for match in PLACES.finditer(", ".join([self.where, *tables])):
+            named, kind, numbers = match.groups()
+            if named:
+                paper = named.lower()
+                continue
+            of = "table" if kind == "Table" else "fig"
+            found += [f"{paper}/{of}-{number}" for number in re.findall(r"\d+", numbers)]
+        return tuple(dict.fromkeys(found))
 
     @property
     def every_setting(self) -> tuple[str, ...]:
