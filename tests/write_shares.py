@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from shares import LIST
 
-SECONDS, LONG = 0.6, 2.0
+SECONDS, LONG = 0.5, 1.5
 HEAD = """\
 # Tests that take long, and how many of their cases `make test` runs; `make test-rest` runs the others.
 # Written by `make shares` from measured times.
