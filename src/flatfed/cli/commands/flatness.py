@@ -208,7 +208,7 @@ def _print_table(results: Sequence[Measured], make: Callable[[Sequence[Measured]
 
 
 def _draw(results: Sequence[Measured], runs: list[SavedRun], options: Options) -> None:
-    from flatfed.reports.figures.drawing.picture_files import PictureFiles
+    from flatfed.reports.figures.drawing.style import PictureFiles
     from flatfed.reports.flatness_figures import draw
 
     folder: Path = options["figures"]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.engines.choice import Workers
-from flatfed.reports.figures.drawing.picture_files import PictureFiles
-from flatfed.reports.figures.drawing.style import require_matplotlib
+from flatfed.reports.figures.drawing.style import PictureFiles, require_matplotlib
 from flatfed.runs.records.files import BusyError, held, is_writable, replace_file
 from flatfed.studies.drawing.drawers import DRAWERS, Drawing
 from flatfed.studies.drawing.picture_plan import Picture, plan_pictures

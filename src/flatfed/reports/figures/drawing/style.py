@@ -1,4 +1,4 @@
-"""One look for all figures: colours, sizes, words, and what stands above and below the axes."""
+"""One look for all figures: colours, sizes, words, what stands above and below the axes, and the files they go to."""
 
 from __future__ import annotations
 
@@ -128,6 +128,33 @@ def _write(figure: Any, file: Path, dpi: int) -> None:
         # Without a date, so that the same figure is the same file.
         figure.savefig(picture, format=kind.removeprefix("."), dpi=dpi, metadata=UNDATED.get(kind))
     replace_file(file, picture.getvalue())
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """The files of a drawing, which may have several pictures.
+
+    Attributes:
+        folder: where they lie.
+        name: what all of them are called by; where it is empty each has a name of its own.
+        endings: their formats.
+    """
+
+    folder: Path
+    name: str = ""
+    endings: tuple[str, ...] = (".png", ".svg")
+
+    def main(self, own: str) -> str:
+        """Return the name of the drawing's main picture; `own` is its own name."""
+        return self.name or own
+
+    def part(self, own: str) -> str:
+        """Return the name of a picture that is one of several."""
+        return f"{self.name}-{own}" if self.name else own
+
+    def of(self, picture: str) -> list[Path]:
+        """Return the files of a picture, by the name that it was given here."""
+        return [self.folder / f"{picture}{ending}" for ending in self.endings]
 
 
 def png_and_svg(folder: Path, name: str) -> list[Path]:
