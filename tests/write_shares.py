@@ -1,7 +1,7 @@
 """Write `shares.txt` anew from the times of a whole run: `python tests/write_shares.py JUNIT.xml`, or `make shares`.
 
 A test whose cases take longer together than `SECONDS` (in some files `MORE`) keeps as many of them in `make test` as
-fit into that, and a test of one case that takes longer than `LONG` keeps none; what is in `ALWAYS` stays whole.
+fit into that, and a test whose cases each take longer than `LONG` keeps none; what is in `ALWAYS` stays whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from shares import LIST
 
-SECONDS, LONG = 0.5, 1.5
+SECONDS, LONG = 0.3, 1.2
 HEAD = """\
 # Tests that take long, and how many of their cases `make test` runs; `make test-rest` runs the others.
 # Written by `make shares` from measured times.
@@ -62,9 +62,11 @@ def stay(name: str, seconds: list[float]) -> int:
         return int(function == TOGETHER[file])
     if name.startswith(ALWAYS):
         return len(seconds)
-    if len(seconds) == 1:
-        return int(seconds[0] <= LONG)
     together, allowed = sum(seconds), MORE.get(file, SECONDS)
+    if together / len(seconds) > LONG:
+        return 0
+    if len(seconds) == 1:
+        return 1
     if together <= allowed:
         return len(seconds)
     return max(1, int(len(seconds) * allowed / together))
