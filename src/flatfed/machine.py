@@ -23,18 +23,48 @@ from flatfed.core.errors import PARAMETER, ConfigError
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT)
 """What asks a command to end: the interrupt key, schedulers, a terminal that is closed, the quit key."""
 
+CGROUPS = Path("/sys/fs/cgroup")
+
 MOST_WORKERS = 1024
 """More worker processes than any machine has use for; a number beyond it is a slip."""
 
 
-def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+def usable_cores(cgroup: Path = CGROUPS) -> int:
     """Return the number of cores to plan for, at least one."""
     cores = _affinity()
     quota = _cgroup_quota(cgroup)
     if quota is not None:
         # Down: with more workers than the quota allows, all of them would be held up.
         cores = min(cores, math.floor(quota))
+    if _Share.cores is not None:
+        cores = min(cores, _Share.cores)
     return max(1, cores)
+
+
+class _Share:
+    """What this process may use of the machine, where others work beside it on the same thing."""
+
+    cores: int | None = None
+
+
+def take_cores(cores: int) -> None:
+    """Let this process plan for so many cores from now on: other processes of the same command have the others."""
+    _Share.cores = cores
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUPS) -> int | None:
+    """Return the bytes of memory that can still be had without swapping; None where the system does not tell."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        free = 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):
+        return None
+    try:
+        # A container's own bound, cgroup v2; where there is none, it says "max".
+        bound = int((cgroup / "memory.max").read_text()) - int((cgroup / "memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return max(0, min(free, bound))
 
 
 def _affinity() -> int:
@@ -68,7 +98,9 @@ def _quota_v1(root: Path) -> float | None:
 def worker_count(workers: int | str) -> int:
     """Return the number of worker processes that `workers` asks for; 0 means this process."""
     if workers == "auto":
-        return usable_cores()
+        cores = usable_cores()
+        # On one core a worker would only take turns with this process.
+        return cores if cores > 1 else 0
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise ConfigError(f"workers must be 'auto' or a whole number of at least 0, not {workers!r}")
     if workers > MOST_WORKERS:

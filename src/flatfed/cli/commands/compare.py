@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.making.training import free_directory, make_comparison
-from flatfed.cli.options.groups import GroupedCommand, option, refuse_unevaluated, report_options
+from flatfed.cli.options.groups import GroupedCommand, jobs_option, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import WholeNumbers, dataset_of, methods_of
+from flatfed.cli.output.comparison_progress import ComparisonProgress
 from flatfed.cli.output.plans import print_plan
-from flatfed.cli.output.progress import Progress, StepProgress, interruptible
+from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
@@ -37,6 +38,7 @@ of the table. The baseline `centralised` (centralised+sam, ...) passes over all 
 @click.argument("dataset", required=False, metavar="DATASET")
 @click.argument("algorithms", nargs=-1, metavar="ALGORITHM...")
 @option("--seeds", "Seeds: each method is trained once with each.", WholeNumbers(), "0")
+@jobs_option
 @option(
     "--flatness",
     "Measure the flatness of every finished run (λmax, λmax/λ5, LPF) over --watch-samples training examples and show "
@@ -64,16 +66,16 @@ def compare(
     out: Path = options["out"] or free_directory(f"{dataset}-comparison")
     if options["dry_run"]:
         return print_plan(comparison, out, options["as_json"])
-    return run_and_report(comparison, out, options["as_json"])
+    return run_and_report(comparison, out, options["as_json"], options["jobs"])
 
 
-def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
-    """Run what is left of a comparison, write its report and print its table."""
+def run_and_report(comparison: Comparison, out: Path, as_json: bool, jobs: int | None = None) -> int:
+    """Run what is left of a comparison, `jobs` runs at a time, write its report and print its table."""
     from flatfed.cli.output.results import print_results, read_results
     from flatfed.cli.page.pages import comparison_page
     from flatfed.reports.write import write_report
 
-    outcome = _train(comparison, out)
+    outcome = _train(comparison, out, jobs)
     if comparison.flatness is not None:
         _measure(comparison.flatness, outcome.directories, comparison)
     results = read_results(outcome.runs)
@@ -85,20 +87,20 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     return 1 if outcome.failed else 0
 
 
-def _train(comparison: Comparison, out: Path) -> Outcome:
+def _train(comparison: Comparison, out: Path, jobs: int | None) -> Outcome:
     from flatfed.cli.output.results import comparison_text
     from flatfed.experiments.comparing.compare import compare as run_comparison
 
     runs = len(comparison.methods) * len(comparison.seeds)
     with (
-        Progress(comparison.settings.rounds, runs) as progress,
+        ComparisonProgress(comparison.settings.rounds, runs) as progress,
         interruptible(f"interrupted; saved. Continue the comparison with: flatfed resume {shlex.quote(str(out))}"),
     ):
 
         def begin(opened: OpenedRuns) -> None:
             progress.say(comparison_text(comparison, out, opened))
 
-        return run_comparison(comparison, out, progress.start, progress.round, progress.say, begin)
+        return run_comparison(comparison, out, progress, begin, jobs)
 
 
 def _measure(flatness: Flatness, runs: list[RunDirectory], comparison: Comparison) -> None:

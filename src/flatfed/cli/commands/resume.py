@@ -12,6 +12,7 @@ from flatfed.cli.options.groups import (
     GroupedCommand,
     accept_data_option,
     engine_options,
+    jobs_option,
     json_option,
     option,
     trust_option,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @option("--rounds", "New total of rounds, of a comparison for all its runs.  [default: as before]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
 @engine_options("Worker processes.  [default: as before]")
+@jobs_option
 @trust_option
 @accept_data_option
 @option(
@@ -43,6 +45,7 @@ def resume(
     rounds: int | None,
     data_dir: str | None,
     workers: Workers | None,
+    jobs: int | None,
     trust: bool,
     accept_changed_data: bool,
     accept_changed_history: bool,
@@ -53,11 +56,13 @@ def resume(
 
     opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust}
     if not is_comparison(path):
+        if jobs is not None:
+            raise ConfigError(f"--jobs is for the runs of a comparison, and {path} is a single run; leave it out")
         opening["accept_changed_data"] = accept_changed_data
         return _resume_run(path, rounds, opening, accept_changed_history, as_json)
     if accept_changed_data or accept_changed_history:
         raise ConfigError("what was changed is accepted run by run; resume the run itself")
-    return _resume_comparison(path, rounds, opening, as_json)
+    return _resume_comparison(path, rounds, opening, jobs, as_json)
 
 
 class Opening(TypedDict):
@@ -69,14 +74,14 @@ class Opening(TypedDict):
     accept_changed_data: NotRequired[bool]
 
 
-def _resume_comparison(path: Path, rounds: int | None, opening: Opening, as_json: bool) -> int:
+def _resume_comparison(path: Path, rounds: int | None, opening: Opening, jobs: int | None, as_json: bool) -> int:
     from flatfed.cli.commands.compare import run_and_report
     from flatfed.experiments.comparing.comparison import load_comparison
 
     comparison = load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"])
     if rounds is not None:
         comparison = replace(comparison, settings=comparison.settings.replace(rounds=rounds))
-    return run_and_report(comparison, path, as_json)
+    return run_and_report(comparison, path, as_json, jobs)
 
 
 def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed_history: bool, as_json: bool) -> int:

@@ -305,6 +305,14 @@ accept_data_option = option(
     is_flag=True,
     group="data",
 )
+jobs_option = option(
+    "--jobs",
+    "Runs at a time, each in a process of its own; 1: one after another, each with its --workers. Results stay the "
+    "same.  [default: as many as cores and memory allow, where at least as many runs are left as there are cores and "
+    "--workers is not given]",
+    Whole(1),
+)
+"""How many runs of a comparison are trained at once."""
 workers_option = engine_options("Worker processes.  [default: as the run]")
 trust_option = option(
     "--trust",

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 LINE_SECONDS = 5.0
 
 
-class _Live:
+class Live:
     """Has a live bar on a terminal, from when there is something to show; elsewhere it says lines."""
 
     def __init__(self) -> None:
@@ -62,17 +62,14 @@ class _Live:
             self._task = self._bar.add_task("", total=total, **fields)
 
 
-class Progress(_Live):
-    """Follows one run or several: rounds, the primary metric, time left."""
+class Progress(Live):
+    """Follows one run: rounds, the primary metric, time left."""
 
-    def __init__(self, rounds: int, runs: int = 1) -> None:
+    def __init__(self, rounds: int) -> None:
         super().__init__()
         self.rounds = rounds
-        self.runs = runs
         self.name = ""
         self.note = ""
-        self.begun = 0
-        self.done_before = 0
         self.played = 0
         self.started = time.monotonic()
         # The first line comes at once.
@@ -80,50 +77,38 @@ class Progress(_Live):
 
     def start(self, path: Path, done: int) -> None:
         """Begin a run, of which some rounds may be done already."""
-        # A run that has ended counts as whole, also where it diverged early.
-        self.done_before = self.begun * self.rounds
-        self.begun += 1
         self.name = path.name
-        if self.runs > 1:  # there the last part is the seed alone
-            self.name = "/".join(path.parts[-2:])
-        self.note = ""
         self._show(done)
 
     def round(self, row: Row) -> None:
         """Note a round."""
         self.played += 1
         # Rounds that are not evaluated leave the last value in sight.
-        self.note = _measured(row) or self.note
+        self.note = measured(row) or self.note
         self._show(row["round"] + 1)
 
     def _show(self, round: int) -> None:
-        complete = self.done_before + round
-        left = self._left(complete)
+        left = self._left(round)
         if self._is_live:
-            self._begin(_bar, self.rounds * self.runs, left="", note="")
-            self._bar.update(self._task, completed=complete, description=self.name, note=self.note, left=left)
+            self._begin(rounds_bar, self.rounds, left="", note="")
+            self._bar.update(self._task, completed=round, description=self.name, note=self.note, left=left)
         elif self._is_due(round):
             self.spoken = time.monotonic()
-            self.say(", ".join(filter(None, (self._place(round), self.note, left))))
+            self.say(", ".join(filter(None, (f"{self.name}: round {round}/{self.rounds}", self.note, left))))
 
     def _is_due(self, round: int) -> bool:
         """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
         return time.monotonic() - self.spoken >= LINE_SECONDS or round == self.rounds
-
-    def _place(self, round: int) -> str:
-        """Return where training stands: `fedavg/seed-0 [1/4]: round 10/100`."""
-        run = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
-        return f"{self.name}{run}: round {round}/{self.rounds}"
 
     def _left(self, complete: int) -> str:
         """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere."""
         if not self.played:
             return ""
         pace = (time.monotonic() - self.started) / self.played
-        return f"{clock(pace * (self.rounds * self.runs - complete))} left"
+        return f"{clock(pace * (self.rounds - complete))} left"
 
 
-def _measured(row: Row) -> str:
+def measured(row: Row) -> str:
     """Return the primary metric of an evaluated round: `accuracy 81.3 %`."""
     from flatfed.runs.metrics import metrics_of, primary_of
 
@@ -134,7 +119,7 @@ def _measured(row: Row) -> str:
     return f"{metric.label} {100 * value:.1f} %" if metric.shown.unit == "%" else f"{metric.label} {value:.4g}"
 
 
-class StepProgress(_Live):
+class StepProgress(Live):
     """Follows work of many like pieces: a live bar on a terminal, a line now and then elsewhere; on standard error.
 
     Args:
@@ -165,7 +150,8 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _bar() -> Any:
+def rounds_bar() -> Any:
+    """Return a bar of rounds."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flatfed.algorithms.spelling import Method
 from flatfed.core.errors import FlatfedError
+from flatfed.core.method.engine import listening
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
+from flatfed.experiments.comparing.side_by_side import Follower, RunsSideBySide, Unfollowed, runs_at_once
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.children import Tell
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
 from flatfed.experiments.running.run import Run
@@ -26,6 +30,7 @@ ENDED = ("finished", "diverged")
 """How a run stands that has nothing left to train."""
 
 Say = Callable[[str], None]
+UNFOLLOWED = Unfollowed()
 
 
 @dataclass
@@ -55,32 +60,91 @@ def _has_failed(directory: RunDirectory) -> bool:
 def compare(
     comparison: Comparison,
     out: Path,
-    on_start: Callable[[Path, int], None] = lambda path, done: None,
-    on_round: Callable[[Row], None] | None = None,
-    say: Say = lambda text: None,
+    follower: Follower = UNFOLLOWED,
     on_begin: Callable[[OpenedRuns], None] = lambda opened: None,
+    jobs: int | None = None,
 ) -> Outcome:
     """Run what is not finished yet and return what there is of all runs.
 
     A run that diverges, stops or fails, however it does, is recorded as such and the others go on. `on_begin` is called
-    before the first one, when nothing was refused, with what opens the runs that have begun.
+    before the first one, when nothing was refused, with what opens the runs that have begun. `jobs` is how many runs
+    are trained at once (`runs_at_once`).
     """
     reasons = _check(comparison, out)
     claim(comparison, out)
     opened = OpenedRuns(comparison.by.is_believed)
     on_begin(opened)
-    for run in _runs(comparison, out):
-        if run.path in reasons:
-            say(f"{run.path}: failed: {reasons[run.path]}")
-            continue
+    comparing = _Comparing(comparison, out, opened, follower, reasons)
+    comparing.work(jobs)
+    return _outcome(comparison, out, opened, reasons)
+
+
+class _Comparing:
+    """Trains what is left of a comparison, and notes why runs fail."""
+
+    def __init__(
+        self, comparison: Comparison, out: Path, opened: OpenedRuns, follower: Follower, reasons: dict[Path, str]
+    ) -> None:
+        self.comparison, self.opened, self.follower, self.reasons = comparison, opened, follower, reasons
+        self.runs = {run.path: run for run in _runs(comparison, out)}
+
+    def work(self, jobs: int | None) -> None:
+        """Train them, side by side or one after another."""
+        left = [path for path in self.runs if not self._is_over(path)]
+        at_once = self._at_once(left, jobs)
+        if at_once == 1:
+            for path in left:
+                self._train_here(path)
+            return
+        self.follower.say(f"{at_once} runs at a time, each in a process of its own (--jobs)")
+        self.reasons |= RunsSideBySide(at_once, self._train_in_child, self.follower).work(left)
+
+    def _at_once(self, left: list[Path], jobs: int | None) -> int:
+        if len(left) < 2:
+            return 1
+        try:
+            plan = self.runs[left[0]].plan()
+        except Exception:  # it will be said of that run
+            return 1
+        return runs_at_once(plan, len(left), jobs)
+
+    def _is_over(self, path: Path) -> bool:
+        """Say whether nothing is to be done about a run: it cannot be made, or it came to its end before."""
+        if path in self.reasons:
+            self.follower.say(f"{path}: failed: {self.reasons[path]}")
+            return True
+        try:
+            is_over = is_run(path) and _has_ended(self.opened.at(path), self.comparison.settings.rounds)
+            if is_over:
+                self.follower.started(path, _rounds_done(path, self.opened))
+        except FlatfedError:  # what is wrong with it is said when it is gone on with
+            return False
+        if is_over:
+            self.follower.ended(path)
+        return is_over
+
+    def _train_here(self, path: Path) -> None:
         try:
             # Within the `try`: to read how far a run is may fail already.
-            on_start(run.path, _rounds_done(run.path, opened))
-            _tell(run.path, _train(comparison, run, opened, on_round, say), say)
+            self.follower.started(path, _rounds_done(path, self.opened))
+            self._train(path, partial(self.follower.played, path), self.follower.say)
         except Exception as error:  # a method may be anybody's code, and the others' hours must not be lost with it
-            reasons[run.path] = _words(error)
-            say(f"{run.path}: {reasons[run.path]}")
-    return _outcome(comparison, out, opened, reasons)
+            self.reasons[path] = _words(error)
+            self.follower.say(f"{path}: {self.reasons[path]}")
+        self.follower.ended(path)
+
+    def _train_in_child(self, path: Path, tell: Tell) -> None:
+        def say(text: str) -> None:
+            tell({"say": text})
+
+        with listening(say):
+            tell({"done": _rounds_done(path, self.opened)})
+            self._train(path, lambda row: tell({"row": row}), say)
+
+    def _train(self, path: Path, on_round: Callable[[Row], None], say: Say) -> None:
+        run = _train(self.comparison, self.runs[path], self.opened, on_round, say)
+        if run is not None and run.reason:
+            say(f"{path}: {run.status}: {run.reason}")
 
 
 @dataclass(frozen=True)
@@ -140,7 +204,7 @@ def _train(
     comparison: Comparison,
     run: _PlannedRun,
     opened: OpenedRuns,
-    on_round: Callable[[Row], None] | None,
+    on_round: Callable[[Row], None],
     say: Say,
 ) -> Run | None:
     """Begin a run or go on with it; None where it came to its end before."""
@@ -162,11 +226,6 @@ def _has_ended(directory: RunDirectory, rounds: int) -> bool:
     status = directory.status()["status"]
     is_longer = rounds > directory.config["settings"]["rounds"]
     return status in ENDED and not (status == "finished" and is_longer)
-
-
-def _tell(path: Path, run: Run | None, say: Say) -> None:
-    if run is not None and run.reason:
-        say(f"{path}: {run.status}: {run.reason}")
 
 
 def _outcome(comparison: Comparison, out: Path, opened: OpenedRuns, reasons: dict[Path, str]) -> Outcome:

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from flatfed.experiments.running.children import INTERRUPTED
 from flatfed.machine import STOP_SIGNALS
 from flatfed.named_code import NamedBy
 from flatfed.studies.cells import Cell
 from flatfed.studies.finishing import finish_study
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.study import Study
-from flatfed.studies.workers.children import INTERRUPTED
 from flatfed.studies.workers.leases import CellProgress
 
 if TYPE_CHECKING:

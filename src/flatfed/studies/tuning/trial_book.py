@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.running.children import signals_held
 from flatfed.studies.study import Point
 from flatfed.studies.tuning.ranges import Range, Space, tidy
-from flatfed.studies.workers.children import signals_held
 
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy

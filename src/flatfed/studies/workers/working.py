@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flatfed.core.errors import ConfigError, FlatfedError, Interrupted
+from flatfed.experiments.running.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
 from flatfed.experiments.running.interruption import RunInterrupted
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
@@ -18,7 +19,6 @@ from flatfed.runs.records.files import BusyError
 from flatfed.studies.cells import Cell, Resolver, description
 from flatfed.studies.entering import changes, is_extended, mismatch_message
 from flatfed.studies.folder import StudyFolder
-from flatfed.studies.workers.children import DONE, INTERRUPTED, Child, Tell, begin, signals_held
 from flatfed.studies.workers.leases import RENEWALS, CellProgress, Lease, Leases
 
 POLL_SECONDS = 0.05
@@ -63,6 +63,11 @@ class Hold:
     lost: bool = False
     """Whether somebody else has taken it over."""
 
+    @property
+    def progress(self) -> CellProgress:
+        """How far it is."""
+        return CellProgress(**self.child.latest)
+
 
 class StudyWorker:
     """Works on the cells of a study until all have ended, or until it is asked to stop."""
@@ -101,7 +106,7 @@ class StudyWorker:
                     left = self._open()
                     moved = self._claim(left) or moved
                     looked = time.monotonic()
-                self.watcher.shows([(hold.cell, hold.child.progress) for hold in self.holds], len(self.announced))
+                self.watcher.shows([(hold.cell, hold.progress) for hold in self.holds], len(self.announced))
                 # Others hold what is left: look less and less often.
                 pause = POLL_SECONDS if moved or self.holds else min(2 * pause, LONGEST_PAUSE)
                 if left or self.holds:
@@ -179,7 +184,7 @@ class StudyWorker:
             hold.child.listen()
             if hold.lost or time.monotonic() - hold.renewed < self.leases.patience / RENEWALS:
                 continue
-            lease = self.leases.renew(hold.lease, hold.child.progress)
+            lease = self.leases.renew(hold.lease, hold.progress)
             hold.renewed = time.monotonic()
             if lease is None:
                 hold.lost = True
@@ -194,6 +199,8 @@ class StudyWorker:
             code = hold.child.ended()
             if code is None:
                 continue
+            hold.child.listen()
+            hold.child.close()
             self.holds.remove(hold)
             self._judge(hold, code)
             self.leases.release(hold.lease)
@@ -303,4 +310,4 @@ class _Pace:
         self.played += 1
         done = row["round"] + 1
         seconds = (time.monotonic() - self.begun) / self.played
-        self.tell(CellProgress(done, self.rounds, seconds * (self.rounds - done)))
+        self.tell(CellProgress(done, self.rounds, seconds * (self.rounds - done)).__dict__)

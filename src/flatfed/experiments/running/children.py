@@ -1,9 +1,10 @@
-"""A process for each cell: forked, so that what is loaded is shared; one that takes its process down is one failure."""
+"""A process for each run: forked, so that what is loaded is shared; one that takes its process down is one failure."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -14,12 +15,15 @@ from typing import Any
 
 from flatfed.core.errors import FlatfedError
 from flatfed.machine import STOP_SIGNALS, hear_end_of_parent
-from flatfed.studies.workers.leases import CellProgress
 
-Tell = Callable[[CellProgress], None]
+News = dict[str, Any]
+"""What a child says, ready for JSON."""
+Tell = Callable[[News], None]
 Work = Callable[[Tell], None]
 
 DONE, INTERRUPTED, FAILED = 0, 130, 1
+ERROR = "error"
+WAIT_SECONDS = 0.05
 
 
 @dataclass(eq=False)
@@ -29,44 +33,55 @@ class Child:
     pid: int
     incoming: int
     """Where to read what it says."""
-    progress: CellProgress = field(default_factory=CellProgress)
+    latest: News = field(default_factory=dict)
+    """What it said last."""
     error: str = ""
     trace: str = ""
     _rest: bytes = b""
 
-    def listen(self) -> None:
-        """Take in what it says."""
-        while True:
-            try:
-                data = os.read(self.incoming, 65536)
-            except BlockingIOError:
-                return
-            if not data:
-                return
+    def listen(self) -> list[News]:
+        """Take in what it says, and return what is new."""
+        heard: list[News] = []
+        while data := self._read():
             *lines, self._rest = (self._rest + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
+            heard += filter(None, map(self._taken, lines))
+        return heard
 
-    def _take(self, news: dict[str, Any]) -> None:
-        if "error" in news:
-            self.error, self.trace = news["error"], news["trace"]
-        else:
-            self.progress = CellProgress(**news)
+    def _read(self) -> bytes:
+        """Return what there is to read; nothing where it has said no more by now."""
+        try:
+            return os.read(self.incoming, 65536)
+        except BlockingIOError:
+            return b""
+
+    def _taken(self, line: bytes) -> News | None:
+        news: News = json.loads(line)
+        if ERROR in news:
+            self.error, self.trace = news[ERROR], news["trace"]
+            return None
+        self.latest = news
+        return news
 
     def ended(self) -> int | None:
-        """Return how it ended, as `os.waitstatus_to_exitcode` says it; None while it lives."""
-        self.listen()
+        """Return how it ended, as `os.waitstatus_to_exitcode` says it; None while it lives.
+
+        What it said before that can still be heard: `close` comes after it.
+        """
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return None
-        self.listen()
-        os.close(self.incoming)
         return os.waitstatus_to_exitcode(status)
 
-    def wait(self) -> None:
-        """Wait until it has ended; what it says any more is not heard."""
-        os.waitpid(self.pid, 0)
+    def close(self) -> None:
+        """Hear it no more."""
         os.close(self.incoming)
+
+    def wait(self) -> None:
+        """Wait until it has ended; what it still says is taken in, or it would wait for a listener."""
+        while self.ended() is None:
+            select.select([self.incoming], [], [], WAIT_SECONDS)
+            self.listen()
+        self.close()
 
     def stop(self) -> None:
         """Ask it to save and to end."""
@@ -113,12 +128,12 @@ def _live(work: Work, outgoing: int, parent: int) -> None:
         _print_elsewhere()
         if os.getppid() != parent:
             raise OrphanedError
-        work(lambda progress: _tell(progress, outgoing, parent))
+        work(lambda news: _tell(news, outgoing, parent))
         code = DONE
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BaseException as error:
-        _write(outgoing, {"error": _worded(error), "trace": traceback.format_exc()})
+        _write(outgoing, {ERROR: _worded(error), "trace": traceback.format_exc()})
     finally:
         # Not through the parent's own exit: its files and handlers are not this process's.
         os._exit(code)
@@ -141,17 +156,19 @@ def _worded(error: BaseException) -> str:
 
 
 class OrphanedError(KeyboardInterrupt):
-    """Whoever started this process is gone: somebody else will go on with its cell."""
+    """Whoever started this process is gone: somebody else will go on with its run."""
 
 
-def _tell(progress: CellProgress, outgoing: int, parent: int) -> None:
+def _tell(news: News, outgoing: int, parent: int) -> None:
     if os.getppid() != parent:
         raise OrphanedError
-    _write(outgoing, progress.__dict__)
+    _write(outgoing, news)
 
 
-def _write(outgoing: int, news: dict[str, Any]) -> None:
+def _write(outgoing: int, news: News) -> None:
+    left = json.dumps(news).encode() + b"\n"
     try:
-        os.write(outgoing, json.dumps(news).encode() + b"\n")
+        while left:  # a pipe may take less than all of it
+            left = left[os.write(outgoing, left) :]
     except BrokenPipeError:
         raise OrphanedError from None
