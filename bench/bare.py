@@ -95,10 +95,10 @@ class BareProcesses(Children):
         name = f"bare loop, {processes} processes" + (", memory kept" if keep_memory else "")
         steps = problem.per_round * problem.steps
         shares = [steps * (n + 1) // processes - steps * n // processes for n in range(processes)]
-        super().__init__(name, _serve, [(problem, share, keep_memory) for share in shares])
+        super().__init__(name, serve, [(problem, share, keep_memory) for share in shares])
 
 
-def _serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> None:
+def serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> None:
     torch.set_num_threads(1)
     if keep_memory:
         from flatfed.machine import keep_freed_memory

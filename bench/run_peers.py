@@ -1,4 +1,6 @@
-"""flatfed against pfl and Flower on the same work, in turns; `make bench-peers` makes their environments first.
+"""flatfed against pfl, Flower and loops in the style of research code on the same work, in turns.
+
+`make bench-peers` makes the environments of the first two.
 
 python bench/run_peers.py [--work conv,tiny] [--turns 3] [--out bench/peers.json]
 """
@@ -17,6 +19,9 @@ from typing import Any
 from harness import Result, Target, speed, table
 
 HERE = Path(__file__).parent
+LOOP = HERE / "peers" / "research_loop.py"
+RESEARCH = {"research code, state dicts": "state-dict", "research code, matrix of clients": "flat-matrix"}
+"""Loops written here in the style of such code, by name."""
 ROUNDS = {"conv": 4, "tiny": 20}
 
 
@@ -47,6 +52,7 @@ def contenders(pfl: Path, flower: Path) -> list[Contender]:
         Contender("pfl, 1 process", [str(pfl), str(HERE / "peers" / "pfl_rounds.py"), "--processes", "1"]),
         Contender("pfl, 2 processes", [str(pfl), str(HERE / "peers" / "pfl_rounds.py"), "--processes", "2"]),
         Contender("Flower, 2 actors", [str(flower), str(HERE / "peers" / "flower_rounds.py"), "--processes", "2"]),
+        *(Contender(name, [sys.executable, str(LOOP), "--style", style]) for name, style in RESEARCH.items()),
     ]
 
 
@@ -58,10 +64,12 @@ TARGETS = {
             least=1.35,
         ),
         Target("... than Flower, 2 actors", speed("flatfed, 2 workers", "Flower, 2 actors"), least=1.4),
+        *(Target(f"... than {name}, 1 process", speed("flatfed, 2 workers", name), least=1.5) for name in RESEARCH),
     ],
     "tiny": [
         Target("flatfed, the better: faster than pfl, the better", speed("flatfed, best", "pfl, best"), least=10),
         Target("... than Flower, 2 actors", speed("flatfed, best", "Flower, 2 actors"), least=30),
+        *(Target(f"... than {name}, 1 process", speed("flatfed, best", name), least=2) for name in RESEARCH),
     ],
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from bare import Bare, BareProcesses, bare_evaluation
+from comparisons import AFTER, BARE, SIDE, BareRuns, Comparisons
 from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
 from harness import Case, Result, Target, extra_memory, extra_seconds, fact, fact_ratio, ratio, take_turns
@@ -63,6 +64,14 @@ def tiny(repeats: int) -> dict[str, Result]:
         partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
     ]
     return take_turns("tiny", makers, 4 * repeats)
+
+
+# comparison: many runs, in which a round that waits for its last client costs nothing where another run goes on.
+
+
+def comparison(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [BareRuns, partial(Comparisons, SIDE, 2), partial(Comparisons, AFTER, 1)]
+    return take_turns("comparison", makers, min(repeats, 3))
 
 
 # sam: methods against fedavg on the same engine.
@@ -334,6 +343,15 @@ WORKLOADS = [
                 most=1.2,
             ),
             Target("in process / bare loop", ratio("fedavg, in process", "bare loop"), most=1.10),
+        ],
+    ),
+    Workload(
+        "comparison",
+        "8 runs of conv, 2 rounds each, from the first check to the last record",
+        comparison,
+        [
+            Target("2 at a time / bare loop, 2 processes, memory kept", ratio(SIDE, BARE), most=1.05),
+            Target("2 at a time / one after another, 2 workers", ratio(SIDE, AFTER), most=1.0),
         ],
     ),
     Workload(
