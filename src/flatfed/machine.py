@@ -48,7 +48,7 @@ class _Share:
 
 
 def take_cores(cores: int) -> None:
-    """Let this process plan for so many cores from now on: other processes of the same command have the others."""
+    """Let this process plan for n cores from now on: other processes of the same command have the others."""
     _Share.cores = cores
 
 

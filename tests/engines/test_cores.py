@@ -46,7 +46,8 @@ def test_the_affinity_is_respected() -> None:
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split() == ["1", "1"]
+    # With one core a worker would only take turns with the process itself.
+    assert done.stdout.split() == ["1", "0"]
 
 
 @pytest.mark.parametrize(

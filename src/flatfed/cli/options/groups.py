@@ -308,9 +308,9 @@ accept_data_option = option(
 jobs_option = option(
     "--jobs",
     "Runs at a time, each in a process of its own; 1: one after another, each with its --workers. Results stay the "
-    "same.  [default: as many as cores and memory allow, where at least as many runs are left as there are cores and "
-    "--workers is not given]",
+    "same.  [default: by cores and memory, where as many runs are left as there are cores and no --workers are given]",
     Whole(1),
+    group="engine",
 )
 """How many runs of a comparison are trained at once."""
 workers_option = engine_options("Worker processes.  [default: as the run]")

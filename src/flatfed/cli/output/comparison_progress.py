@@ -13,7 +13,7 @@ SHOWN = 3
 
 
 class ComparisonProgress(Live):
-    """Follows the runs of a comparison; a `Follower` of `experiments.comparing`."""
+    """Follows the runs of a comparison; a `RunFollower` of `experiments.comparing`."""
 
     def __init__(self, rounds: int, runs: int) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.core.method.engine import listening
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
-from flatfed.experiments.comparing.side_by_side import Follower, RunsSideBySide, Unfollowed, runs_at_once
+from flatfed.experiments.comparing.side_by_side import RunFollower, RunsSideBySide, Unfollowed, runs_at_once
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.children import Tell
 from flatfed.experiments.running.play import continue_play, play
@@ -60,7 +60,7 @@ def _has_failed(directory: RunDirectory) -> bool:
 def compare(
     comparison: Comparison,
     out: Path,
-    follower: Follower = UNFOLLOWED,
+    follower: RunFollower = UNFOLLOWED,
     on_begin: Callable[[OpenedRuns], None] = lambda opened: None,
     jobs: int | None = None,
 ) -> Outcome:
@@ -83,7 +83,7 @@ class _Comparing:
     """Trains what is left of a comparison, and notes why runs fail."""
 
     def __init__(
-        self, comparison: Comparison, out: Path, opened: OpenedRuns, follower: Follower, reasons: dict[Path, str]
+        self, comparison: Comparison, out: Path, opened: OpenedRuns, follower: RunFollower, reasons: dict[Path, str]
     ) -> None:
         self.comparison, self.opened, self.follower, self.reasons = comparison, opened, follower, reasons
         self.runs = {run.path: run for run in _runs(comparison, out)}

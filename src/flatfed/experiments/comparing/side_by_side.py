@@ -25,7 +25,7 @@ VECTORS = 12
 """Vectors as long as the model that a process has at a time, besides those that clients send and keep."""
 
 
-class Follower(Protocol):
+class RunFollower(Protocol):
     """Who follows a comparison."""
 
     def started(self, run: Path, done: int) -> None:
@@ -98,7 +98,7 @@ class _Playing:
 class RunsSideBySide:
     """Plays runs in processes of their own, `at_once` at a time."""
 
-    def __init__(self, at_once: int, play: Callable[[Path, Tell], None], follower: Follower) -> None:
+    def __init__(self, at_once: int, play: Callable[[Path, Tell], None], follower: RunFollower) -> None:
         self.at_once, self.play, self.follower = at_once, play, follower
         self.reasons: dict[Path, str] = {}
         """Why runs have failed."""
