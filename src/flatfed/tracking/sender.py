@@ -26,7 +26,7 @@ LOOK_SECONDS = 1.0
 """How often the history is looked at."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 LAST_TRIES = 2
-"""How often a tracker that fails is tried once the run has ended."""
+"""How often a tracker that fails is tried once the run has ended; one that failed before is tried once."""
 NICENESS = 5
 """The run goes first."""
 ROWS = 100
@@ -86,7 +86,7 @@ class Sending:
 
     def work(self) -> bool:
         """Send until the run has ended and all of it is there; say whether it is."""
-        pause, tries = FIRST_PAUSE, LAST_TRIES
+        failures = 0
         while True:
             # Before the look: what comes between the two is then seen by the next look.
             is_last = self.orders.ended
@@ -95,18 +95,22 @@ class Sending:
             except Exception as error:  # libraries, servers and disks fail in any way
                 self._drop()
                 self.news.tell(error=_words(error))
-                tries -= is_last
-                if not tries:
+                failures += 1
+                if is_last and failures >= LAST_TRIES:
                     return False
-                self.orders.wait(pause)
-                if is_last:
-                    time.sleep(min(pause, FIRST_PAUSE))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                self._pause(FIRST_PAUSE * 2 ** (failures - 1))
             else:
-                pause = FIRST_PAUSE
+                failures = 0
                 if is_last:
                     return True
                 self.orders.wait(LOOK_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before the next try: the longer, the more have failed; the end of the run makes it short."""
+        if self.orders.ended:
+            time.sleep(FIRST_PAUSE)
+        else:
+            self.orders.wait(min(seconds, LONGEST_PAUSE))
 
     def _drop(self) -> None:
         """Let go of a connection that failed."""

@@ -76,10 +76,12 @@ def subject_of(path: Path) -> Subject:
 
 def group_of(run: Path) -> Path | None:
     """Return the directory of the comparison or study that a run belongs to."""
-    for folder in run.absolute().parents:
-        if any((folder / name).is_file() for name in (COMPARED, STUDIED)):
-            return folder
-    return None
+    return next(filter(is_whole, run.absolute().parents), None)
+
+
+def is_whole(folder: Path) -> bool:
+    """Say whether a directory is that of a comparison or a study."""
+    return any((folder / name).is_file() for name in (COMPARED, STUDIED))
 
 
 def _began(path: Path) -> int:

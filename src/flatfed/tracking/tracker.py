@@ -65,7 +65,7 @@ class Tracker(Config):
     package: ClassVar[str] = ""
     """What it needs beside flatfed; the extra has the same name as the tracker."""
 
-    patience: Positive = field(default=30.0, kw_only=True)
+    patience: Positive = field(default=60.0, kw_only=True)
 
     def begin(self, subject: Subject, remote: str | None) -> Remote:
         """Begin a run there, or take up the one that was begun before as `remote`."""

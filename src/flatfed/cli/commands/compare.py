@@ -82,6 +82,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool) -> int:
     files += comparison_page(results, comparison, out)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
+    _send(comparison, out)
     return 1 if outcome.failed else 0
 
 
@@ -99,6 +100,16 @@ def _train(comparison: Comparison, out: Path) -> Outcome:
             progress.say(comparison_text(comparison, out, opened))
 
         return run_comparison(comparison, out, progress.start, progress.round, progress.say, begin)
+
+
+def _send(comparison: Comparison, out: Path) -> None:
+    """Send to trackers what is known only now: measurements, the report and the figures."""
+    from flatfed.experiments.comparing.sending import send_whole, tracked
+
+    trackers = tracked(comparison, out).track or ()
+    runs = [path for path, _ in comparison.runs(out)]
+    with interruptible(f"interrupted while sending; go on with: flatfed track {shlex.quote(str(out))}"):
+        send_whole(trackers, runs, out, lambda text: echo(text, err=True))
 
 
 def _measure(flatness: Flatness, runs: list[RunDirectory], comparison: Comparison) -> None:

@@ -11,6 +11,7 @@ from flatfed.algorithms.spelling import Method
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
+from flatfed.experiments.comparing.sending import tracked
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
@@ -65,6 +66,7 @@ def compare(
     A run that diverges, stops or fails, however it does, is recorded as such and the others go on. `on_begin` is called
     before the first one, when nothing was refused, with what opens the runs that have begun.
     """
+    comparison = tracked(comparison, out)
     reasons = _check(comparison, out)
     claim(comparison, out)
     opened = OpenedRuns(comparison.by.is_believed)
@@ -151,7 +153,9 @@ def _train(
     if _has_ended(directory, rounds):
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    plan, directory = prepare(run.path, rounds, opened=directory, data_dir=data_dir, workers=workers)
+    plan, directory = prepare(
+        run.path, rounds, opened=directory, data_dir=data_dir, workers=workers, track=comparison.track
+    )
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)
     return continued

@@ -105,7 +105,7 @@ def prepare(
 
 def _trackers(directory: RunDirectory, track: Track) -> tuple[Tracker, ...]:
     """Return where the run is sent: as is asked for, or as before."""
-    if track is None or track == ():
+    if track is None:
         return recorded_trackers(directory.path)
     trackers = chosen_trackers(track)
     check_trackers(trackers, has_directory=True)
