@@ -12,7 +12,7 @@ from flatfed.tracking.tracker import Remote, Tracker
 
 
 class Lines(Tracker, id="lines"):
-    """Writes a line for each call; as long as the file `broken` is there, all calls fail, and with `hangs` none ends."""
+    """Writes a line for each call; with a file `broken` there all calls fail, and with `hangs` none ends."""
 
     folder: str
     hangs: bool = False

@@ -7,6 +7,7 @@ looks now and then at what it tells, and at the end says that there will be no m
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -18,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import flatfed
 from flatfed.tracking.record import read_sent
@@ -124,8 +125,8 @@ def _request(tracker: Tracker, paths: Sequence[Path], follows: bool) -> dict[str
 class Following:
     """The trackers of one run: begun with it, looked at after rounds, ended with it. Nothing here stops the run."""
 
-    def __init__(self, trackers: Iterable[Tracker], say: Say | None = None) -> None:
-        self._trackers, self._say = tuple(trackers), say
+    def __init__(self, trackers: Iterable[Tracker], tell: Callable[[str], bool] = lambda text: False) -> None:
+        self._trackers, self._tell_user = tuple(trackers), tell
         self._processes: list[SenderProcess] = []
         self._warned: set[str] = set()
         self._path = Path()
@@ -171,8 +172,9 @@ class Following:
         """Say how to send what is left."""
         if process.is_complete:
             return
-        say = self._say or warn
-        say(how_to_send(self._path, process.tracker))
+        sentence = how_to_send(self._path, process.tracker)
+        if not self._tell_user(sentence):
+            warn(sentence)
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +195,7 @@ def how_to_send(path: Path, tracker: Tracker) -> str:
 
 def spelled(tracker: Tracker) -> str:
     """Return a tracker as it is written in a command: its id, and in brackets what is not as usual."""
-    usual = type(tracker)().place
+    usual = {field.name: field.default for field in dataclasses.fields(cast(Any, tracker))} | {"id": tracker.id}
     changed = [f"{name}={value}" for name, value in tracker.place.items() if value != usual[name]]
     return f"{tracker.id}({','.join(changed)})" if changed else tracker.id
 

@@ -135,6 +135,9 @@ class Sending:
 
     def _begun(self) -> Remote:
         """Begin the run at the tracker, or take it up."""
+        if self.sent.remote is None:
+            # Also where it never begins: then this says where to send the run afterwards.
+            self.sent.write()
         group = self.subject.group
         if group is not None and self.subject.group_id is None:
             self.subject = replace(self.subject, group_id=group_id(self.tracker, group))

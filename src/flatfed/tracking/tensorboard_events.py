@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import socket
@@ -152,7 +153,8 @@ def _append(path: Path, data: bytes) -> None:
                 view = view[file.write(view) or 0 :]
             os.fsync(file.fileno())
         except OSError:
-            os.ftruncate(file.fileno(), before)
+            with contextlib.suppress(OSError):
+                os.ftruncate(file.fileno(), before)
             raise
 
 
