@@ -30,7 +30,7 @@ COMMANDS = {
     "branch": "flatfed.cli.commands.branch:branch",
     "show": "flatfed.cli.commands.show:show",
     "report": "flatfed.cli.page.report:report",
-    "track": "flatfed.cli.commands.track:track",
+    "track": "flatfed.cli.tracking.track:track",
     "flatness": "flatfed.cli.commands.flatness:flatness",
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",

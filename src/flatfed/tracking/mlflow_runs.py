@@ -21,6 +21,7 @@ QUICK = {
 """What the environment says goes before. Whoever sends tries again by itself."""
 STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "running": "RUNNING"}
 """MLflow's word; all others have failed."""
+SQLITE = "sqlite:///"
 METRICS, PARAMETERS = 1000, 100
 """The most that MLflow takes at once."""
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
@@ -48,6 +49,14 @@ class MLflow(Tracker, id="mlflow"):
         refuse_secret(
             self.uri, "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_URI, instead"
         )
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where runs go; a database in a file is known by its whole path."""
+        uri = self.uri or ""
+        if not uri.startswith(SQLITE) or uri.startswith(f"{SQLITE}/"):
+            return super().place
+        return super().place | {"uri": f"{SQLITE}{Path(uri.removeprefix(SQLITE)).absolute()}"}
 
     def begin(self, subject: Subject, remote: str | None) -> Remote:
         """Begin a run, or take it up; that of a comparison is the parent of the others."""

@@ -88,7 +88,11 @@ class Tracker(Config):
     @property
     def place(self) -> dict[str, Any]:
         """What says where runs go: a run that goes on elsewhere is sent there from its first round."""
-        return {name: value for name, value in self.to_dict().items() if name != "patience"}
+        place = {name: value for name, value in self.to_dict().items() if name != "patience"}
+        if place.get("folder"):
+            # Whoever resumes the run may do so from another directory.
+            place["folder"] = str(Path(place["folder"]).expanduser().absolute())
+        return place
 
 
 Track = str | Tracker | Mapping[str, Any] | Sequence[Any] | None
