@@ -65,7 +65,7 @@ def from_mlflow(store: str, id: str) -> Found:
 
         tags = dict(rows("key, value", "tags"))
         [(experiment, status)] = rows("experiment_id, status", "runs")
-        found = Found(parameters=dict(rows("key, value", "params")), status=tags.get("flatfed.status", status))
+        found = Found(parameters=dict(rows("key, value", "params")), status=tags.get("flatfed_status", status))
         found.group = tags.get("mlflow.parentRunId")
         steps: dict[int, dict[str, float]] = {}
         for name, value, step, milliseconds in rows("key, value, step, timestamp", "metrics"):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from flatfed.tracking.subject import Point, Subject
+from flatfed.tracking.subject import Point, TrackedRun
 from flatfed.tracking.tracker import Remote, Tracker
 
 
@@ -17,7 +17,7 @@ class Lines(Tracker, id="lines"):
     folder: str
     hangs: bool = False
 
-    def begin(self, subject: Subject, remote: str | None) -> Remote:
+    def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
         while self.hangs:
             time.sleep(60)
         return LinesRun(Path(self.folder), remote or subject.name)

@@ -126,7 +126,7 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, expected: dict[s
 
     def kill(row: dict[str, Any]) -> None:
         if row["round"] == 1:
-            eventually(lambda: record.is_file() and json.loads(record.read_text())["rounds"] == 1, "a row is sent")
+            eventually(lambda: record.is_file() and json.loads(record.read_text())["rounds"] >= 1, "a row is sent")
             server.stop()
 
     bits, said = tracked(path, ff.MLflow(uri=uri), kill)

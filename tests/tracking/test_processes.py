@@ -13,8 +13,8 @@ import pytest
 import flatfed as ff
 from engines.bench import alive, eventually
 from flatfed.runs.directory import RunDirectory
-from flatfed.tracking.following import SenderProcess, send
 from flatfed.tracking.record import read_sent
+from flatfed.tracking.run_tracking import SenderProcess, send
 from flatfed.tracking.subject import point_of, subject_of
 from runs.bench import ROUNDS, digest, in_new_process, small_run
 from tracking.readers import from_tensorboard
@@ -116,7 +116,7 @@ def test_what_a_run_is_told_as(tmp_path: Path) -> None:
     assert subject.parameters["algorithm.client_opt.rho"] == 0.05
     assert subject.parameters["settings.lr"] == 0.1
     assert (subject.tags["method"], subject.tags["seed"]) == ("feddyn+sam+swa", "0")
-    assert subject.tags["flatfed.run"] == RunDirectory.open(tmp_path / "run").config["run"]
+    assert subject.tags["flatfed_run"] == RunDirectory.open(tmp_path / "run").config["run"]
     point = point_of(run.history[0] | {"sites": {"a": {"loss": 1.0}}, "rejected": [{}, {}]}, 1000, 0.5)
     assert (point.step, point.milliseconds, point.values["round"]) == (1, 1500, 1.0)
     assert (point.values["sites/a/loss"], point.values["rejected"]) == (1.0, 2.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flatfed.core.errors import ConfigError
-from flatfed.experiments.comparing.sending import send_whole
+from flatfed.experiments.comparing.send_whole import send_whole
 from flatfed.studies.drawing.draw_figures import draw_figures
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study

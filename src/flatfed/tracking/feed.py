@@ -11,7 +11,7 @@ from flatfed.core.errors import CheckpointError
 from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import KEY, digest, is_held, open_to_read, read_json, read_whole
 from flatfed.runs.results import FOLDER as MEASURED
-from flatfed.tracking.subject import Point, Subject, measured_points, point_of
+from flatfed.tracking.subject import Point, TrackedRun, measured_points, point_of
 
 MODEL = "model.safetensors"
 """The final model, under PyTorch's names."""
@@ -22,7 +22,7 @@ FIGURES = ("*.png", "figures/*.png")
 class Feed:
     """Reads a run directory while it is written; every row is given once."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: TrackedRun) -> None:
         self._subject = subject
         self._offset, self._elapsed, self._rest = 0, 0.0, b""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from flatfed.tracking.subject import ROUND, Point, Subject
+from flatfed.tracking.subject import ROUND, Point, TrackedRun
 from flatfed.tracking.tracker import Remote, Tracker, refuse_secret
 
 QUICK = {
@@ -58,7 +58,7 @@ class MLflow(Tracker, id="mlflow"):
             return super().place
         return super().place | {"uri": f"{SQLITE}{Path(uri.removeprefix(SQLITE)).absolute()}"}
 
-    def begin(self, subject: Subject, remote: str | None) -> Remote:
+    def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
         """Begin a run, or take it up; that of a comparison is the parent of the others."""
         client = self._client()
         if subject.is_group:
@@ -68,11 +68,11 @@ class MLflow(Tracker, id="mlflow"):
             return MLflowRun(client, remote, subject)
         return MLflowRun(client, self._created(client, subject), subject)
 
-    def begin_group(self, subject: Subject) -> str:
+    def begin_group(self, subject: TrackedRun) -> str:
         """Begin the parent run of a comparison or a study."""
         return self._created(self._client(), subject)
 
-    def _created(self, client: Any, subject: Subject) -> str:
+    def _created(self, client: Any, subject: TrackedRun) -> str:
         """Make a run with its tags and parameters."""
         tags = dict(subject.tags)
         if subject.group_id is not None:
@@ -107,7 +107,7 @@ class MLflow(Tracker, id="mlflow"):
 class MLflowRun:
     """One run at MLflow."""
 
-    def __init__(self, client: Any, id: str, subject: Subject) -> None:
+    def __init__(self, client: Any, id: str, subject: TrackedRun) -> None:
         self._client, self.id, self._subject = client, id, subject
 
     def reached(self) -> int:
@@ -120,7 +120,7 @@ class MLflowRun:
             self._client.log_batch(self.id, metrics=some)
         odd = sorted({name for point in points for name, value in point.values.items() if not math.isfinite(value)})
         if odd:
-            self._client.set_tag(self.id, "flatfed.not_finite", ", ".join(odd)[:LONGEST_VALUE])
+            self._client.set_tag(self.id, "flatfed_not_finite", ", ".join(odd)[:LONGEST_VALUE])
 
     def measurement(self, point: Point) -> None:
         """Send what was measured of a model."""
@@ -133,7 +133,7 @@ class MLflowRun:
 
     def end(self, status: str, reason: str) -> None:
         """Say how it ended: in MLflow's word, and in ours as tags."""
-        for name, value in (("flatfed.status", status), ("flatfed.reason", reason)):
+        for name, value in (("flatfed_status", status), ("flatfed_reason", reason)):
             if value:
                 self._client.set_tag(self.id, name, value[:LONGEST_VALUE])
         self._client.set_terminated(self.id, STATUS.get(status, "FAILED"))

@@ -33,7 +33,7 @@ BUSY_SECONDS, POLL_SECONDS = 10.0, 0.05
 
 
 @dataclass
-class Sent:
+class SentRecord:
     """How far a run was sent to a tracker.
 
     Args:
@@ -67,16 +67,16 @@ class Sent:
         )
 
 
-def read_sent(path: Path, tracker: Tracker, of: str = "") -> Sent:
+def read_sent(path: Path, tracker: Tracker, of: str = "") -> SentRecord:
     """Return how far a run was sent to this very place; nothing was where the record names another."""
     file = _folder(path, of or tracker.id) / FILE
     if not file.is_file():
-        return Sent(path, tracker, of=of)
+        return SentRecord(path, tracker, of=of)
     record = read_json(file)
     if record.get("place") != json.loads(json.dumps(tracker.place)):
-        return Sent(path, tracker, of=of)
+        return SentRecord(path, tracker, of=of)
     known = {name: record[name] for name in ("remote", "rounds", "files", "measured", "status", "began")}
-    return Sent(path, tracker, of=of, **known)
+    return SentRecord(path, tracker, of=of, **known)
 
 
 def recorded_trackers(path: Path) -> tuple[Tracker, ...]:

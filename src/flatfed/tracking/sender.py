@@ -1,6 +1,6 @@
 """The process that sends a run to one tracker: it reads the run directory, and tells its parent how that goes.
 
-It is started by `flatfed.tracking.following`, which writes one line with what to send to its standard input, and a
+It is started by `flatfed.tracking.run_tracking`, which writes one line with what to send to its standard input, and a
 second when the run has ended. What it tells goes to standard output, a line of JSON each.
 """
 
@@ -53,7 +53,7 @@ class Orders:
 
 
 class News:
-    """What is told to the parent; nobody may be there to hear it."""
+    """What is reported to the parent; nobody may be there to hear it."""
 
     def __init__(self) -> None:
         # Libraries print what they like: it must not come between these lines, nor onto the user's terminal.

@@ -35,8 +35,8 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A run, or a comparison or study, as a tracker is told of it.
+class TrackedRun:
+    """A run, or a comparison or study, as a tracker gets to know it.
 
     Args:
         path: its directory.
@@ -62,16 +62,16 @@ class Subject:
         return not (self.path / CONFIG).is_file()
 
 
-def subject_of(path: Path) -> Subject:
+def subject_of(path: Path) -> TrackedRun:
     """Read what a directory holds: a run, or a comparison or study."""
     path = path.absolute()
     if not (path / CONFIG).is_file():
-        return Subject(path, path.name, tags={"flatfed.kind": "comparison"}, began=_began(path))
+        return TrackedRun(path, path.name, tags={"flatfed_kind": "comparison"}, began=_began(path))
     config = read_json(path / CONFIG)
     group = group_of(path)
     name = path.name if group is None else path.relative_to(group).as_posix()
     environment = read_json(path / ENVIRONMENT) if (path / ENVIRONMENT).is_file() else {}
-    return Subject(path, name, _parameters(config, environment), _tags(config), _began(path), group)
+    return TrackedRun(path, name, _parameters(config, environment), _tags(config), _began(path), group)
 
 
 def group_of(run: Path) -> Path | None:
@@ -109,9 +109,9 @@ def _flat(entries: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def _tags(config: Mapping[str, Any]) -> dict[str, str]:
     """Return what runs are found by."""
     tags = {
-        "flatfed.kind": "run",
-        "flatfed.version": config.get("flatfed"),
-        "flatfed.run": config["run"],
+        "flatfed_kind": "run",
+        "flatfed_version": config.get("flatfed"),
+        "flatfed_run": config["run"],
         "method": config["method"],
         "dataset": config["task"].get("dataset"),
         "seed": config["settings"].get("seed"),

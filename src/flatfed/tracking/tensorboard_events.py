@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from flatfed.core.errors import ConfigError
 from flatfed.runs.records.files import naming
-from flatfed.tracking.subject import Point, Subject
+from flatfed.tracking.subject import Point, TrackedRun
 from flatfed.tracking.tracker import Remote, Tracker
 
 FOLDER = "tensorboard"
@@ -32,7 +32,7 @@ class TensorBoard(Tracker, id="tensorboard"):
 
     folder: str | None = None
 
-    def begin(self, subject: Subject, remote: str | None) -> Remote:
+    def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
         """Open the folder of a run."""
         folder = self._folder(subject)
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class TensorBoard(Tracker, id="tensorboard"):
             events.describe(subject)
         return events
 
-    def _folder(self, subject: Subject) -> Path:
+    def _folder(self, subject: TrackedRun) -> Path:
         group = subject.path if subject.is_group else subject.group
         name = "report" if subject.is_group else subject.name
         if self.folder is None:
@@ -68,7 +68,7 @@ class TensorBoardRun:
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}.flatfed"
         self._file, self._is_begun = folder / name, False
 
-    def describe(self, subject: Subject) -> None:
+    def describe(self, subject: TrackedRun) -> None:
         """Write the parameters: as a table, and for the tab that compares them."""
         from tensorboard.plugins.hparams import summary_v2
 

@@ -22,7 +22,7 @@ from flatfed.core.configuration.grammar import parse_call, split
 from flatfed.core.configuration.registry import Registry, import_all
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import PARAMETER, ConfigError
-from flatfed.tracking.subject import Point, Subject
+from flatfed.tracking.subject import Point, TrackedRun
 
 NONE = "none"
 """The word for no tracker."""
@@ -67,11 +67,11 @@ class Tracker(Config):
 
     patience: Positive = field(default=60.0, kw_only=True)
 
-    def begin(self, subject: Subject, remote: str | None) -> Remote:
+    def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
         """Begin a run there, or take up the one that was begun before as `remote`."""
         raise NotImplementedError
 
-    def begin_group(self, subject: Subject) -> str:
+    def begin_group(self, subject: TrackedRun) -> str:
         """Begin what holds the runs of a comparison or a study together, and return what finds it again."""
         return subject.name
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from flatfed.tracking.subject import Point, Subject
+from flatfed.tracking.subject import Point, TrackedRun
 from flatfed.tracking.tracker import Remote, Tracker
 
 QUIET = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"}
@@ -33,7 +33,7 @@ class WandB(Tracker, id="wandb"):
     mode: Literal["offline", "online"] | None = None
     folder: str | None = None
 
-    def begin(self, subject: Subject, remote: str | None) -> Remote:
+    def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
         """Begin a run, or take it up: the files of both have the same id, and `wandb sync` puts them together."""
         os.environ.update(QUIET)
         import wandb
@@ -53,7 +53,7 @@ class WandB(Tracker, id="wandb"):
         )
         return WandBRun(wandb, run)
 
-    def begin_group(self, subject: Subject) -> str:
+    def begin_group(self, subject: TrackedRun) -> str:
         """Return a name that no other comparison has."""
         return f"{subject.name}-{secrets.token_hex(3)}"
 
@@ -62,7 +62,7 @@ def _mode() -> Any:
     return os.environ.get("WANDB_MODE", "offline")
 
 
-def _tags(subject: Subject) -> list[str]:
+def _tags(subject: TrackedRun) -> list[str]:
     """Return the tags as W&B has them: words of at most 64 characters."""
     chosen = {name: subject.tags[name] for name in ("method", "dataset", "seed") if name in subject.tags}
     return [f"{name}:{value}"[:64] for name, value in chosen.items()]

@@ -104,7 +104,7 @@ def _train(comparison: Comparison, out: Path) -> Outcome:
 
 def _send(comparison: Comparison, out: Path) -> None:
     """Send to trackers what is known only now: measurements, the report and the figures."""
-    from flatfed.experiments.comparing.sending import send_whole, tracked
+    from flatfed.experiments.comparing.send_whole import send_whole, tracked
 
     trackers = tracked(comparison, out).track or ()
     runs = [path for path, _ in comparison.runs(out)]

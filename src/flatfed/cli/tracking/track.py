@@ -95,7 +95,7 @@ def _have_model(run: Path, data_dir: str | None, trust: bool, accept_changed_dat
 
 
 def _send(path: Path, runs: list[Path], trackers: tuple[Tracker, ...]) -> bool:
-    from flatfed.tracking.following import send
+    from flatfed.tracking.run_tracking import send
     from flatfed.tracking.subject import is_whole
 
     places = [*runs, path] if is_whole(path) else runs

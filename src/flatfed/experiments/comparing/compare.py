@@ -11,7 +11,7 @@ from flatfed.algorithms.spelling import Method
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
-from flatfed.experiments.comparing.sending import tracked
+from flatfed.experiments.comparing.send_whole import tracked
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare

@@ -23,7 +23,7 @@ from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, t
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, RunDirectory, is_run
 from flatfed.runs.history import History, Row, salvaged_rows
-from flatfed.tracking.following import Following
+from flatfed.tracking.run_tracking import RunTracking
 
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
@@ -101,7 +101,7 @@ class _Session:
         self.checkpoints = directory.checkpoints if directory else None
         self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
-        self.tracking = Following(plan.track, tell)
+        self.tracking = RunTracking(plan.track, tell)
 
     def run(self) -> Run:
         """Train; whatever happens, save what was reached and say how it stands."""

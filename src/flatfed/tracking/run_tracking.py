@@ -49,7 +49,7 @@ class SenderProcess:
             self._process.stdin.flush()
 
     def hear(self) -> None:
-        """Take note of what it has told; this never waits."""
+        """Take note of what it has said; this never waits."""
         assert self._process.stdout is not None
         while not self._is_over:
             try:
@@ -122,7 +122,7 @@ def _request(tracker: Tracker, paths: Sequence[Path], follows: bool) -> dict[str
     }
 
 
-class Following:
+class RunTracking:
     """The trackers of one run: begun with it, looked at after rounds, ended with it. Nothing here stops the run."""
 
     def __init__(self, trackers: Iterable[Tracker], tell: Callable[[str], bool] = lambda text: False) -> None:

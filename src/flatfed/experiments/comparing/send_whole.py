@@ -9,8 +9,8 @@ from pathlib import Path
 
 from flatfed.experiments.comparing.comparison import Comparison
 from flatfed.runs.directory import is_run
-from flatfed.tracking.following import send, spelled
 from flatfed.tracking.record import recorded_trackers
+from flatfed.tracking.run_tracking import send, spelled
 from flatfed.tracking.tracker import Tracker
 
 
