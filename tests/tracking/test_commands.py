@@ -15,8 +15,9 @@ from cli.command import SMALL, fingerprint, flatfed, read_json
 from cli.test_signals import job, order, played
 from flatfed.tracking.record import recorded_trackers
 from flatfed.tracking.tracker import Tracker, chosen, trackers
-from tracking.readers import from_tensorboard
-from tracking.table import TRACKERS, steps
+from tracking.readers import from_mlflow, from_tensorboard, from_wandb
+from tracking.server import MLflowServer
+from tracking.table import TRACKERS, remote_of, steps
 
 pytestmark = pytest.mark.usefixtures("_apart_folder")
 
@@ -121,6 +122,26 @@ def test_a_comparison_has_its_runs_side_by_side_its_measurements_and_its_report(
     assert steps(from_tensorboard(Path("both/tensorboard/fedprox/seed-0"))) == [1, 2, 3]
     assert flatfed("resume", "both", "--rounds", "4").code == 0
     assert steps(from_tensorboard(Path("both/tensorboard/fedavg/seed-0"))) == [1, 2, 3, 4]
+
+
+def test_a_comparison_is_a_parent_run_and_a_group(server: MLflowServer, tmp_path: Path) -> None:
+    mlflow = f"mlflow(uri={server.uri},experiment=compared)"
+    words = ("compare", "digits", "fedavg", "fedsam", *SMALL, "--out", "both", "--flatness", "--watch-samples", "50")
+    outcome = flatfed(*words, "--track", mlflow, "--track", "wandb")
+    assert outcome.code == 0, outcome.err
+    parent = read_json(Path("both/tracking/mlflow-group/sent.json"))["remote"]
+    assert {"report.md", "curves.png"} <= from_mlflow(server.store, parent).files
+    group = read_json(Path("both/tracking/wandb-group/sent.json"))["remote"]
+    for method in ("fedavg", "fedsam"):
+        run = Path("both") / method / "seed-0"
+        at_mlflow = from_mlflow(server.store, remote_of(run, "mlflow"))
+        at_wandb = from_wandb(tmp_path, remote_of(run, "wandb"))
+        assert (at_mlflow.group, at_wandb.group) == (parent, group)
+        for found in (at_mlflow, at_wandb):
+            assert steps(found) == [1, 2, 3]
+            assert found.measured["flatness/lambda_max"] > 0
+            assert found.status == "finished"
+    assert "report.md" in from_wandb(tmp_path, remote_of(Path("both"), "wandb")).files
 
 
 STUDY = """

@@ -54,12 +54,14 @@ class SenderProcess:
         while not self._is_over:
             try:
                 piece = os.read(self._process.stdout.fileno(), 65536)
-            except BlockingIOError:
+            except OSError:  # there is nothing now
                 return
             self._is_over = not piece
             *lines, self._partial = (self._partial + piece).split(b"\n")
             for line in lines:
-                self._note(json.loads(line))
+                # A library may have printed something; no line of it may stop the run.
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    self._note(json.loads(line))
 
     def _note(self, news: dict[str, Any]) -> None:
         if "error" in news:
