@@ -33,15 +33,15 @@ class Row:
 
 
 TRACKERS = {
+    "mlflow": Row(
+        lambda bench: ff.MLflow(uri=bench.server.uri, experiment="tests"),
+        lambda bench, id: readers.from_mlflow(bench.server.store, id),
+    ),
     "tensorboard": Row(
         lambda bench: ff.TensorBoard(),
         lambda bench, id: readers.from_tensorboard(Path(id)),
         lambda name: name.replace("test_", "test/").replace("train_", "train/").replace("bytes_", "bytes/"),
         has_model=False,
-    ),
-    "mlflow": Row(
-        lambda bench: ff.MLflow(uri=bench.server.uri, experiment="tests"),
-        lambda bench, id: readers.from_mlflow(bench.server.store, id),
     ),
     "wandb": Row(
         lambda bench: ff.WandB(project="tests", folder=str(bench.folder)),

@@ -120,7 +120,9 @@ def test_a_server_that_accepts_and_is_silent(
     assert f"flatfed track {tmp_path / 'run'} --to 'mlflow(uri={uri})'" in said[1]
 
 
-def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, expected: dict[str, Any], server: MLflowServer) -> None:
+def test_a_server_that_is_killed_and_comes_back(
+    tmp_path: Path, expected: dict[str, Any], server: MLflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, uri = tmp_path / "run", server.uri
     record = path / "tracking" / "mlflow" / "sent.json"
 
@@ -137,7 +139,8 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, expected: dict[s
     assert outcome.code == 0, outcome.err
     found = from_mlflow(server.store, remote_of(path, "mlflow"))
     assert (steps(found), found.status) == (list(range(1, ROUNDS + 1)), "finished")
-    again = flatfed("track", path, "--to", f"mlflow(uri={server.store})")
+    monkeypatch.chdir(tmp_path)  # there the store without a server has its artifacts
+    again = flatfed("track", path, "--to", f"mlflow(uri={server.store},experiment=direct)")
     assert again.code == 0, again.err
     stored = from_mlflow(server.store, remote_of(path, "mlflow"))
     assert steps(stored) == steps(found), "a store without a server takes the same"
