@@ -83,7 +83,8 @@ def comparison_of(
 def _trackers(options: RunOptions) -> tuple[Tracker, ...] | None:
     """Return where runs are sent; what cannot be used is refused before anything is trained."""
     trackers: tuple[Tracker, ...] | None = options["track"]
-    check_trackers(trackers or (), has_directory=True)
+    if trackers:
+        check_trackers(trackers, has_directory=True)
     return trackers
 
 

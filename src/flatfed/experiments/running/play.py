@@ -101,7 +101,7 @@ class _Session:
         self.checkpoints = directory.checkpoints if directory else None
         self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
-        self.tracking = RunTracking(plan.track, tell)
+        self.tracking = RunTracking(plan.track, tell) if plan.track else None
 
     def run(self) -> Run:
         """Train; whatever happens, save what was reached and say how it stands."""
@@ -115,8 +115,9 @@ class _Session:
     def _run(self, interruption: Interruption) -> Run:
         """Train with an engine of its own, which has ended when this returns."""
         with ExitStack() as stack:
-            # First, to be last: what is left to send is sent when the workers have ended.
-            stack.callback(self.tracking.finish, lambda: interruption.requested)
+            if self.tracking is not None:
+                # First, to be last: what is left to send is sent when the workers have ended.
+                stack.callback(self.tracking.finish, lambda: interruption.requested)
             engine = self._started_engine(interruption.pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
@@ -129,7 +130,7 @@ class _Session:
             return run
 
     def _begin_tracking(self) -> None:
-        if self.directory is not None:
+        if self.tracking is not None and self.directory is not None:
             self.tracking.begin(self.directory.path)
 
     def _started_engine(self, pulse: Callable[[], None]) -> Engine:
@@ -273,7 +274,8 @@ class _Session:
         if federation.status == "running" and self._due(federation):
             rows += self._catch_up(federation)
             self._save(federation)
-        self.tracking.look()
+        if self.tracking is not None:
+            self.tracking.look()
         if self.on_round is not None:
             for each in rows:
                 self.on_round(each)

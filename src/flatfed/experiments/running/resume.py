@@ -18,7 +18,7 @@ from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
 from flatfed.runs.history import Row
-from flatfed.tracking.record import recorded_trackers
+from flatfed.tracking.record import FOLDER, recorded_trackers
 from flatfed.tracking.tracker import Track, Tracker, check_trackers
 from flatfed.tracking.tracker import chosen as chosen_trackers
 
@@ -106,7 +106,7 @@ def prepare(
 def _trackers(directory: RunDirectory, track: Track) -> tuple[Tracker, ...]:
     """Return where the run is sent: as is asked for, or as before."""
     if track is None:
-        return recorded_trackers(directory.path)
+        return recorded_trackers(directory.path) if (directory.path / FOLDER).is_dir() else ()
     trackers = chosen_trackers(track)
     check_trackers(trackers, has_directory=True)
     return trackers
