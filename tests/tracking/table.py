@@ -34,7 +34,7 @@ class Row:
 
 TRACKERS = {
     "mlflow": Row(
-        lambda bench: ff.MLflow(uri=bench.server.uri, experiment="tests"),
+        lambda bench: ff.MLflow(uri=bench.server.uri, experiment="tests", patience=300),
         lambda bench, id: readers.from_mlflow(bench.server.store, id),
     ),
     "tensorboard": Row(
@@ -44,7 +44,7 @@ TRACKERS = {
         has_model=False,
     ),
     "wandb": Row(
-        lambda bench: ff.WandB(project="tests", folder=str(bench.folder)),
+        lambda bench: ff.WandB(project="tests", folder=str(bench.folder), patience=300),
         lambda bench, id: readers.from_wandb(bench.folder, id),
     ),
 }

@@ -125,7 +125,7 @@ def test_a_comparison_has_its_runs_side_by_side_its_measurements_and_its_report(
 
 
 def test_a_comparison_is_a_parent_run_and_a_group(server: MLflowServer, tmp_path: Path) -> None:
-    mlflow = f"mlflow(uri={server.uri},experiment=compared)"
+    mlflow = f"mlflow(uri={server.uri},experiment=compared,patience=300)"
     words = ("compare", "digits", "fedavg", "fedsam", *SMALL, "--out", "both", "--flatness", "--watch-samples", "50")
     outcome = flatfed(*words, "--track", mlflow, "--track", "wandb")
     assert outcome.code == 0, outcome.err

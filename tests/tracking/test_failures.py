@@ -114,7 +114,7 @@ def test_a_server_that_accepts_and_is_silent(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        bits, said = tracked(tmp_path / "run", ff.MLflow(uri=uri))
+        bits, said = tracked(tmp_path / "run", ff.MLflow(uri=uri, patience=300))
     assert bits == expected
     assert len(said) == 2
     assert f"flatfed track {tmp_path / 'run'} --to 'mlflow(uri={uri})'" in said[1]
@@ -131,7 +131,7 @@ def test_a_server_that_is_killed_and_comes_back(
             eventually(lambda: record.is_file() and json.loads(record.read_text())["rounds"] >= 1, "a row is sent")
             server.stop()
 
-    bits, said = tracked(path, ff.MLflow(uri=uri), kill)
+    bits, said = tracked(path, ff.MLflow(uri=uri, patience=300), kill)
     assert bits == expected
     assert len(said) == 2
     server.start()
