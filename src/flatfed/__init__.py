@@ -44,6 +44,10 @@ _HOME = {
     "Run": "flatfed.experiments.running.run",
     "RunInterrupted": "flatfed.experiments.running.interruption",
     "Study": "flatfed.studies.study",
+    "Tracker": "flatfed.tracking.tracker",
+    "TensorBoard": "flatfed.tracking.tensorboard_events",
+    "MLflow": "flatfed.tracking.mlflow_runs",
+    "WandB": "flatfed.tracking.wandb_runs",
 }
 
 if TYPE_CHECKING:
@@ -84,6 +88,10 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
     from flatfed.studies.study import Study as Study
+    from flatfed.tracking.mlflow_runs import MLflow as MLflow
+    from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard
+    from flatfed.tracking.tracker import Tracker as Tracker
+    from flatfed.tracking.wandb_runs import WandB as WandB
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.measurements import Measurement
 from flatfed.models import build, models
 from flatfed.models import catalogue as model_catalogue
+from flatfed.tracking.tracker import Tracker, trackers
 from methods import naive
 from methods import table as shared_table
 from methods.bench import network_setup, repeated_sample_setup, train_case
@@ -37,14 +38,14 @@ from methods.test_battery import assert_agrees
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TABLES: tuple[dict[str, Any], ...] = (
     *(ff.Algorithm.registry, ff.ClientOptimiser.registry, ff.Average.registry, Schedule.registry),
-    *(EngineConfig.registry, Measurement.registry, Partitioner.registry),
+    *(EngineConfig.registry, Measurement.registry, Tracker.registry, Partitioner.registry),
     *(data_catalogue._sources, model_catalogue._builders, model_catalogue._heads),
 )
 """Everything that an import may enter something into."""
 
 KINDS = (
     *("method", "client optimiser", "weight averaging", "schedule", "engine"),
-    *("measurement", "partition", "model", "data set"),
+    *("measurement", "tracker", "partition", "model", "data set"),
 )
 Add = Callable[[str], ModuleType]
 
@@ -62,6 +63,7 @@ def examples_of(folder: Path) -> Iterator[Add]:
     data_catalogue.datasets()  # what registers itself later than the examples must stay
     models()
     engines()
+    trackers()
     before = [dict(table) for table in TABLES]
     modules: list[str] = []
 
@@ -102,7 +104,18 @@ def test_every_kind_has_its_section_and_its_row_in_the_overview() -> None:
 def test_the_places_that_it_names_are_there() -> None:
     root = Path(__file__).parents[2]
     paths = re.findall(r"`((?:src|tests|docs|bench|core|algorithms|engines)/[\w./-]+)`", PAGE)
-    examples = ("fedtilt", "gradient_norm_penalty", "ema", "futures", "slopes", "mlp_tanh", "stripes", "kmnist", "ID")
+    examples = (
+        "fedtilt",
+        "gradient_norm_penalty",
+        "ema",
+        "futures",
+        "slopes",
+        "csv_table",
+        "mlp_tanh",
+        "stripes",
+        "kmnist",
+        "ID",
+    )
     named = [path for path in paths if Path(path).stem not in examples]
     assert len(named) > 30
     missing = [path for path in named if not (root / path).exists() and not (root / "src/flatfed" / path).exists()]
@@ -271,6 +284,22 @@ def test_the_measurement_measures_a_run(add: Add) -> None:
         result = lab.measure("gradient_norm")["gradient_norm"]
     assert result.numbers["gradient_norm"] == pytest.approx(expected, rel=1e-10)
     assert run.history[-1]["watch"]["gradient_norm"] == pytest.approx(expected, rel=1e-10)
+
+
+# --- trackers -----------------------------------------------------------------------------------------------------
+
+
+def test_the_tracker_gets_every_round_once_and_a_resumed_run_goes_on_there(add: Add, tmp_path: Path) -> None:
+    tracker = add("tracker").CsvTable(folder=str(tmp_path / "tables"))
+    plain = ff.train(digits(), "fedavg", rounds=3, sampling=2, lr=0.1, workers=0)
+    ff.train(digits(), "fedavg", rounds=2, sampling=2, lr=0.1, workers=0, out=tmp_path / "run", track=tracker)
+    run = ff.resume(tmp_path / "run", 3, task=digits())
+    assert torch.equal(run.vector, plain.vector)
+    lines = (tmp_path / "tables" / "run.csv").read_text().splitlines()
+    losses = [line.split(",") for line in lines if ",train_loss," in line]
+    assert [(int(step), float(value)) for step, _, value in losses] == [
+        (row["round"] + 1, row["train_loss"]) for row in run.history
+    ]
 
 
 # --- partitions, models, data sets --------------------------------------------------------------------------------

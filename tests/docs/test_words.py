@@ -48,7 +48,8 @@ OF_SLURM = {
     "--time",
 }
 OF_FLOWER = {"--stream", "--node-config", "--show", "--now"}
-FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER
+OF_TENSORBOARD = {"--logdir"}
+FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER | OF_TENSORBOARD
 """Options of other programs than flatfed."""
 
 OLD_WORDS = {

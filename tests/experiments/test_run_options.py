@@ -14,6 +14,7 @@ from flatfed.experiments.comparing.comparison_from_options import comparison_of,
 from flatfed.experiments.spelling.declared import OPTIONS
 from flatfed.experiments.spelling.options import RunOptions, named_settings
 from flatfed.named_code import NamedBy
+from flatfed.tracking.mlflow_runs import MLflow
 
 SMALL: dict[str, Any] = {"rounds": 1, "clients": 5, "per_round": 2, "model": "logreg"}
 
@@ -58,6 +59,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "watch_samples": ("all", "all"),
     "checkpoint_every": (7, 7),
     "keep_checkpoints": ("4,2", [4, 2]),
+    "track": ({"mlflow": {"experiment": "flat"}}, (MLflow(experiment="flat"),)),
 }
 """For every option a value as it may be given, and what is read."""
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "branch": "flatfed.cli.commands.branch:branch",
     "show": "flatfed.cli.commands.show:show",
     "report": "flatfed.cli.page.report:report",
+    "track": "flatfed.cli.tracking.track:track",
     "flatness": "flatfed.cli.commands.flatness:flatness",
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",
@@ -87,6 +88,7 @@ def cli() -> None:
       flatfed show runs/...                                   the table again
       flatfed report runs/...                                 one page with tables, curves, flatness and clients
       flatfed resume runs/...                                 go on where it stopped
+      flatfed track runs/... --to mlflow                      send runs to TensorBoard, MLflow or W&B
       flatfed branch runs/... --average swa                   go on from a checkpoint with SWA
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness
       flatfed landscape runs/...                              the loss around the model

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.comparing.send_whole import send_whole
 from flatfed.studies.drawing.draw_figures import draw_figures
 from flatfed.studies.reporting import write_study_report
 from flatfed.studies.reporting.measuring import measure_study
@@ -37,4 +38,11 @@ def finish_study(running: RunningStudy, say: Say, patience: float = PATIENCE) ->
         # Without matplotlib the rest is still there.
         say(f"figures: not drawn: {error}")
     write_study_page(running)
+    send_study(running, say)
     return table
+
+
+def send_study(running: RunningStudy, say: Say) -> None:
+    """Send what is known only when all has ended: measurements, the report and the figures."""
+    runs = [running.folder.run_of(cell) for cell in running.cells()]
+    send_whole(running.trackers, runs, running.folder.path, say)

@@ -17,6 +17,7 @@ from flatfed.studies.selection import Choice, choices
 from flatfed.studies.study import Study
 from flatfed.studies.workers.leases import PATIENCE, CellProgress, Lease, Leases
 from flatfed.studies.workers.working import StudyWorker, Watcher
+from flatfed.tracking.tracker import Tracker, chosen
 
 
 class RunningStudy:
@@ -45,6 +46,11 @@ class RunningStudy:
         """How many cells there are in all, those included whose parameters are not chosen yet."""
         reported = len(self.study.settings) * len(self.study.methods) * len(self.study.seeds)
         return len(self._choosing) + reported
+
+    @property
+    def trackers(self) -> tuple[Tracker, ...]:
+        """Where its runs are sent."""
+        return chosen(self.study.options.get("track"))
 
     def enter(self, command: str = "", file: str = "") -> list[str]:
         """Write what is studied into the folder, and the command and the file it comes from; return remarks."""

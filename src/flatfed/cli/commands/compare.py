@@ -84,6 +84,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool, jobs: int |
     files += comparison_page(results, comparison, out)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
+    _send(comparison, out)
     return 1 if outcome.failed else 0
 
 
@@ -101,6 +102,16 @@ def _train(comparison: Comparison, out: Path, jobs: int | None) -> Outcome:
             progress.say(comparison_text(comparison, out, opened))
 
         return run_comparison(comparison, out, progress, begin, jobs)
+
+
+def _send(comparison: Comparison, out: Path) -> None:
+    """Send to trackers what is known only now: measurements, the report and the figures."""
+    from flatfed.experiments.comparing.send_whole import send_whole, tracked
+
+    trackers = tracked(comparison, out).track or ()
+    runs = [path for path, _ in comparison.runs(out)]
+    with interruptible(f"interrupted while sending; go on with: flatfed track {shlex.quote(str(out))}"):
+        send_whole(trackers, runs, out, lambda text: echo(text, err=True))
 
 
 def _measure(flatness: Flatness, runs: list[RunDirectory], comparison: Comparison) -> None:

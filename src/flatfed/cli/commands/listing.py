@@ -50,6 +50,13 @@ def _engines() -> list[Entry]:
     return [about(id, cls) for id, cls in sorted(engines().items())]
 
 
+def _trackers() -> list[Entry]:
+    from flatfed.experiments.comparing.index import about
+    from flatfed.tracking.tracker import trackers
+
+    return [about(id, cls) for id, cls in sorted(trackers().items())]
+
+
 def _datasets() -> list[Entry]:
     from flatfed.cli.data.tables import warn_of_broken_modules
     from flatfed.data.catalogue import datasets
@@ -82,6 +89,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "models": _models,
     "partitions": _partitions,
     "engines": _engines,
+    "trackers": _trackers,
     "augmentations": _augmentations,
     "measurements": _measurements,
 }
@@ -90,7 +98,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
 @click.command(
     name="list",
     cls=GroupedCommand,
-    short_help="List algorithms, datasets, models, partitions, augmentations, measurements or runs.",
+    short_help="List algorithms, datasets, models, partitions, augmentations, measurements, trackers or runs.",
 )
 @click.argument("kind", type=click.Choice([*LISTS, RUNS]), required=False, metavar="KIND")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)

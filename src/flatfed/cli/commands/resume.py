@@ -15,6 +15,7 @@ from flatfed.cli.options.groups import (
     jobs_option,
     json_option,
     option,
+    track_option,
     trust_option,
 )
 from flatfed.cli.options.values import Whole
@@ -23,6 +24,7 @@ from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.engines.choice import Workers
+    from flatfed.tracking.tracker import Track, Tracker
 
 
 @click.command(cls=GroupedCommand, short_help="Continue a run or a comparison.")
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     is_flag=True,
     group="output",
 )
+@track_option("as before")
 @json_option
 def resume(
     path: Path,
@@ -49,12 +52,13 @@ def resume(
     trust: bool,
     accept_changed_data: bool,
     accept_changed_history: bool,
+    track: tuple[tuple[Tracker, ...], ...],
     as_json: bool,
 ) -> int:
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
     from flatfed.runs.directory import is_comparison
 
-    opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust}
+    opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust, "track": track or None}
     if not is_comparison(path):
         if jobs is not None:
             raise ConfigError(f"--jobs is for the runs of a comparison, and {path} is a single run; leave it out")
@@ -71,6 +75,7 @@ class Opening(TypedDict):
     data_dir: str | None
     workers: Workers | None
     trust: bool
+    track: Track
     accept_changed_data: NotRequired[bool]
 
 
@@ -79,9 +84,21 @@ def _resume_comparison(path: Path, rounds: int | None, opening: Opening, jobs: i
     from flatfed.experiments.comparing.comparison import load_comparison
 
     comparison = load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"])
+    comparison = replace(comparison, track=_asked(opening["track"]))
     if rounds is not None:
         comparison = replace(comparison, settings=comparison.settings.replace(rounds=rounds))
     return run_and_report(comparison, path, as_json, jobs)
+
+
+def _asked(track: Track) -> tuple[Tracker, ...] | None:
+    """Return the trackers that are asked for; None where nothing is said."""
+    from flatfed.tracking.tracker import check_trackers, chosen
+
+    if track is None:
+        return None
+    trackers = chosen(track)
+    check_trackers(trackers, has_directory=True)
+    return trackers
 
 
 def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed_history: bool, as_json: bool) -> int:

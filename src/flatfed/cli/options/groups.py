@@ -10,7 +10,7 @@ import click
 from flatfed.cli.options.values import Number, Whole, click_type, naming, options_of, typed_words
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import RunOption
-from flatfed.experiments.spelling.kinds import list_of_whole, parts_of
+from flatfed.experiments.spelling.kinds import TrackKind, list_of_whole, parts_of
 from flatfed.experiments.spelling.measured import WEIGHTS
 
 if TYPE_CHECKING:
@@ -290,6 +290,19 @@ def take_engine(params: dict[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise ConfigError(f"--{name.replace('_', '-')} belongs to an engine; add --engine ray")
+
+
+def track_option(otherwise: str) -> Decorator:
+    """Return --track, with what is done where it is not given."""
+    return option(
+        "--track",
+        "Also send the run to a tracker: tensorboard, mlflow or wandb, with parameters such as "
+        "mlflow(uri=http://127.0.0.1:5000,experiment=flat); may be repeated. It never stops or changes the run.  "
+        f"[default: {otherwise}]",
+        click_type(TrackKind()),
+        multiple=True,
+        group="output",
+    )
 
 
 weights_option = declared_option(

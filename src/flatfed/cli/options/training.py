@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flatfed.cli.options.groups import engine_options, option, together, trust_option
+from flatfed.cli.options.groups import engine_options, option, together, track_option, trust_option
 from flatfed.cli.options.settings import run_option, settings_options
 from flatfed.cli.options.values import read_config
 
@@ -155,6 +155,7 @@ OUTPUT = [
         "branch`.  [default: none]",
         group="output",
     ),
+    track_option("none"),
     option(
         "--dry-run", "Say what would be trained, with all settings, and train nothing.", is_flag=True, group="output"
     ),

@@ -20,6 +20,7 @@ from flatfed.experiments.spelling.kinds import (
     ChoiceKind,
     NumberKind,
     OptionKind,
+    TrackKind,
     TruthKind,
     WholeKind,
     WholeNumbersKind,
@@ -41,9 +42,18 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
         ctx.meta[FILE_SETTINGS] = set_by_name(options.pop("settings", None))
     except ConfigError as error:
         raise error.within(f"--config {value}") from None
+    options = {name: _repeated(ctx.command, name, value) for name, value in options.items()}
     # Click asks the default map only for options that were not typed: so the command line goes before the file.
     ctx.default_map = {**(ctx.default_map or {}), **options}
     return value
+
+
+def _repeated(command: click.Command, name: str, value: Any) -> Any:
+    """Return the value of an option as click takes it: of one that may be repeated, a list."""
+    option = next(option for option in options_of(command) if option.name == name)
+    if not option.multiple or isinstance(value, list):
+        return value
+    return [value]
 
 
 NAMED_IN_FILE = "flatfed.named-in-file"
@@ -247,6 +257,8 @@ def click_type(kind: OptionKind) -> Any:
             return Augmentation()
         case WholeNumbersKind():
             return WholeNumbers()
+        case TrackKind():
+            return OfKind(kind, "NAME")
         case TruthKind():
             return None
     return str

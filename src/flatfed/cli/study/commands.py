@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option, trust_option
+from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option, track_option, trust_option
 from flatfed.cli.options.values import Number, Whole
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
@@ -22,6 +22,7 @@ from flatfed.core.errors import ConfigError
 if TYPE_CHECKING:
     from flatfed.studies.run_study import RunningStudy
     from flatfed.studies.study import Study
+    from flatfed.tracking.tracker import Tracker
 
 FAILED = 1
 SCALES = ("paper", "small", "smoke")
@@ -130,6 +131,7 @@ def check(file: Path, scale: str | None, out: Path | None, jobs: int | None, tru
     multiple=True,
 )
 @option("--retry-failed", "Try cells again that have failed.", is_flag=True)
+@track_option("as before, or as FILE says")
 @lease_option
 @trust_option
 @json_option
@@ -141,6 +143,7 @@ def run(
     launcher: str,
     slurm: tuple[str, ...],
     retry_failed: bool,
+    track: tuple[tuple[Tracker, ...], ...],
     lease: float,
     trust: bool,
     as_json: bool,
@@ -159,12 +162,13 @@ def run(
     from flatfed.cli.study.launching import launch, require_launcher
     from flatfed.cli.study.opening import opened_study
     from flatfed.machine import usable_cores
+    from flatfed.studies.finishing import send_study
     from flatfed.studies.reporting import write_study_report
     from flatfed.studies.reporting.study_page import write_study_page
 
     _check_lease(lease)
     require_launcher(launcher, slurm)
-    opened = opened_study(file, scale, out, trust)
+    opened = opened_study(file, scale, out, trust, track or None)
     opened.tell()
     running = opened.running
     for remark in running.enter(command_line(), opened.file):
@@ -185,6 +189,8 @@ def run(
     # Last, as the page shows what was measured and drawn.
     for page in write_study_page(running):
         echo(f"report: {page}", err=True)
+    with interruptible(f"interrupted while sending; go on with: {command_line()}"):
+        send_study(running, lambda text: echo(text, err=True))
     return drawn or code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from flatfed.core.errors import PARAMETER, ConfigError
 if TYPE_CHECKING:
     from flatfed.studies.presets import Preset, Scale
     from flatfed.studies.run_study import RunningStudy
+    from flatfed.studies.study import Study
+    from flatfed.tracking.tracker import Track
 
 ENDINGS = (".yaml", ".yml", ".json")
 """Of files: a name with one of these is never that of a preset."""
@@ -62,16 +64,30 @@ class OpenedPreset(OpenedStudy):
         write_json(self.running.folder.path / RECORD, {"format": FORMAT, **self.preset.record(self.scale)})
 
 
-def opened_study(name: Path, scale: str | None, out: Path | None, trust: bool) -> OpenedStudy:
+def opened_study(name: Path, scale: str | None, out: Path | None, trust: bool, track: Track = None) -> OpenedStudy:
     """Return the study of a file, or where there is no such file that of a paper's table or figure."""
     if name.suffix in ENDINGS or _is_there(name):
-        return _of_file(name, scale, out, trust)
+        return _of_file(name, scale, out, trust, track)
     from flatfed.studies.presets import find_preset, scale_named
     from flatfed.studies.run_study import RunningStudy
 
     preset, size = find_preset(str(name)), scale_named(scale)
     folder = out or Path("runs") / preset.folder(size)
-    return OpenedPreset(RunningStudy(preset.resolved(size), folder), preset, size)
+    return OpenedPreset(RunningStudy(_tracked(preset.resolved(size), folder, track), folder), preset, size)
+
+
+def _tracked(study: Study, folder: Path, track: Track) -> Study:
+    """Return a study whose runs are sent to trackers: those that are asked for, or those of the folder."""
+    from flatfed.tracking.record import recorded_trackers
+    from flatfed.tracking.tracker import check_trackers, chosen
+
+    trackers = chosen(study.options.get("track") if track is None else track)
+    if track is None and not trackers:
+        trackers = recorded_trackers(folder)
+    check_trackers(trackers, has_directory=True)
+    if not trackers:
+        return study
+    return replace(study, options={**study.options, "track": [tracker.to_dict() for tracker in trackers]})
 
 
 def _is_there(name: Path) -> bool:
@@ -83,12 +99,13 @@ def _is_there(name: Path) -> bool:
     return name.exists()
 
 
-def _of_file(file: Path, scale: str | None, out: Path | None, trust: bool) -> OpenedStudy:
+def _of_file(file: Path, scale: str | None, out: Path | None, trust: bool, track: Track) -> OpenedStudy:
     from flatfed.named_code import NamedBy
     from flatfed.studies.reading import read_study
     from flatfed.studies.run_study import RunningStudy
 
     if scale is not None:
         raise ConfigError(f"{PARAMETER} is of papers' tables such as fedgloss/table-3, not of a file", "scale")
-    study = read_study(file)
-    return OpenedStudy(RunningStudy(study, out or Path("runs") / file.stem, NamedBy(file, trust)))
+    folder = out or Path("runs") / file.stem
+    study = _tracked(read_study(file), folder, track)
+    return OpenedStudy(RunningStudy(study, folder, NamedBy(file, trust)))

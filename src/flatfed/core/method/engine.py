@@ -169,8 +169,9 @@ def listening(say: Callable[[str], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def tell(text: str) -> None:
-    """Say something to whoever listens."""
+def tell(text: str) -> bool:
+    """Say something to whoever listens; say whether somebody does."""
     say = _listener.get()
     if say is not None:
         say(text)
+    return say is not None

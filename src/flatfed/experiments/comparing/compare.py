@@ -13,6 +13,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.core.method.engine import listening
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
+from flatfed.experiments.comparing.send_whole import tracked
 from flatfed.experiments.comparing.side_by_side import RunFollower, RunsSideBySide, Unfollowed, runs_at_once
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.children import Tell
@@ -70,6 +71,7 @@ def compare(
     before the first one, when nothing was refused, with what opens the runs that have begun. `jobs` is how many runs
     are trained at once (`runs_at_once`).
     """
+    comparison = tracked(comparison, out)
     reasons = _check(comparison, out)
     claim(comparison, out)
     opened = OpenedRuns(comparison.by.is_believed)
@@ -215,7 +217,9 @@ def _train(
     if _has_ended(directory, rounds):
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
-    plan, directory = prepare(run.path, rounds, opened=directory, data_dir=data_dir, workers=workers)
+    plan, directory = prepare(
+        run.path, rounds, opened=directory, data_dir=data_dir, workers=workers, track=comparison.track
+    )
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)
     return continued

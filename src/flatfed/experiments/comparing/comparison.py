@@ -29,6 +29,7 @@ from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import FORMAT, is_writable, read_json, write_json
 from flatfed.runs.records.structure import COMPARISON, check
+from flatfed.tracking.tracker import Tracker
 
 RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
 """What the same command may ask for anew: it decides no result."""
@@ -64,6 +65,8 @@ class Comparison:
     keep_checkpoints: tuple[int, ...] = ()
     by: NamedBy = USER
     """Who named the model; it is no part of what is compared."""
+    track: tuple[Tracker, ...] | None = None
+    """Where its runs are sent; None is as before, which the records of what was sent say."""
 
     def check_extras(self) -> None:
         """Refuse what its table cannot show: methods that are not compared, targets that the metric cannot have."""
@@ -93,6 +96,7 @@ class Comparison:
             watch=self.watch,
             keep_checkpoints=self.keep_checkpoints,
             named_by=recipe.by,
+            track=self.track or (),
         )
 
     def plan_of(self, method: Method, task: Task | None = None) -> Plan:

@@ -21,6 +21,7 @@ from flatfed.experiments.tasks.recipe_from_options import recipe_from
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.reports.tables.extras import Extras
+from flatfed.tracking.tracker import Tracker, check_trackers
 
 PER_ROUND = 5
 """Clients per round where nothing says otherwise."""
@@ -75,7 +76,16 @@ def comparison_of(
         options["checkpoint_every"],
         kept_rounds(options["keep_checkpoints"] or ()),
         by,
+        _trackers(options),
     )
+
+
+def _trackers(options: RunOptions) -> tuple[Tracker, ...] | None:
+    """Return where runs are sent; what cannot be used is refused before anything is trained."""
+    trackers: tuple[Tracker, ...] | None = options["track"]
+    if trackers:
+        check_trackers(trackers, has_directory=True)
+    return trackers
 
 
 def first_task(comparison: Comparison) -> Task:

@@ -48,6 +48,7 @@ from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.spilling import SpillingStore
+from flatfed.tracking.tracker import Tracker
 
 STATE_BUDGET = 2**30
 """Bytes of client state kept in memory; the rest lies in memory-mapped files."""
@@ -69,6 +70,8 @@ class Plan:
     keep_checkpoints: tuple[int, ...] = ()
     named_by: NamedBy = USER
     """Whose word the recipe of the task is, where it names code."""
+    track: tuple[Tracker, ...] = ()
+    """Where the run is sent while it trains; it decides nothing, and is no part of the run's record."""
 
     def __post_init__(self) -> None:
         # What was left open is decided here, so that the record of a run says what was used.

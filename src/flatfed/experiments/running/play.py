@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interrupted
-from flatfed.core.method.engine import Engine
+from flatfed.core.method.engine import Engine, tell
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
+from flatfed.experiments.running.final_model import write_model
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
@@ -22,6 +23,7 @@ from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, t
 from flatfed.runs.described.import_paths import named_files
 from flatfed.runs.directory import CODE, RunDirectory, is_run
 from flatfed.runs.history import History, Row, salvaged_rows
+from flatfed.tracking.run_tracking import RunTracking
 
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
@@ -99,28 +101,37 @@ class _Session:
         self.checkpoints = directory.checkpoints if directory else None
         self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
+        self.tracking = RunTracking(plan.track, tell) if plan.track else None
 
     def run(self) -> Run:
         """Train; whatever happens, save what was reached and say how it stands."""
         # Around the engine: an interrupt while workers start or end is noted, and does not leave some of them behind.
         with single_thread(), Interruption() as interruption:
-            run = self._run(interruption.pulse)
+            run = self._run(interruption)
             if interruption.requested:
                 raise RunInterrupted("interrupted; this run had come to its end", run)
             return run
 
-    def _run(self, pulse: Callable[[], None]) -> Run:
+    def _run(self, interruption: Interruption) -> Run:
         """Train with an engine of its own, which has ended when this returns."""
         with ExitStack() as stack:
-            engine = self._started_engine(pulse)
+            if self.tracking is not None:
+                # First, to be last: what is left to send is sent when the workers have ended.
+                stack.callback(self.tracking.finish, lambda: interruption.requested)
+            engine = self._started_engine(interruption.pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
             federation = self.plan.federation(engine)
             with self._full_disk_told():
                 self._begin(federation)
                 run = Run(federation, self.history, self.directory)
+                self._begin_tracking()
                 self._play(federation, run)
             return run
+
+    def _begin_tracking(self) -> None:
+        if self.tracking is not None and self.directory is not None:
+            self.tracking.begin(self.directory.path)
 
     def _started_engine(self, pulse: Callable[[], None]) -> Engine:
         try:
@@ -263,6 +274,8 @@ class _Session:
         if federation.status == "running" and self._due(federation):
             rows += self._catch_up(federation)
             self._save(federation)
+        if self.tracking is not None:
+            self.tracking.look()
         if self.on_round is not None:
             for each in rows:
                 self.on_round(each)
@@ -315,6 +328,13 @@ class _Session:
         if self.directory is not None:
             self.directory.keep_rows(self.history.rows)
             self.directory.set_status(federation.status, federation.reason, run.summary, self.history.mark)
+            self._write_model(run)
+
+    def _write_model(self, run: Run) -> None:
+        """Write the final model for trackers; a disk without room for it is no reason to fail."""
+        if self.plan.track and run.status == "finished":
+            with suppress(OSError):
+                write_model(run)
 
     def _how_to_resume(self, federation: Federation) -> str:
         done = f"interrupted after round {federation.round} of {self.plan.settings.rounds}"

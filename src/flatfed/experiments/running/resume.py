@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
@@ -17,6 +18,9 @@ from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
 from flatfed.runs.history import Row
+from flatfed.tracking.record import FOLDER, recorded_trackers
+from flatfed.tracking.tracker import Track, Tracker, check_trackers
+from flatfed.tracking.tracker import chosen as chosen_trackers
 
 
 def resume(
@@ -28,6 +32,7 @@ def resume(
     data_dir: str | Path | None = None,
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
+    track: Track = None,
     on_round: Callable[[Row], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
     accept_changed_data: bool = False,
@@ -43,6 +48,7 @@ def resume(
         data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
         workers: another number of worker processes; results do not depend on it.
         engine: another engine, as in `ff.train`; results do not depend on it.
+        track: trackers, as in `ff.train`; None goes on with those of before, `"none"` with none.
         on_round: called with each new history row.
         say: called with remarks, such as a checkpoint that had to be passed over.
         accept_changed_data: go on although examples, labels or partition are not those that the run was made with.
@@ -56,6 +62,7 @@ def resume(
         data_dir=data_dir,
         workers=chosen(engine, workers),
         accept_changed_data=accept_changed_data,
+        track=track,
     )
     return continue_play(plan, directory, on_round, say, accept_changed_history)
 
@@ -70,6 +77,7 @@ def prepare(
     workers: Workers | None = None,
     accept_changed_data: bool = False,
     opened: RunDirectory | None = None,
+    track: Track = None,
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory, perhaps open already; nothing is written.
 
@@ -88,10 +96,20 @@ def prepare(
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
+    plan = replace(plan, track=_trackers(directory, track))
     _tell_changes(directory)
     # Not before everything was checked: a task that does not fit must not be found again.
     remember(directory.path, task)
     return plan, directory
+
+
+def _trackers(directory: RunDirectory, track: Track) -> tuple[Tracker, ...]:
+    """Return where the run is sent: as is asked for, or as before."""
+    if track is None:
+        return recorded_trackers(directory.path) if (directory.path / FOLDER).is_dir() else ()
+    trackers = chosen_trackers(track)
+    check_trackers(trackers, has_directory=True)
+    return trackers
 
 
 def _tell_changes(directory: RunDirectory) -> None:

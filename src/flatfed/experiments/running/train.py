@@ -24,6 +24,8 @@ from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.declared import WATCHED
 from flatfed.experiments.spelling.methods import parse_watch
 from flatfed.runs.history import Row
+from flatfed.tracking.tracker import Track, check_trackers
+from flatfed.tracking.tracker import chosen as chosen_trackers
 
 WIDTH = 120
 
@@ -83,6 +85,7 @@ def train(
     watch: str | None = None,
     watch_data: str = "train",
     watch_samples: int | None = WATCHED,
+    track: Track = None,
     on_round: Callable[[Row], None] | None = None,
     **settings: Any,
 ) -> Run:
@@ -103,6 +106,8 @@ def train(
             into the rows' `watch`; they change nothing else.
         watch_data: over which examples: all clients' (`"train"`) or a test set's.
         watch_samples: at most this many of them, drawn once; None is all.
+        track: trackers that the run is sent to while it trains: `"mlflow"`, `"tensorboard,wandb"`, or configurations
+            such as `ff.MLflow(experiment="flat")`, also several in a list. They need `out`, and change nothing else.
         on_round: called with each history row.
         {settings}
     """
@@ -113,6 +118,8 @@ def train(
         name = type(algorithm).__name__
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
     where = chosen(engine, workers)
+    trackers = chosen_trackers(track)
+    check_trackers(trackers, has_directory=out is not None)
     checked_settings = _settings(settings)
     check_workers(where, checked_settings)
     plan = Plan(
@@ -125,6 +132,7 @@ def train(
         checkpoint_every,
         watch=parse_watch(watch, watch_data, watch_samples),
         keep_checkpoints=kept_rounds(keep_checkpoints),
+        track=trackers,
     )
     plan.check()
     return play(plan, Path(out) if out is not None else None, on_round)

@@ -21,6 +21,7 @@ from flatfed.experiments.spelling.kinds import (
     OptionKind,
     PathKind,
     TextKind,
+    TrackKind,
     TruthKind,
     WholeKind,
     WholeNumbersKind,
@@ -102,6 +103,7 @@ OPTIONS: Mapping[str, RunOption] = TRAINING | {
     "watch_samples": RunOption(WholeKind(1, "all"), default=WATCHED),
     "checkpoint_every": RunOption(WholeKind(1)),
     "keep_checkpoints": RunOption(WholeNumbersKind()),
+    "track": RunOption(TrackKind()),
 }
 """Every option that describes a run, but `set`."""
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from flatfed.core.configuration.checking import LARGEST, shown
 from flatfed.core.errors import ConfigError
+from flatfed.tracking.tracker import Tracker, chosen
 
 
 class OptionKind:
@@ -136,6 +137,14 @@ class TextKind(OptionKind):
         if not isinstance(value, str):
             raise ConfigError(f"{shown(value)} is not text")
         return value
+
+
+class TrackKind(OptionKind):
+    """Trackers: ids, perhaps with parameters in brackets, several with commas; a file may hold a list or a mapping."""
+
+    def read(self, value: Any) -> tuple[Tracker, ...]:
+        """Return the trackers."""
+        return chosen(value)
 
 
 class PathKind(OptionKind):

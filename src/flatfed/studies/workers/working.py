@@ -288,7 +288,12 @@ def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell, objecting: _Ob
     if is_run(path):
         objecting.look_back(path)
         plan, directory = prepare(
-            path, rounds, trust=resolver.by.is_believed, data_dir=comparison.recipe.data_dir, workers=0
+            path,
+            rounds,
+            trust=resolver.by.is_believed,
+            data_dir=comparison.recipe.data_dir,
+            workers=0,
+            track=comparison.track,
         )
         continue_play(plan, directory, note)
     else:

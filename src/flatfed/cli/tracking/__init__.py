@@ -1,0 +1,1 @@
+"""`flatfed track`: runs that are sent to trackers afterwards."""
