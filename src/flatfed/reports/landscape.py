@@ -9,7 +9,7 @@ from typing import Literal
 
 from flatfed.flatness.drawable import Grid, Line
 from flatfed.reports.figures.contours import draw_contours
-from flatfed.reports.figures.drawing.style import PictureFiles
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.figures.interactive import write_surface_page
 from flatfed.reports.figures.lines import data_sets, draw_lines
 from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces

@@ -115,7 +115,7 @@ NAMES = {
     "contours apart": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
     "embeddings of several models": ["t-SNE (axes without unit)", "name 3", "global model", "client 3", "fedavg", LONG],
     "contours": ["loss", "direction 1 (filter-normalised)", "fedavg", LONG],
-    "plane": ["loss (log scale)", "distance", "fedavg", "fedsam", LONG],
+    "plane": ["loss (log scale)", "distance along fedavg → fedsam", f"distance across, towards {LONG}", "fedavg", "fedsam", LONG],
     "lines": ["loss", "share of the way", "train", "test", "fedavg → fedsam", "barrier 1.4", "barrier 0.1"],
     "spectra": ["eigenvalue", "rank", "density", "fedavg", LONG, "0.5%"],
     "five spectra": ["eigenvalue", "rank", "density", *(f"fedsam {k}" for k in range(5))],

@@ -111,7 +111,7 @@ def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
 
 def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
     """Write the numbers and the figures into a folder."""
-    from flatfed.reports.figures.drawing.style import PictureFiles
+    from flatfed.reports.figures.drawing.writing import PictureFiles
     from flatfed.reports.landscape import draw
     from flatfed.runs.records.files import replace_file
 

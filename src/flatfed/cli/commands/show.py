@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, json_option, make_extras, option, report_options
-from flatfed.cli.output.files import refuse_other_pictures, written_for
+from flatfed.cli.output.files import refuse_other_pictures, tell_figure, written_for
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import MANY, ConfigError, nearest
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand, short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @json_option
-@option("--figure", "Also draw the curves (.png, .svg or .pdf).", click.Path(path_type=Path))
+@option("--figure", "Also draw the curves (.png and its .pdf, .svg or .pdf).", click.Path(path_type=Path))
 @option(
     "--plot",
     "What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
@@ -107,7 +107,9 @@ def _not_drawable(name: str, known: Sequence[str], others: dict[str, str]) -> st
 
 def _draw(results: list[Result], figure: Path, names: list[str]) -> None:
     from flatfed.reports.curves import draw_curves
+    from flatfed.reports.figures.drawing.writing import named_files
 
+    files = named_files(figure)
     with written_for("--figure", figure):
-        draw_curves(results, [figure], names=names)
-    echo(f"figure: {figure}", err=True)
+        draw_curves(results, files, names=names)
+    tell_figure(files)

@@ -24,7 +24,7 @@ from flatfed.flatness.drawable import Embedding
 from flatfed.reports import flatness_figures
 from flatfed.reports import landscape as landscape_figures
 from flatfed.reports.class_distribution import draw_class_distribution
-from flatfed.reports.figures.drawing.style import PictureFiles
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.figures.embedding import draw_embeddings
 from flatfed.reports.robustness.methods import draw_runs, left_out
 from flatfed.studies.drawing.figure import CLASSES
