@@ -92,7 +92,7 @@ def draw_landscape(drawing: Drawing) -> Drawn:
         called=drawing.called,
     )
     title = drawing.options["title"] or drawing.title
-    files = landscape_figures.draw(view.kind, scene.grids, scene.lines, drawing.pictures, title)
+    files = landscape_figures.draw(view.kind, scene.grids, scene.lines, drawing.pictures, title, scene.about)
     return Drawn(files, scene.to_dict())
 
 
