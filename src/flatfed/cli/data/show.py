@@ -40,7 +40,12 @@ BINS, BAR = 10, 40
 @option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str, group="data")
 @option("--seed", "Random seed of the run.", Whole(0), 0)
 @option("--partition-seed", "Seed of the partition.  [default: the seed]", Whole(0), group="data")
-@option("--figure", "Draw the class distribution (.png and its .pdf, .svg or .pdf).", click.Path(path_type=Path), group="output")
+@option(
+    "--figure",
+    "Draw the class distribution (.png and its .pdf, .svg or .pdf).",
+    click.Path(path_type=Path),
+    group="output",
+)
 @option("--json as_json", "Print as JSON, with the numbers of every client.", is_flag=True, group="output")
 @click.pass_context
 def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool, seed: int, **options: Any) -> int:

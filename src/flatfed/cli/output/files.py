@@ -23,6 +23,13 @@ def tell_figure(files: Sequence[Path]) -> None:
     echo(f"figure: {', '.join(map(str, files))}", err=True)
 
 
+def tell_report(files: Sequence[Path]) -> None:
+    """Say where the report lies: the page for a browser, or else the text."""
+    reports = [file for ending in (".html", ".md") for file in files if file.suffix == ending]
+    if reports:
+        echo(f"report: {reports[0]}", err=True)
+
+
 def refuse_unwritable(option: str, path: Path, folder: Path) -> None:
     """Refuse a place that cannot be written before anything is measured for it."""
     from flatfed.runs.records.files import is_writable

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 LINE_SECONDS = 5.0
+STARTING = "starting workers"
+"""What is seen of a run between its summary and its first local steps."""
 
 
 class _Live:
@@ -34,7 +36,11 @@ class _Live:
         from flatfed.core.method.engine import listening
 
         self._news.enter_context(listening(self.say))
+        self._hear()
         return self
+
+    def _hear(self) -> None:
+        """Hear of more than what engines say."""
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
         self._news.close()
@@ -71,6 +77,8 @@ class Progress(_Live):
         self.runs = runs
         self.name = ""
         self.note = ""
+        self.round_done = 0
+        self.share = 0.0
         self.begun = 0
         self.done_before = 0
         self.played = 0
@@ -78,33 +86,52 @@ class Progress(_Live):
         # The first line comes at once.
         self.spoken = -math.inf
 
+    def _hear(self) -> None:
+        from flatfed.core.round.step_count import hearing_steps
+
+        self._news.enter_context(hearing_steps(self.steps))
+
     def start(self, path: Path, done: int) -> None:
         """Begin a run, of which some rounds may be done already."""
+        if not self.begun:
+            self.started = time.monotonic()
         # A run that has ended counts as whole, also where it diverged early.
         self.done_before = self.begun * self.rounds
         self.begun += 1
         self.name = path.name
         if self.runs > 1:  # there the last part is the seed alone
             self.name = "/".join(path.parts[-2:])
-        self.note = ""
+        self.note = STARTING
         self._show(done)
+
+    def steps(self, done: int, total: int) -> None:
+        """Note how many of the local steps of the round that is played are done."""
+        if not self.begun:
+            return  # a trial, before the first run
+        # A round of several exchanges has the steps of each: it is not further than it was.
+        self.share = max(self.share, done / max(total, 1))
+        if self.note == STARTING:
+            self.note = ""
+        self._show(self.round_done)
 
     def round(self, row: Row) -> None:
         """Note a round."""
         self.played += 1
+        self.share = 0.0
         # Rounds that are not evaluated leave the last value in sight.
-        self.note = _measured(row) or self.note
+        self.note = _measured(row) or self.note.replace(STARTING, "")
         self._show(row["round"] + 1)
 
     def _show(self, round: int) -> None:
-        complete = self.done_before + round
+        self.round_done = round
+        complete = self.done_before + round + self.share
         left = self._left(complete)
         if self._is_live:
             self._begin(_bar, self.rounds * self.runs, left="", note="")
             self._bar.update(self._task, completed=complete, description=self.name, note=self.note, left=left)
         elif self._is_due(round):
             self.spoken = time.monotonic()
-            self.say(", ".join(filter(None, (self._place(round), self.note, left))))
+            self.say(", ".join(filter(None, (self._place(round), self.note.replace(STARTING, ""), left))))
 
     def _is_due(self, round: int) -> bool:
         """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
@@ -115,11 +142,15 @@ class Progress(_Live):
         run = f" [{self.begun}/{self.runs}]" if self.runs > 1 else ""
         return f"{self.name}{run}: round {round}/{self.rounds}"
 
-    def _left(self, complete: int) -> str:
-        """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere."""
-        if not self.played:
+    def _left(self, complete: float) -> str:
+        """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere.
+
+        The round that is being played counts by its share of steps: an estimate need not wait for its end.
+        """
+        played = self.played + self.share
+        if not played:
             return ""
-        pace = (time.monotonic() - self.started) / self.played
+        pace = (time.monotonic() - self.started) / played
         return f"{clock(pace * (self.rounds * self.runs - complete))} left"
 
 
@@ -221,6 +252,16 @@ def follow(out: Path, rounds: int, train: Callable[[Following], Run], as_json: b
         result = train(Following(out, progress))
     # After the bar has gone, because the table may share the terminal with it.
     return finish_run(result, out, as_json)
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Show on a terminal what is being waited for; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(words, spinner="line"):
+        yield
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.streams import console, echo
 
 if TYPE_CHECKING:
@@ -130,9 +131,10 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     config = result.directory.config
     about = config.get("about", {})
     results = read_results([result.directory])
-    write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
+    files = write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
     print_results(results, as_json)
     echo(f"run directory: {out}", err=True)
+    tell_report(files)
     return 0 if result.status == "finished" else 1
 
 

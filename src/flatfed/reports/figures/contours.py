@@ -113,7 +113,9 @@ def _add_bar(figure: Any, planes: Sequence[_Plane], levels: Floats, name: str) -
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
 
-    bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=[plane.axes for plane in planes], aspect=30)
+    bar = figure.colorbar(
+        ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=[plane.axes for plane in planes], aspect=30
+    )
     bar.set_label(name)
     # A low frame has no room for a number at each level.
     shown = levels[:: 2 if _flat([plane.grid for plane in planes]) < 0.75 else 1]
