@@ -59,7 +59,7 @@ class Subject:
     ) -> Callable[[Tensor], Tensor]:
         """Return the product; `on_step` hears of each time it is taken, and how often it is at most."""
         done = 0
-        limit = "" if most is None else f" of at most {most}"
+        limit = "" if most is None else f" of ≤ {most}"
 
         def watched(v: Tensor) -> Tensor:
             nonlocal done

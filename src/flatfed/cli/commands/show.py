@@ -29,9 +29,16 @@ if TYPE_CHECKING:
     metavar="NAME,...",
 )
 @report_options
+@option("--wide", "Show all columns, in several tables where one is too wide.", is_flag=True, group="output")
 @option("--published", "Also show what papers published for the same setting.", is_flag=True, group="output")
 def show(
-    paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, published: bool, **options: Any
+    paths: tuple[Path, ...],
+    as_json: bool,
+    figure: Path | None,
+    plot: str | None,
+    published: bool,
+    wide: bool,
+    **options: Any,
 ) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output.results import print_results, read_results
@@ -42,7 +49,7 @@ def show(
     planned = [(path, planned_runs(path)) for path in paths]
     results = read_results(_begun(planned))
     _refuse_unknown(results, names)
-    print_results(results, as_json, make_extras(options), published)
+    print_results(results, as_json, make_extras(options), published, wide)
     _tell_missing(planned)
     if figure is not None:
         _draw(results, figure, names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 LINE_SECONDS = 5.0
+ROOMY = 60
+"""Columns from which on a bar shows a metric too."""
+BAR, SHORTEST = 18, 8
+"""Letters that the line of a bar takes besides its words: some of the bar, the time that has passed, and spaces; and
+those of a name, at least."""
 STARTING = "starting workers"
 """What is seen of a run between its summary and its first local steps."""
 
@@ -128,7 +134,10 @@ class Progress(_Live):
         left = self._left(complete)
         if self._is_live:
             self._begin(_bar, self.rounds * self.runs, left="", note="")
-            self._bar.update(self._task, completed=complete, description=self.name, note=self.note, left=left)
+            note = self.note if _columns() >= ROOMY else ""
+            beside = f"{self.rounds * self.runs}" * 2 + f"/ rounds {note} {left}"
+            name = clipped(self.name, len(beside))
+            self._bar.update(self._task, completed=complete, description=name, note=note, left=left)
         elif self._is_due(round):
             self.spoken = time.monotonic()
             self.say(", ".join(filter(None, (self._place(round), self.note.replace(STARTING, ""), left))))
@@ -182,11 +191,22 @@ class StepProgress(_Live):
         """Tell what comes next, and how many of the pieces are done; a total that is not known yet is None."""
         if self._is_live:
             self._begin(partial(_steps_bar, self.unit), total)
-            self._bar.update(self._task, completed=done, total=total, description=name)
+            shown = clipped(name, len(f"{total}/{total} {self.unit} 0:00:00"))
+            self._bar.update(self._task, completed=done, total=total, description=shown)
         # After the last piece nothing comes next.
         elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
             self._spoken = time.monotonic()
             self.say(name if total is None else f"{name} ({done + 1} of {total})")
+
+
+def clipped(name: str, beside: int) -> str:
+    """Return a name that leaves room for what stands beside it in a bar: numbers are worth more than its end."""
+    room = max(_columns() - beside - BAR, SHORTEST)
+    return name if len(name) <= room else f"{name[: room - 1]}…"
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def clock(seconds: float) -> str:

@@ -74,7 +74,8 @@ def paler(index: int) -> str:
     """Return the colour of the faces of a solid surface."""
     from matplotlib.colors import to_hex, to_rgb
 
-    return to_hex(1 - PALER * (1 - np.array(to_rgb(colour_of(index)))))
+    red, green, blue = (1 - PALER * (1 - part) for part in to_rgb(colour_of(index)))
+    return to_hex((red, green, blue))
 
 
 def centre_loss(grid: Grid) -> float:
