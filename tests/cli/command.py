@@ -120,7 +120,7 @@ def without_pictures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("surfaces", "contours", "lines", "corruptions"):
             patch.setattr(f"flatfed.reports.figures.{name}.finish", leave_empty)
-        patch.setattr("flatfed.reports.landscape.write_surface_page", lambda grids, page, title: page.touch())
+        patch.setattr("flatfed.reports.landscape.write_surface_page", lambda grids, page, *words: page.touch())
         yield
 
 

@@ -38,7 +38,7 @@ def _no_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flatfed.reports.write.draw_curves", leave_empty)
         patch.setattr("flatfed.cli.page.pages.comparison_page", lambda results, comparison, out: [])
-        patch.setattr("flatfed.reports.figures.drawing.style.DPI", 40)  # small pictures are drawn sooner
+        patch.setattr("flatfed.reports.figures.drawing.writing.DPI", 40)  # small pictures are drawn sooner
         yield
 
 

@@ -25,7 +25,7 @@ def test_each_method_has_a_run_with_each_seed(comparison: Path) -> None:
             config = read_json(comparison / method / f"seed-{seed}" / "config.json")
             assert (config["method"], config["settings"]["seed"], config["task"]["seed"]) == (method, seed, seed)
     files = {path.name for path in comparison.iterdir() if path.is_file()}
-    assert files >= {"results.csv", "results.json", "report.md", "curves.png", "curves.svg"}
+    assert files >= {"results.csv", "results.json", "report.md", "curves.png", "curves.pdf", "curves.svg"}
 
 
 def test_means_and_deviations_are_those_of_the_histories(comparison: Path) -> None:

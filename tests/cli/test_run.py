@@ -11,7 +11,7 @@ import pytest
 from cli.command import PROCESS, SMALL, flatfed, read_history, read_json, strict_json, without_time
 
 RECORDS = ["config.json", "environment.json", "history.jsonl", "status.json"]
-REPORT = ["results.csv", "results.json", "report.md", "curves.png", "curves.svg"]
+REPORT = ["results.csv", "results.json", "report.md", "curves.png", "curves.pdf", "curves.svg"]
 
 
 def test_everything_is_written(run: Path) -> None:

@@ -157,7 +157,7 @@ def test_the_legend_and_the_title_fit_into_the_figure(
     [figure] = figures
     figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()
-    for part in (figure.legends[0], figure._suptitle):
+    for part in (figure.legends[0], figure.texts[0]):
         box = part.get_window_extent(renderer)
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
         assert box.y0 >= 0 and box.y1 <= figure.bbox.height

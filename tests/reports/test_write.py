@@ -12,7 +12,7 @@ from flatfed.reports.tables.table import aggregates, as_csv, markdown, records
 from flatfed.reports.write import write_report
 from reports.disk import write_run
 
-NAMES = {"results.csv", "results.json", "report.md", "curves.png", "curves.svg"}
+NAMES = {"results.csv", "results.json", "report.md", "curves.png", "curves.pdf", "curves.svg"}
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ from flatfed.core.method.engine import Held, Item, Job, Jobs, Reply, WorkFunctio
 from flatfed.core.method.messages import Message
 from flatfed.core.model.devices import single_thread
 from flatfed.core.randomness import preserved_other_generators, preserved_torch_generator
-from flatfed.core.round.trainer import Trainer
+from flatfed.core.round.step_count import step_count
+from flatfed.core.round.trainer import Pulse, Trainer
 from flatfed.core.round.vectorised import group_sizes
 from flatfed.core.task.task import Task
 from flatfed.machine import keep_freed_memory
@@ -44,6 +45,19 @@ SOON = 1e-6
 
 LONGEST = 1e8
 """Three years: a system refuses a timer of many more."""
+
+
+def _counting(pulse: Pulse) -> Pulse:
+    """Return a pulse that also counts the steps, where somebody hears of them: it is called at each."""
+    steps = step_count()
+    if steps is None:
+        return pulse
+
+    def count() -> None:
+        steps.step()
+        pulse()
+
+    return count
 
 
 class InProcessEngine:
@@ -64,6 +78,7 @@ class InProcessEngine:
         """Run the jobs in order, one at a time, or group by group where clients are vectorised."""
         refuse_without_alarm(self._settings)
         deadline = Deadline(self._settings.exchange_timeout)
+        pulse = _counting(self._pulse)
         # Once for all clients: putting NumPy's generator back takes as long as a small step.
         with preserved_other_generators():
             for group in grouped(jobs, self._settings):
@@ -72,17 +87,17 @@ class InProcessEngine:
                     return  # who has not been asked has not answered
                 received = together(self._held.receive(group[0].round, group[0].exchange, message))
                 with single_thread(), preserved_torch_generator(), named_errors(f"client {group[0].client}"):
-                    replies = self._replies(received, group, deadline)
+                    replies = self._replies(received, group, deadline, pulse)
                 # Outside of the contexts: between two replies the caller has its own threads and torch's generator.
                 yield from replies
 
-    def _replies(self, received: Message, group: list[Job], deadline: Deadline) -> list[Reply]:
+    def _replies(self, received: Message, group: list[Job], deadline: Deadline, pulse: Pulse) -> list[Reply]:
         """Run clients together; of a group that is out of time each alone: only those that hang are given up."""
         each = self._settings.client_timeout
         seconds = deadline.at_most(None if each is None else each * len(group))
         if seconds is None:
-            return self._trainer.run_together(received, group, self._pulse)
-        replies = self._in_time(received, group, seconds)
+            return self._trainer.run_together(received, group, pulse)
+        replies = self._in_time(received, group, seconds, pulse)
         if replies is not None:
             return replies
         if deadline.is_over:
@@ -90,13 +105,13 @@ class InProcessEngine:
         assert each is not None
         if len(group) == 1:
             return [no_reply(group[0], each)]
-        return [reply for job in group for reply in self._replies(received, [job], deadline)]
+        return [reply for job in group for reply in self._replies(received, [job], deadline, pulse)]
 
-    def _in_time(self, received: Message, group: list[Job], seconds: float) -> list[Reply] | None:
+    def _in_time(self, received: Message, group: list[Job], seconds: float, pulse: Pulse) -> list[Reply] | None:
         """Run clients within this time; None where that was not enough."""
         # On copies: for a client that is given up, or run again, nothing has happened.
         copies = [replace(job, kept=job.kept.copy()) for job in group]
-        run = functools.partial(self._trainer.run_together, received, copies, self._pulse)
+        run = functools.partial(self._trainer.run_together, received, copies, pulse)
         try:
             return within(seconds, run)
         except OutOfTime:

@@ -54,13 +54,16 @@ class Subject:
         local = {name: getattr(kept, name) for name in LOCAL if name in kept}
         return surface.over(examples).at(surface.w, {**surface.buffers, **local})
 
-    def counted(self, name: str, product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """Return the product; `on_step` hears of each time it is taken."""
+    def counted(
+        self, name: str, product: Callable[[Tensor], Tensor], most: int | None = None
+    ) -> Callable[[Tensor], Tensor]:
+        """Return the product; `on_step` hears of each time it is taken, and how often it is at most."""
         done = 0
+        limit = "" if most is None else f" of ≤ {most}"
 
         def watched(v: Tensor) -> Tensor:
             nonlocal done
-            self.on_step(f"{name}: product {done + 1}", done, None)
+            self.on_step(f"{name}: product {done + 1}{limit}", done, None)
             done += 1
             return product(v)
 

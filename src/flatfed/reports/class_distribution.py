@@ -9,32 +9,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flatfed.reports.figures.drawing.style import COLOURS, new_figure, require_matplotlib, save
+from flatfed.reports.figures.drawing.style import COLOURS, finish, in_style, new_figure
 
 Ints = npt.NDArray[np.int64]
 
-CELL = 0.085
+CELL = 0.06
 """Inches that a client or a class takes, where the figure has room."""
 
 
+@in_style
 def draw_class_distribution(table: Ints, files: Sequence[Path], title: str = "") -> None:
     """Draw clients x classes into each of the files; the ending decides the format.
 
     A cell is darker the more samples it stands for, and white where there are none: one hue in several
     shades, for any kind of colour vision. Bars show the size of every client above, and of every class to the right.
     """
-    require_matplotlib()
     clients, classes = table.shape
-    width, height = _inches(clients, 5.0, 10.0), _inches(classes, 2.2, 8.5)
-    figure = new_figure(width + 2.6, height + 1.9)
+    width, height = _inches(clients, 3.3, 5.2), _inches(classes, 1.5, 5.2)
+    figure = new_figure(width + 1.8, height + 1.5)
     grid = figure.add_gridspec(2, 2, width_ratios=[width, 0.9], height_ratios=[0.9, height])
     cells = figure.add_subplot(grid[1, 0])
     _draw_cells(figure, cells, table)
     _draw_client_sizes(figure.add_subplot(grid[0, 0], sharex=cells), table.sum(axis=1))
     _draw_class_sizes(figure.add_subplot(grid[1, 1], sharey=cells), table.sum(axis=0))
-    if title:
-        figure.suptitle(title, fontsize=10)
-    save(figure, files)
+    finish(figure, files, title=title)
 
 
 def _inches(count: int, least: float, most: float) -> float:

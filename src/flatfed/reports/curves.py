@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import statistics
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from flatfed.reports.figures.drawing.style import alone, look, new_figure, require_matplotlib, save
+from flatfed.reports.drawn_rounds import DrawnRounds, density_note, drawn_rounds, evaluated_every
+from flatfed.reports.figures.drawing.style import PAGE, alone, finish, in_style, look, new_figure
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.columns import primary
 from flatfed.reports.tables.grid import known, known_items
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
 
-LEGEND_COLUMNS = 4
-PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
-"""Inches: a panel's width, the height without the legend, and that of one line of it."""
+PANEL, HEIGHT = PAGE / 2, 2.4
+"""Inches: a panel's width, and its height."""
+THIN = {"linewidth": 0.5, "alpha": 0.55}
+"""How rounds are drawn that were evaluated besides the evenly spaced ones."""
 CENTRALISED = "centralised"
 """The id of training on the pooled data: no federated rounds, so a line to hold the others against."""
 REFERENCE = {"linestyle": (0, (6, 3)), "linewidth": 1.2}
@@ -35,6 +36,7 @@ Points = dict[int, float]
 """Values by round, counted from 1."""
 
 
+@in_style
 def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "", names: Sequence[str] = ()) -> None:
     """Draw the curves into each of the files; the ending decides the format.
 
@@ -42,18 +44,27 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     primary metric (accuracy, say) and the training loss. A centralised run among federated ones is a dashed line at
     its final value.
     """
-    require_matplotlib()
     chosen = list(names) or default_names(results)
     figure = new_figure(PANEL * len(chosen), HEIGHT)
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     for axes, name in zip(panels, chosen, strict=True):
         _draw_panel(axes, results, name)
-    keys = _legend_keys(panels)
-    if keys:
-        _add_legend(figure, keys)
-    if title:
-        figure.suptitle(textwrap.fill(title, _letters(figure)), fontsize=10)
-    save(figure, files)
+    keys = [(handle, label) for label, handle in _legend_keys(panels).items()]
+    finish(figure, files, density_note(_all_drawn(results, chosen)), title, keys)
+
+
+def _all_drawn(results: Sequence[Result], names: Sequence[str]) -> Iterator[DrawnRounds]:
+    """Yield the rounds of each curve."""
+    references = _references(results)
+    for result in results:
+        for name in names:
+            if result not in references:
+                yield rounds_of(result, by_round([points_of(run, name, 1.0) for run in result.runs]))
+
+
+def rounds_of(result: Result, values: Mapping[int, Sequence[float]]) -> DrawnRounds:
+    """Return which of the rounds that have a value are drawn, and how."""
+    return drawn_rounds(list(values), evaluated_every(result))
 
 
 def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
@@ -110,33 +121,6 @@ def _legend_keys(panels: Sequence[Any]) -> dict[str, Any]:
         # A method without values in one panel may have some in the next.
         keys = dict(zip(labels, handles, strict=True)) | keys
     return keys
-
-
-def _add_legend(figure: Any, keys: dict[str, Any]) -> None:
-    """Put the legend below, in as many columns as fit, and make room for it."""
-    labels = [textwrap.fill(label, _letters(figure) - 8) for label in keys]
-    columns = min(LEGEND_COLUMNS, len(keys))
-    legend = _legend(figure, keys.values(), labels, columns)
-    # How wide a legend is, is known only when it is drawn: fewer columns are tried until it fits.
-    while columns > 1 and _is_too_wide(figure, legend):
-        legend.remove()
-        columns -= 1
-        legend = _legend(figure, keys.values(), labels, columns)
-    lines = sum(label.count("\n") + 1 for label in labels)
-    figure.set_size_inches(figure.get_figwidth(), HEIGHT + LINE * -(-lines // columns))
-
-
-def _legend(figure: Any, handles: Iterable[Any], labels: Sequence[str], columns: int) -> Any:
-    return figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-
-
-def _is_too_wide(figure: Any, legend: Any) -> bool:
-    return bool(legend.get_window_extent(figure.canvas.get_renderer()).width > figure.bbox.width)
-
-
-def _letters(figure: Any) -> int:
-    """Return how many letters of text fit side by side."""
-    return int(11 * figure.get_figwidth())
 
 
 def default_names(results: Sequence[Result]) -> list[str]:
@@ -198,10 +182,16 @@ def _draw_curve(axes: Any, result: Result, name: str, scale: float, style: dict[
     values = by_round(curves)
     if not values:
         return
-    means = list(map(statistics.fmean, values.values()))
-    axes.plot(list(values), means, label=result.method, linewidth=1.5, **style, **alone(len(means)))
+    rounds = rounds_of(result, values)
+    for stretch in rounds.stretches:
+        axes.plot(stretch, _means(values, stretch), color=style["color"], **THIN)
+    axes.plot(rounds.even, _means(values, rounds.even), label=result.method, **style, **alone(len(rounds.even)))
     if len(curves) > 1:
-        _draw_range(axes, values, style["color"])
+        _draw_range(axes, {round: values[round] for round in rounds.even}, style["color"])
+
+
+def _means(values: Mapping[int, Sequence[float]], rounds: Sequence[int]) -> list[float]:
+    return [statistics.fmean(values[round]) for round in rounds]
 
 
 def _draw_cross(axes: Any, points: Points, colour: str) -> None:

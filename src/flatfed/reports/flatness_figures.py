@@ -11,7 +11,7 @@ import numpy as np
 
 from flatfed.flatness.drawable import Floats, Spectrum
 from flatfed.flatness.measurement import MeasurementResult
-from flatfed.reports.figures.drawing.style import PictureFiles
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.figures.scatter import draw_scatter
 from flatfed.reports.figures.spectra import draw_spectra
 from flatfed.reports.figures.trends import draw_client_trends

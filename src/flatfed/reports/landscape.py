@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from flatfed.flatness.drawable import Grid, Line
 from flatfed.reports.figures.contours import draw_contours
-from flatfed.reports.figures.drawing.style import PictureFiles
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.figures.interactive import write_surface_page
 from flatfed.reports.figures.lines import data_sets, draw_lines
 from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces
 
 
 def draw(
-    kind: str, grids: Sequence[Grid], lines: Sequence[Line], pictures: PictureFiles, title: str = ""
+    kind: str, grids: Sequence[Grid], lines: Sequence[Line], pictures: PictureFiles, title: str = "", about: str = ""
 ) -> list[Path]:
-    """Draw a landscape and return the files."""
+    """Draw a landscape and return the files; `about` is what a page says of the models."""
     if kind == "along":
         return _draw_along(lines, pictures, title)
     if lines:
@@ -28,45 +29,53 @@ def draw(
     if kind == "client-plane":
         # The losses of one client and of everyone differ in size, and share no levels.
         return _draw_contours(grids, pictures, pictures.main(kind), title, shared=False)
-    return _draw_sheets(kind, grids, pictures, title)
+    return _draw_sheets(kind, grids, pictures, _Words(title, about))
 
 
-def _draw_sheets(kind: str, grids: Sequence[Grid], pictures: PictureFiles, title: str) -> list[Path]:
+@dataclass(frozen=True)
+class _Words:
+    """What stands above figures: a title, and of what the models are."""
+
+    title: str
+    about: str
+
+
+def _draw_sheets(kind: str, grids: Sequence[Grid], pictures: PictureFiles, words: _Words) -> list[Path]:
     """Draw the surfaces of each sheet by themselves; a single sheet is called as the kind is."""
     sheets = _grouped(grids, _sheet)
     if len(sheets) == 1:
-        return _draw_surfaces(grids, pictures, pictures.main(kind), title)
+        return _draw_surfaces(grids, pictures, pictures.main(kind), words)
     files: list[Path] = []
     for sheet, own in sheets.items():
-        files += _draw_surfaces(own, pictures, pictures.part(sheet.replace(" ", "-")), title)
+        files += _draw_surfaces(own, pictures, pictures.part(sheet.replace(" ", "-")), words)
     return files
 
 
-def _draw_surfaces(grids: Sequence[Grid], pictures: PictureFiles, name: str, title: str) -> list[Path]:
+def _draw_surfaces(grids: Sequence[Grid], pictures: PictureFiles, name: str, words: _Words) -> list[Path]:
     """Draw surfaces, their contours and a page: on one set of axes, or panel by panel."""
     files = pictures.of(name)
     panels = _grouped(grids, _panel)
     if len(panels) == 1:
-        draw_surfaces(grids, files, title)
-        return [*files, *_draw_beside(grids, pictures, name, title)]
-    draw_surface_panels({_panel_title(own): own for own in panels.values()}, files, title)
+        draw_surfaces(grids, files, words.title)
+        return [*files, *_draw_beside(grids, pictures, name, words)]
+    draw_surface_panels({_panel_title(own): own for own in panels.values()}, files, words.title)
     for panel, own in panels.items():
         short = panel.split()[0].removesuffix("'s")  # "everyone's examples" makes a file `...-everyone`
-        files += _draw_beside(own, pictures, f"{name}-{short}", title)
+        files += _draw_beside(own, pictures, f"{name}-{short}", words)
     return files
 
 
-def _draw_beside(grids: Sequence[Grid], pictures: PictureFiles, name: str, title: str) -> list[Path]:
+def _draw_beside(grids: Sequence[Grid], pictures: PictureFiles, name: str, words: _Words) -> list[Path]:
     """Draw the contours of surfaces, and write a page to turn them."""
-    contours = _draw_contours(grids, pictures, f"{name}-contours", title)
-    return [*contours, *_write_page(grids, pictures.folder / f"{name}.html", title)]
+    contours = _draw_contours(grids, pictures, f"{name}-contours", words.title)
+    return [*contours, *_write_page(grids, pictures.folder / f"{name}.html", words)]
 
 
-def _write_page(grids: Sequence[Grid], page: Path, title: str) -> list[Path]:
+def _write_page(grids: Sequence[Grid], page: Path, words: _Words) -> list[Path]:
     """Write a page to turn surfaces, where there is the library for it."""
     if importlib.util.find_spec("plotly") is None:
         return []
-    write_surface_page(grids, page, title or _panel_title(grids))
+    write_surface_page(grids, page, words.title or _panel_title(grids), words.about)
     return [page]
 
 

@@ -1,4 +1,4 @@
-"""The files of a report: table (Markdown, CSV, JSON) and curves (PNG, SVG), beside the runs."""
+"""The files of a report: table (Markdown, CSV, JSON) and curves (PNG, PDF, SVG), beside the runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.reports.curves import draw_curves
-from flatfed.reports.figures.drawing.style import available, png_and_svg
+from flatfed.reports.figures.drawing.style import available
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.setting import recorded_settings, setting_section
 from flatfed.reports.tables.columns import PLAIN
@@ -20,7 +21,7 @@ from flatfed.runs.records.files import replace_file
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:
     """Write the report into `out` and return its files; the curves are left out where matplotlib is missing."""
-    figures = png_and_svg(out, "curves") if available() else []
+    figures = PictureFiles(out).of("curves") if available() else []
     body = f"{markdown(results, extras)}{_picture(figures)}\n{setting_section(results)}"
     texts = {
         out / "results.csv": as_csv(results, extras),

@@ -29,7 +29,17 @@ def plane() -> Grid:
     xs, ys = np.linspace(-12, 52, 31), np.linspace(-12, 43, 31)
     far = [((xs - x) ** 2 + (ys[:, None] - y) ** 2) / 200 for x, y in models.values()]
     losses = 0.1 + np.minimum.reduce(far)
-    return Grid("plane", xs, ys, losses, 1 - np.exp(-losses), "distance", "distance", models, NOTE)
+    return Grid(
+        "plane",
+        xs,
+        ys,
+        losses,
+        1 - np.exp(-losses),
+        "distance along fedavg → fedsam",
+        f"distance across, towards {LONG}",
+        models,
+        NOTE,
+    )
 
 
 def line(label: str = "fedavg → fedsam", height: float = 1.4) -> Line:

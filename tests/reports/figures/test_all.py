@@ -17,6 +17,7 @@ from matplotlib.text import Text
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.drawing.style import COLUMN, PAGE
+from flatfed.reports.figures.drawing.writing import DPI
 from reports.figures.cases import CASES, NAMES
 from reports.figures.inputs import NOTE, size, words
 
@@ -42,7 +43,7 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     def spy(text: Text, renderer: Any) -> None:
         draw(text, renderer)
-        if isinstance(renderer, RendererAgg) and renderer.dpi == 200 and text.get_visible() and text.get_text().strip():
+        if isinstance(renderer, RendererAgg) and renderer.dpi == DPI and text.get_visible() and text.get_text().strip():
             actual.texts[text] = Text.get_window_extent(text, renderer)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +54,7 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_the_png_is_a_picture_of_a_papers_width(drawn: Drawn) -> None:
     width, height = size(drawn.png)
-    assert width in (200 * COLUMN, 200 * PAGE)
+    assert width in (DPI * COLUMN, DPI * PAGE)
     assert 0.3 * width < height < 2 * width
     pixels = matplotlib.image.imread(drawn.png)[..., :3]
     assert pixels.min() < 0.3 and pixels.mean() > 0.5

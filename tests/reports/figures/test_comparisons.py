@@ -10,6 +10,8 @@ from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.comparisons.forest import ForestRow, draw_forest
 from flatfed.reports.figures.comparisons.parameter_lines import ParameterLine, draw_parameter_lines, is_log_range
 from flatfed.reports.figures.comparisons.rank_plot import RankedMethods, draw_ranks
+from flatfed.reports.figures.drawing.style import COLUMN
+from flatfed.reports.figures.drawing.writing import DPI
 from reports.figures.inputs import size, words
 
 
@@ -48,7 +50,7 @@ def test_wide_values_have_a_log_scale(tmp_path: Path) -> None:
 def test_all_seeds_may_have_diverged(tmp_path: Path) -> None:
     nan = float("nan")
     draw_parameter_lines([ParameterLine("fedsam", {0.1: [nan], 1: [nan, nan]})], [tmp_path / "a.png"], "ρ", "loss")
-    assert size(tmp_path / "a.png")[0] == 680
+    assert size(tmp_path / "a.png")[0] == DPI * COLUMN
 
 
 def test_more_rows_make_a_taller_forest(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from flatfed.core.errors import ConfigError
 from flatfed.reports.figures.contours import draw_contours
 from flatfed.reports.figures.drawing.scales import round_levels
+from flatfed.reports.figures.drawing.writing import DPI
 from reports.figures.inputs import LONG, bowl, plane, size, words
 
 
@@ -70,7 +72,7 @@ def test_what_is_not_finite_stays_white(bad: float, tmp_path: Path, figures: lis
     draw_contours([replace(grid, losses=losses)], [tmp_path / "a.png"])
     pixels = matplotlib.image.imread(tmp_path / "a.png")[::-1, :, :3]
     axes = figures[0].axes[0]
-    inside = axes.transData.transform([(-0.5, -0.5), (0.3, 0.3)]) * 200 / figures[0].dpi
+    inside = axes.transData.transform([(-0.5, -0.5), (0.3, 0.3)]) * DPI / figures[0].dpi
     hole, ground = (pixels[int(y), int(x)] for x, y in inside)
     assert (hole == 1).all() and not (ground > 0.95).all()
 
@@ -103,3 +105,21 @@ def test_nothing_to_see_in_one_panel(value: float, figures: list[Any]) -> None:
 def test_no_grid_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to draw"):
         draw_contours([], [tmp_path / "a.png"])
+
+
+def inside(frame: Any, box: Any) -> bool:
+    return bool(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
+
+
+@pytest.mark.parametrize("tall", [0.6, 1.0, 2.5])
+def test_written_levels_and_names_stay_inside_the_frame(tall: float, figures: list[Any]) -> None:
+    grid = plane()
+    draw_contours([replace(grid, ys=tall * grid.ys, marks={"fedavg": (0.0, 0.0), LONG: (40.0, 0.0)})], [])
+    axes = figures[0].axes[0]
+    renderer = figures[0].canvas.get_renderer()
+    texts = [text for text in axes.texts if text.get_visible()]
+    assert len(texts) > 2
+    outside = [text.get_text() for text in texts if not inside(axes.bbox, Text.get_window_extent(text, renderer))]
+    assert not outside
+    for name in (axes.xaxis.label, axes.yaxis.label):
+        assert inside(figures[0].bbox, name.get_window_extent(renderer))

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from flatfed.core.errors import ConfigError
-from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces, pieces_of
+from flatfed.reports.figures.drawing.style import colour
+from flatfed.reports.figures.surfaces import draw_surface_panels, draw_surfaces, paler, pieces_of
 from reports.figures.inputs import bowl, size, words
 
 
@@ -87,6 +89,15 @@ def test_no_grid_is_an_error(tmp_path: Path) -> None:
 def test_a_nearer_surface_is_drawn_later_wherever_they_cross(figures: list[Any]) -> None:
     """The pieces of all surfaces are in one collection: only then does the library sort them together."""
     draw_surfaces([bowl("flat", 1.0), bowl("sharp", 9.0, 0.3)], [])
-    (collection,) = figures[0].axes[0].collections
+    collection, _ = figures[0].axes[0].collections
     colours = {tuple(np.round(colour, 3)) for colour in collection.get_edgecolor()}
     assert len(colours) > 2
+
+
+def test_a_mesh_is_seen_above_a_solid_surface_which_is_lighter_than_its_colour(figures: list[Any]) -> None:
+    draw_surfaces([bowl("low", 1.0), bowl("high", 1.0, 3.0)], [])
+    faces, net = figures[0].axes[0].collections
+    assert net.get_zorder() > faces.get_zorder()
+    assert not figures[0].axes[0].computed_zorder  # else the library would decide by depth
+    assert np.allclose(net.get_color()[0, :3], to_rgb(colour(1)))
+    assert sum(to_rgb(paler(0))) > sum(to_rgb(colour(0))) + 0.5

@@ -15,8 +15,9 @@ from flatfed.cli.options.groups import GroupedCommand, jobs_option, option, refu
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import WholeNumbers, dataset_of, methods_of
 from flatfed.cli.output.comparison_progress import ComparisonProgress
+from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.plans import print_plan
-from flatfed.cli.output.progress import StepProgress, interruptible
+from flatfed.cli.output.progress import StepProgress, interruptible, waiting
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
@@ -59,7 +60,8 @@ def compare(
     and methods may stand in the file of --config, as `dataset` and `methods`.
     """
     dataset = dataset_of(ctx, dataset)
-    comparison, _ = make_comparison(ctx, dataset, expand(methods_of(ctx, algorithms)), seeds)
+    with waiting(f"loading {dataset}"):
+        comparison, _ = make_comparison(ctx, dataset, expand(methods_of(ctx, algorithms)), seeds)
     # Now, because the table is made only when all runs have ended.
     refuse_unevaluated(comparison.extras.at, comparison.settings)
     comparison.check_extras()
@@ -84,6 +86,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool, jobs: int |
     files += comparison_page(results, comparison, out)
     # Standard output holds the table alone, for pipes.
     echo(f"written to {out}: {', '.join(map(attrgetter('name'), files))}", err=True)
+    tell_report(files)
     _send(comparison, out)
     return 1 if outcome.failed else 0
 

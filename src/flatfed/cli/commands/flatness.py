@@ -208,7 +208,7 @@ def _print_table(results: Sequence[Measured], make: Callable[[Sequence[Measured]
 
 
 def _draw(results: Sequence[Measured], runs: list[SavedRun], options: Options) -> None:
-    from flatfed.reports.figures.drawing.style import PictureFiles
+    from flatfed.reports.figures.drawing.writing import PictureFiles
     from flatfed.reports.flatness_figures import draw
 
     folder: Path = options["figures"]
@@ -235,8 +235,9 @@ def _draw_maps(runs: list[SavedRun], folder: Path, options: Options) -> list[Pat
 
 
 def _draw_map(maps: list[Embedding], path: Path) -> list[Path]:
+    from flatfed.reports.figures.drawing.writing import PictureFiles
     from flatfed.reports.figures.embedding import draw_embeddings
 
-    files = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    files = PictureFiles(path.parent).of(path.name)
     draw_embeddings(maps, files)
     return files

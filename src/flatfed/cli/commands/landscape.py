@@ -75,7 +75,7 @@ Options = dict[str, Any]
 @trust_option
 @accept_data_option
 def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: Any) -> int:
-    """Evaluate the loss of each RUN's model at many points and draw it: PNG, SVG, JSON, and a page to turn a surface.
+    """Evaluate the loss of each RUN's model at many points and draw it: PNG, PDF, SVG, JSON, a page to turn a surface.
 
     Several runs share one set of axes and the same raw random directions. Points are kept in RUN/flatness as they come:
     an evaluation that was interrupted goes on, and a finer grid uses what is there.
@@ -111,7 +111,7 @@ def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:
 
 def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]:
     """Write the numbers and the figures into a folder."""
-    from flatfed.reports.figures.drawing.style import PictureFiles
+    from flatfed.reports.figures.drawing.writing import PictureFiles
     from flatfed.reports.landscape import draw
     from flatfed.runs.records.files import replace_file
 
@@ -119,7 +119,7 @@ def _write(scene: Landscape, view: View, folder: Path, title: str) -> list[Path]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(numbers, f"{json.dumps(scene.to_dict())}\n".encode())
-        return [numbers, *draw(view.kind, scene.grids, scene.lines, PictureFiles(folder), title)]
+        return [numbers, *draw(view.kind, scene.grids, scene.lines, PictureFiles(folder), title, scene.about)]
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
 

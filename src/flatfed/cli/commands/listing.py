@@ -20,6 +20,10 @@ from flatfed.core.errors import ConfigError
 COLUMNS = "{:<9}{:<26}{:<11}"
 """Costs of an algorithm: vectors down and up, backprops, client optimiser."""
 
+FEWEST = 50
+"""Letters of a line of words, at least: with fewer they stand on lines of their own."""
+UNBOUNDED = 10_000
+
 Entry = dict[str, Any]
 
 
@@ -145,9 +149,21 @@ def _print_text(kind: str, entries: list[Entry]) -> None:
 
 
 def _print_entry(entry: Entry, indent: int) -> None:
-    echo(_wrapped(f"{entry['id']:<{indent}}{_cost(entry)}{entry['about']}", indent))
+    head = f"{entry['id']:<{indent}}{_cost(entry)}"
+    if len(head) == indent or _room(len(head)) >= FEWEST:
+        echo(_wrapped(f"{head}{entry['about']}", len(head)))
+    else:  # a column of a few words each would be broken again and again
+        echo(head.rstrip())
+        echo(_wrapped(f"{'':<{indent}}{entry['about']}", indent))
     if entry.get("parameters"):
         echo(_wrapped(f"{'':<{indent}}{_parameters(entry)}", indent))
+
+
+def _room(start: int) -> int:
+    """Return how many letters there are behind a place of a line; a pipe has no end."""
+    if not sys.stdout.isatty():
+        return UNBOUNDED
+    return shutil.get_terminal_size().columns - start
 
 
 def _cost(entry: Entry) -> str:

@@ -19,7 +19,7 @@ from flatfed.cli.options.groups import (
     trust_option,
 )
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.progress import Following, follow
+from flatfed.cli.output.progress import Following, follow, waiting
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,8 +108,9 @@ def _resume_run(path: Path, rounds: int | None, opening: Opening, accept_changed
     from flatfed.experiments.running.run import Run
     from flatfed.runs.results import check_results
 
-    plan, directory = prepare(path, rounds, **opening)
-    check_results(path)
+    with waiting(f"opening {path} and loading its data"):
+        plan, directory = prepare(path, rounds, **opening)
+        check_results(path)
 
     def train(following: Following) -> Run:
         following.begin(resumed_config(plan, directory.config), len(directory.recorded.rows))

@@ -43,7 +43,7 @@ Methods = Sequence["MethodRobustness"]
 @declared_option(
     "--corruptions", "Some corruptions only.  [default: all 19]", ROBUSTNESS["corruptions"], metavar="NAME,..."
 )
-@option("--figure", "Also draw the result (.png, .svg or .pdf).", click.Path(path_type=Path))
+@option("--figure", "Also draw the result (.png and its .pdf, .svg or .pdf).", click.Path(path_type=Path))
 @option("--csv table_file", "Also write the results of all runs here.", click.Path(path_type=Path))
 @workers_option
 @trust_option
@@ -183,9 +183,10 @@ def _write(option: str, file: Path, write: Callable[[], None]) -> None:
 
 
 def _draw(methods: Methods, figure: Path) -> None:
+    from flatfed.reports.figures.drawing.writing import named_files
     from flatfed.reports.robustness.methods import draw_runs
 
-    draw_runs(methods, [figure])
+    draw_runs(methods, named_files(figure))
 
 
 def _save(methods: Methods, file: Path) -> None:

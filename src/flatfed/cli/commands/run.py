@@ -12,7 +12,7 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
 from flatfed.cli.options.values import Whole, dataset_of, methods_of
 from flatfed.cli.output.plans import print_plan
-from flatfed.cli.output.progress import Following, follow
+from flatfed.cli.output.progress import Following, follow, waiting
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ def run(ctx: click.Context, /, dataset: str | None, algorithm: str | None, seed:
 
     out: Path = options["out"] or free_directory(f"{dataset}-{read_spelling(algorithm).short}")
     refuse_taken(out)  # before the data is read, which may take minutes
-    comparison, task = make_comparison(ctx, dataset, [algorithm], [seed])
-    plan = comparison.plan_of(comparison.methods[0], task)
-    # Checked here: what cannot be played leaves no run directory.
-    plan.check()
+    with waiting(f"loading {dataset}"):
+        comparison, task = make_comparison(ctx, dataset, [algorithm], [seed])
+        plan = comparison.plan_of(comparison.methods[0], task)
+        # Checked here: what cannot be played leaves no run directory.
+        plan.check()
     if options["dry_run"]:
         return print_plan(comparison, out, options["as_json"])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.options.groups import GroupedCommand, json_option, make_extras, option, report_options
-from flatfed.cli.output.files import refuse_other_pictures, written_for
+from flatfed.cli.output.files import refuse_other_pictures, tell_figure, written_for
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import MANY, ConfigError, nearest
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand, short_help="Show results, also of what is still running.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @json_option
-@option("--figure", "Also draw the curves (.png, .svg or .pdf).", click.Path(path_type=Path))
+@option("--figure", "Also draw the curves (.png and its .pdf, .svg or .pdf).", click.Path(path_type=Path))
 @option(
     "--plot",
     "What --figure draws: columns of the history (update_norm, lr), numbers that methods watch (c, alpha, "
@@ -29,9 +29,16 @@ if TYPE_CHECKING:
     metavar="NAME,...",
 )
 @report_options
+@option("--wide", "Show all columns, in several tables where one is too wide.", is_flag=True, group="output")
 @option("--published", "Also show what papers published for the same setting.", is_flag=True, group="output")
 def show(
-    paths: tuple[Path, ...], as_json: bool, figure: Path | None, plot: str | None, published: bool, **options: Any
+    paths: tuple[Path, ...],
+    as_json: bool,
+    figure: Path | None,
+    plot: str | None,
+    published: bool,
+    wide: bool,
+    **options: Any,
 ) -> int:
     """Show the results of run directories and comparisons; runs of one method are averaged over their seeds."""
     from flatfed.cli.output.results import print_results, read_results
@@ -42,7 +49,7 @@ def show(
     planned = [(path, planned_runs(path)) for path in paths]
     results = read_results(_begun(planned))
     _refuse_unknown(results, names)
-    print_results(results, as_json, make_extras(options), published)
+    print_results(results, as_json, make_extras(options), published, wide)
     _tell_missing(planned)
     if figure is not None:
         _draw(results, figure, names)
@@ -107,7 +114,9 @@ def _not_drawable(name: str, known: Sequence[str], others: dict[str, str]) -> st
 
 def _draw(results: list[Result], figure: Path, names: list[str]) -> None:
     from flatfed.reports.curves import draw_curves
+    from flatfed.reports.figures.drawing.writing import named_files
 
+    files = named_files(figure)
     with written_for("--figure", figure):
-        draw_curves(results, [figure], names=names)
-    echo(f"figure: {figure}", err=True)
+        draw_curves(results, files, names=names)
+    tell_figure(files)

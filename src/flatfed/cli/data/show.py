@@ -13,7 +13,7 @@ from flatfed.cli.making.training import run_options
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import alpha_option, beta_option
 from flatfed.cli.options.values import Whole
-from flatfed.cli.output.files import refuse_other_pictures
+from flatfed.cli.output.files import refuse_other_pictures, tell_figure
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
@@ -40,7 +40,12 @@ BINS, BAR = 10, 40
 @option("--data-dir", "Where data sets lie.  [default: $FLATFED_DATA, or ~/.cache/flatfed/data]", str, group="data")
 @option("--seed", "Random seed of the run.", Whole(0), 0)
 @option("--partition-seed", "Seed of the partition.  [default: the seed]", Whole(0), group="data")
-@option("--figure", "Draw the class distribution (.png, .svg or .pdf).", click.Path(path_type=Path), group="output")
+@option(
+    "--figure",
+    "Draw the class distribution (.png and its .pdf, .svg or .pdf).",
+    click.Path(path_type=Path),
+    group="output",
+)
 @option("--json as_json", "Print as JSON, with the numbers of every client.", is_flag=True, group="output")
 @click.pass_context
 def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool, seed: int, **options: Any) -> int:
@@ -66,10 +71,12 @@ def show(ctx: click.Context, /, dataset: str, figure: Path | None, as_json: bool
 
 def _draw(figure: Path, division: Division) -> None:
     from flatfed.reports.class_distribution import draw_class_distribution
+    from flatfed.reports.figures.drawing.writing import named_files
 
+    files = named_files(figure)
     figure.parent.mkdir(parents=True, exist_ok=True)
-    draw_class_distribution(division.table, [figure], division.title)
-    echo(f"figure: {figure}", err=True)
+    draw_class_distribution(division.table, files, division.title)
+    tell_figure(files)
 
 
 def _recipe(dataset: str, options: RunOptions, seed: int) -> TaskRecipe:

@@ -7,7 +7,7 @@ import sys
 
 from flatfed.cli.output.streams import console, echo
 
-NARROWEST = 80
+NARROWEST = 40
 
 
 def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]) -> None:
@@ -15,7 +15,10 @@ def print_table(names: list[str], rows: list[list[str]], colours: dict[str, str]
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*names, box=None, show_header=any(names), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, show_header=any(names), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in names:
+        # Folded, because an ellipsis would hide what tells rows apart.
+        table.add_column(name, overflow="fold")
     for row in rows:
         # As texts, in which rich looks for no markup.
         table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))

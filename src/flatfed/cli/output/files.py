@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -15,6 +16,18 @@ def refuse_other_pictures(figure: Path | None) -> None:
     """Refuse a name for --figure that says no kind of picture."""
     if figure is not None and figure.suffix.lower() not in PICTURES:
         raise ConfigError(f"--figure {figure}: the name must end in .png, .svg or .pdf")
+
+
+def tell_figure(files: Sequence[Path]) -> None:
+    """Say on standard error where a figure lies."""
+    echo(f"figure: {', '.join(map(str, files))}", err=True)
+
+
+def tell_report(files: Sequence[Path]) -> None:
+    """Say where the report lies: the page for a browser, or else the text."""
+    reports = [file for ending in (".html", ".md") for file in files if file.suffix == ending]
+    if reports:
+        echo(f"report: {reports[0]}", err=True)
 
 
 def refuse_unwritable(option: str, path: Path, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,17 @@ def print_runs(folder: Path, as_json: bool) -> int:
     if not lines:
         echo(f"{folder} holds no run")
         return 0
+    if sys.stdout.isatty():  # a terminal has little room, and a pipe wants whole paths
+        echo(f"in {folder}:")
+        lines = [line | {"run": _below(folder, line["run"])} for line in lines]
     print_table(["run", "method", "data", "seed", "rounds", "last-n mean", "status"], list(map(_cells, lines)), COLOURS)
     return 0
+
+
+def _below(folder: Path, run: str) -> str:
+    """Return where a run lies in the folder."""
+    path = Path(run)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else run
 
 
 def _cells(line: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 LINE_SECONDS = 5.0
+ROOMY = 60
+"""Columns from which on a bar shows a metric too."""
+BAR, SHORTEST = 18, 8
+"""Letters that the line of a bar takes besides its words: some of the bar, the time that has passed, and spaces; and
+those of a name, at least."""
+STARTING = "starting workers"
+"""What is seen of a run between its summary and its first local steps."""
 
 
 class Live:
@@ -34,7 +42,11 @@ class Live:
         from flatfed.core.method.engine import listening
 
         self._news.enter_context(listening(self.say))
+        self._hear()
         return self
+
+    def _hear(self) -> None:
+        """Hear of more than what engines say."""
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
         self._news.close()
@@ -70,41 +82,71 @@ class Progress(Live):
         self.rounds = rounds
         self.name = ""
         self.note = ""
+        self.round_done = 0
+        self.share = 0.0
+        self.is_begun = False
         self.played = 0
         self.started = time.monotonic()
         # The first line comes at once.
         self.spoken = -math.inf
 
+    def _hear(self) -> None:
+        from flatfed.core.round.step_count import hearing_steps
+
+        self._news.enter_context(hearing_steps(self.steps))
+
     def start(self, path: Path, done: int) -> None:
         """Begin a run, of which some rounds may be done already."""
+        self.started, self.is_begun = time.monotonic(), True
         self.name = path.name
+        self.note = STARTING
         self._show(done)
+
+    def steps(self, done: int, total: int) -> None:
+        """Note how many of the local steps of the round that is played are done."""
+        if not self.is_begun:
+            return  # a trial, before the run
+        # A round of several exchanges has the steps of each: it is not further than it was.
+        self.share = max(self.share, done / max(total, 1))
+        if self.note == STARTING:
+            self.note = ""
+        self._show(self.round_done)
 
     def round(self, row: Row) -> None:
         """Note a round."""
         self.played += 1
+        self.share = 0.0
         # Rounds that are not evaluated leave the last value in sight.
-        self.note = measured(row) or self.note
+        self.note = measured(row) or self.note.replace(STARTING, "")
         self._show(row["round"] + 1)
 
     def _show(self, round: int) -> None:
-        left = self._left(round)
+        self.round_done = round
+        complete = round + self.share
+        left = self._left(complete)
         if self._is_live:
             self._begin(rounds_bar, self.rounds, left="", note="")
-            self._bar.update(self._task, completed=round, description=self.name, note=self.note, left=left)
+            note = self.note if columns() >= ROOMY else ""
+            name = clipped(self.name, len(f"{self.rounds}" * 2 + f"/ rounds {note} {left}"))
+            self._bar.update(self._task, completed=complete, description=name, note=note, left=left)
         elif self._is_due(round):
             self.spoken = time.monotonic()
-            self.say(", ".join(filter(None, (f"{self.name}: round {round}/{self.rounds}", self.note, left))))
+            place = f"{self.name}: round {round}/{self.rounds}"
+            self.say(", ".join(filter(None, (place, self.note.replace(STARTING, ""), left))))
 
     def _is_due(self, round: int) -> bool:
         """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
         return time.monotonic() - self.spoken >= LINE_SECONDS or round == self.rounds
 
-    def _left(self, complete: int) -> str:
-        """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere."""
-        if not self.played:
+    def _left(self, complete: float) -> str:
+        """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere.
+
+        The round that is being played counts by its share of steps: an estimate need not wait for its end.
+        """
+        played = self.played + self.share
+        if not played:
             return ""
-        pace = (time.monotonic() - self.started) / self.played
+        pace = (time.monotonic() - self.started) / played
         return f"{clock(pace * (self.rounds - complete))} left"
 
 
@@ -136,11 +178,23 @@ class StepProgress(Live):
         """Tell what comes next, and how many of the pieces are done; a total that is not known yet is None."""
         if self._is_live:
             self._begin(partial(_steps_bar, self.unit), total)
-            self._bar.update(self._task, completed=done, total=total, description=name)
+            shown = clipped(name, len(f"{total}/{total} {self.unit} 0:00:00"))
+            self._bar.update(self._task, completed=done, total=total, description=shown)
         # After the last piece nothing comes next.
         elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
             self._spoken = time.monotonic()
             self.say(name if total is None else f"{name} ({done + 1} of {total})")
+
+
+def clipped(name: str, beside: int) -> str:
+    """Return a name that leaves room for what stands beside it in a bar: numbers are worth more than its end."""
+    room = max(columns() - beside - BAR, SHORTEST)
+    return name if len(name) <= room else f"{name[: room - 1]}…"
+
+
+def columns() -> int:
+    """Return how wide the terminal is."""
+    return shutil.get_terminal_size().columns
 
 
 def clock(seconds: float) -> str:
@@ -207,6 +261,16 @@ def follow(out: Path, rounds: int, train: Callable[[Following], Run], as_json: b
         result = train(Following(out, progress))
     # After the bar has gone, because the table may share the terminal with it.
     return finish_run(result, out, as_json)
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Show on a terminal what is being waited for; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(words, spinner="line"):
+        yield
 
 
 @contextmanager

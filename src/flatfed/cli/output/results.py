@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.streams import console, echo
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from flatfed.runs.directory import RunDirectory
 
 
-NARROW, WIDE, UNBOUNDED = 80, 160, 10_000
+NARROWEST, NARROW, WIDE, UNBOUNDED = 40, 80, 160, 10_000
 
 
 def text_width() -> int:
     """Return the width of lines of text: the terminal's; elsewhere a fixed one, so that files are the same anywhere."""
     if not sys.stdout.isatty():
         return WIDE
-    return max(shutil.get_terminal_size().columns, NARROW)
+    return max(shutil.get_terminal_size().columns, NARROWEST)
 
 
 def table_width() -> int:
@@ -130,9 +131,10 @@ def finish_run(result: Run, out: Path, as_json: bool) -> int:
     config = result.directory.config
     about = config.get("about", {})
     results = read_results([result.directory])
-    write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
+    files = write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
     print_results(results, as_json)
     echo(f"run directory: {out}", err=True)
+    tell_report(files)
     return 0 if result.status == "finished" else 1
 
 
@@ -143,14 +145,19 @@ def read_results(runs: Sequence[Path | RunDirectory | OneRun]) -> list[Result]:
     return collect(runs, partial(echo, err=True))
 
 
-def print_results(results: list[Result], as_json: bool, extras: Extras | None = None, published: bool = False) -> None:
-    """Print the results of some runs, with what is shown on demand: extras, and published values beside them."""
+def print_results(
+    results: list[Result], as_json: bool, extras: Extras | None = None, published: bool = False, wide: bool = False
+) -> None:
+    """Print the results of some runs, with what is shown on demand: extras, and published values beside them.
+
+    A terminal shows the columns that it has room for, with `wide` all; what is no terminal gets all.
+    """
     from flatfed.reports.tables.columns import PLAIN
 
     if as_json:
         _print_json(results, extras or PLAIN, published)
         return
-    _print_tables(results, extras or PLAIN)
+    _print_tables(results, extras or PLAIN, wide or not sys.stdout.isatty())
     if published:
         _print_published(results)
 
@@ -176,12 +183,15 @@ def _print_published(results: list[Result]) -> None:
     print_notes(beside_published.notes(results))
 
 
-def _print_tables(results: list[Result], extras: Extras) -> None:
+def _print_tables(results: list[Result], extras: Extras, wide: bool) -> None:
     from flatfed.reports.tables import table
 
     width = text_width()
-    print_tables(table.terminal_tables(results, width, extras), width)
-    print_notes(table.notes(results, extras))
+    print_tables(table.terminal_tables(results, width, extras, wide), width)
+    print_notes([table.caption(results, extras), *table.notes(results, extras)])
+    hidden = [] if wide else table.left_out(results, width, extras)
+    if hidden:
+        print_notes([f"no room for: {', '.join(hidden)}; `flatfed show ... --wide` shows all columns"])
     for result in results:
         for run in result.runs:
             _tell_reason(result.method, run)

@@ -18,6 +18,7 @@ from flatfed.core.method.server import Replies
 from flatfed.core.method.state import State
 from flatfed.core.method.vectors import is_finite, norm
 from flatfed.core.model.layout import COUNTERS
+from flatfed.core.round.step_count import step_count
 
 if TYPE_CHECKING:
     from flatfed.core.round.federation import Federation
@@ -338,14 +339,25 @@ class Courier:
         self, fresh: Message, sent: Message, names: tuple[str, ...]
     ) -> tuple[list[Reply], list[tuple[int, ReplyFault]]]:
         """Return the good replies and what was wrong with the others, both in client order."""
-        answers = Answers(self._expected(names), sent)
+        answers, steps = Answers(self._expected(names), sent), step_count()
+        if steps is not None:
+            steps.begin(self._steps())
         for reply in self.federation.engine.exchange(fresh, CohortJobs(self, fresh)):
+            if steps is not None:
+                steps.replied(reply.steps)
             # Before it is checked: a reply that is rejected has crossed, and was computed, as well.
             self.tally.received(reply)
             answers.take(reply)
         good, faults = answers.good(), answers.faults()
         self.tally.rejected += [{"client": client, "reason": fault.reason} for client, fault in faults]
         return good, faults
+
+    def _steps(self) -> int:
+        """Return how many local steps the clients take together."""
+        settings, samples = self.federation.settings, self.federation.task.samples
+        if settings.batch_size is None:
+            return settings.local_epochs * len(self.cohort)
+        return settings.local_epochs * sum(-(-samples(client) // settings.batch_size) for client in self.cohort)
 
     def _expected(self, names: tuple[str, ...]) -> Expectation:
         fed = self.federation

@@ -16,6 +16,7 @@ from torch import Tensor
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.engine import Held, Item, Jobs, Reply, WorkFunction
 from flatfed.core.method.messages import Message
+from flatfed.core.round.step_count import step_count
 from flatfed.core.round.trainer import Pulse, no_pulse
 from flatfed.engines.in_process import grouped
 from flatfed.engines.pool.protocol import WorkerPool
@@ -46,9 +47,22 @@ class PoolEngine:
         job, settings = first[0], self._settings
         held = self._held.receive(job.round, job.exchange, self._pool.send(message, job.exchange))
         works = (TrainWork(held, group, settings.client_timeout) for group in itertools.chain([first], groups))
-        spread = Spread(self._pool, works, self._pulse, self._open, settings.exchange_timeout)
+        spread = Spread(self._pool, works, self._counting(), self._open, settings.exchange_timeout)
         for replies in spread.results():
             yield from replies
+
+    def _counting(self) -> Pulse:
+        """Return a pulse that also tells how many steps the workers took, where they count and somebody hears."""
+        steps, pool = step_count(), self._pool
+        if steps is None:
+            return self._pulse
+        before = pool.steps()
+
+        def count() -> None:
+            steps.taken(pool.steps() - before)
+            self._pulse()
+
+        return count
 
     def compute(
         self, piece: WorkFunction, given: Mapping[str, Tensor], items: Sequence[Item]

@@ -59,6 +59,10 @@ class WorkerPool(Protocol[W]):
         """End a worker at once, whatever it does; `give` or `replace` has another in its place."""
         ...
 
+    def steps(self) -> int:
+        """Return how many local steps the workers have taken, as far as they count them."""
+        ...
+
     def close(self) -> None:
         """End the workers and free what was taken."""
         ...

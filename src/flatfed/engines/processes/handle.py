@@ -22,6 +22,7 @@ from flatfed.core.task.task import Task
 from flatfed.engines.pool.work import Died, Outcome, T, Work, WorkResult
 from flatfed.engines.processes.arena import Inbox, Outbox
 from flatfed.engines.processes.commands import Answer, Done, command_of, result_of
+from flatfed.engines.processes.shared_steps import SharedSteps
 from flatfed.engines.processes.worker import Parent, serve
 from flatfed.machine import STOP_SIGNALS
 
@@ -37,7 +38,7 @@ class WorkerHandle:
         self.outbox, self.inbox = Outbox(directory, f"{name}-down"), Inbox()
         self.process: Any = None
         self.pipe: Connection | None = None
-        self._directory = directory
+        self._directory, self.steps = directory, SharedSteps(directory, name)
         self._context: Any = multiprocessing.get_context(start_method)
 
     def start(self, task: Task, algorithm: Algorithm, settings: Settings, others: Sequence[WorkerHandle]) -> None:

@@ -122,6 +122,10 @@ class ProcessPool:
         """End a worker's process at once."""
         worker.kill()
 
+    def steps(self) -> int:
+        """Return how many local steps the workers have taken."""
+        return sum(worker.steps.taken for worker in self.workers)
+
     def close(self) -> None:
         """End the workers and free the shared memory."""
         self._cleanup()

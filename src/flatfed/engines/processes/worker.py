@@ -28,6 +28,7 @@ from flatfed.core.task.task import Task
 from flatfed.engines.pool.work import Begun, Failed
 from flatfed.engines.processes.arena import Inbox, Outbox, group, prefixed
 from flatfed.engines.processes.commands import FACTS, Answer, Command, Compute, Done, ReplyNumbers, Train
+from flatfed.engines.processes.shared_steps import SharedSteps
 from flatfed.machine import STOP_SIGNALS, end_with_parent, keep_freed_memory
 
 ORPHAN_SECONDS = 5.0
@@ -128,7 +129,7 @@ class Worker:
         # One for each exchange, as each has its own file: a single one would map the files anew for every client.
         self._common: defaultdict[int, Inbox] = defaultdict(Inbox)
         self._own, self._given = Inbox(), Inbox()
-        self._out = Outbox(directory, f"{name}-up")
+        self._out, self._steps = Outbox(directory, f"{name}-up"), SharedSteps(directory, name)
         self.tell: Callable[[], None] = lambda: None
         """Called when clients begin: how long the worker took to get ready is not their time."""
 
@@ -157,7 +158,7 @@ class Worker:
         numbers: list[ReplyNumbers] = []
         trainer, message = self.trainer, self._message(command)
         self.tell()
-        for place, reply in enumerate(trainer.run_together(message, jobs)):
+        for place, reply in enumerate(trainer.run_together(message, jobs, self._steps.add)):
             tensors |= prefixed(f"{place}/vector", reply.message.vectors)
             tensors |= prefixed(f"{place}/kept", jobs[place].kept.tensors())
             if reply.model is not None:

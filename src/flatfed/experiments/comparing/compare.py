@@ -11,6 +11,7 @@ from typing import Any
 from flatfed.algorithms.spelling import Method
 from flatfed.core.errors import FlatfedError
 from flatfed.core.method.engine import listening
+from flatfed.core.round.step_count import hearing_steps
 from flatfed.experiments.comparing.comparison import Comparison, claim
 from flatfed.experiments.comparing.opened import OpenedRuns
 from flatfed.experiments.comparing.send_whole import tracked
@@ -129,7 +130,8 @@ class _Comparing:
         try:
             # Within the `try`: to read how far a run is may fail already.
             self.follower.started(path, _rounds_done(path, self.opened))
-            self._train(path, partial(self.follower.played, path), self.follower.say)
+            with hearing_steps(partial(self.follower.stepped, path)):
+                self._train(path, partial(self.follower.played, path), self.follower.say)
         except Exception as error:  # a method may be anybody's code, and the others' hours must not be lost with it
             self.reasons[path] = _words(error)
             self.follower.say(f"{path}: {self.reasons[path]}")
@@ -139,7 +141,7 @@ class _Comparing:
         def say(text: str) -> None:
             tell({"say": text})
 
-        with listening(say):
+        with listening(say), hearing_steps(lambda done, total: tell({"steps": [done, total]})):
             tell({"done": _rounds_done(path, self.opened)})
             self._train(path, lambda row: tell({"row": row}), say)
 

@@ -31,6 +31,9 @@ class RunFollower(Protocol):
     def started(self, run: Path, done: int) -> None:
         """Note that a run begins, or goes on after some rounds."""
 
+    def stepped(self, run: Path, done: int, total: int) -> None:
+        """Note how many of the local steps of its round are done."""
+
     def played(self, run: Path, row: Row) -> None:
         """Note a round of it."""
 
@@ -45,6 +48,9 @@ class Unfollowed:
     """Follows a comparison, and says nothing."""
 
     def started(self, run: Path, done: int) -> None:
+        """Leave it."""
+
+    def stepped(self, run: Path, done: int, total: int) -> None:
         """Leave it."""
 
     def played(self, run: Path, row: Row) -> None:
@@ -140,6 +146,8 @@ class RunsSideBySide:
         for news in one.child.listen():
             if "row" in news:
                 self.follower.played(one.run, news["row"])
+            elif "steps" in news:
+                self.follower.stepped(one.run, *news["steps"])
             elif "done" in news:
                 self.follower.started(one.run, news["done"])
             else:

@@ -15,7 +15,7 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers
 from flatfed.experiments.comparing.comparison import Flatness
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights, laboratory
-from flatfed.experiments.measuring.progress import Failures, OnCount, OnStep, Say, nobody
+from flatfed.experiments.measuring.progress import Failures, OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, labels, open_all
 from flatfed.experiments.spelling.methods import names_of
 from flatfed.flatness.measurement import Measurement, MeasurementResult
@@ -82,7 +82,7 @@ class _Steps:
 
     def inner(self, name: str, done: int, total: int | None) -> None:
         """Say what is being done within a measurement; how far that is does not show."""
-        self._on_step(f"{self.label}: {name}", self._done, self._total)
+        self._on_step(f"{self.label}: {name}" if name else self.label, self._done, self._total)
 
 
 def _results(
@@ -167,16 +167,18 @@ def measure_flatness(
     flatness: Flatness,
     runs: Sequence[RunDirectory],
     workers: Workers,
-    on_run: OnCount = nobody,
+    on_run: OnStep = nobody,
     say: Say = nobody,
 ) -> None:
     """Measure every run that came to its end; where one cannot be measured, a remark says why and the others go on."""
     finished = list(filter(_is_finished, runs))
     for number, run in enumerate(finished):
         path = run.path
-        on_run(f"flatness of {'/'.join(path.parts[-2:])}", number, len(finished))
+        steps = _Steps(f"flatness of {'/'.join(path.parts[-2:])}", on_run, number, len(finished), 1)
+        steps.begin("", 0)
+        saved, step = SavedRun(path, run), steps.inner
         try:
-            with laboratory(SavedRun(path, run), samples=flatness.samples, workers=workers, say=say) as lab:
+            with laboratory(saved, samples=flatness.samples, workers=workers, on_step=step, say=say) as lab:
                 lab.measure(flatness.measurements)
         except FlatfedError as error:
             say(f"{path}: its flatness could not be measured: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
@@ -65,7 +66,21 @@ def landscape(
     _check_shapes(paths, labs)
     if view.kind in MIXED:
         _check_mixable(paths, labs)
-    return _KINDS[view.kind](labs, list(called or _labels(paths, labs)), view, on_point)
+    evaluated = _KINDS[view.kind](labs, list(called or _labels(paths, labs)), view, on_point)
+    return replace(evaluated, about=_about(labs))
+
+
+def _about(labs: Sequence[Laboratory]) -> str:
+    """Say of what the models are: `digits: fedavg and fedsam after round 200`."""
+    tasks = [lab.directory.config["task"] for lab in labs if lab.directory is not None]
+    names = _listed([str(task.get("dataset") or task.get("name", "")) for task in tasks])
+    rounds = _listed([str(lab.run.round) for lab in labs])
+    return ": ".join(filter(None, (names, f"{_listed([lab.label for lab in labs])} after round {rounds}")))
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Return words, each once: `a and b`."""
+    return " and ".join(dict.fromkeys(filter(None, words)))
 
 
 def _check_count(paths: Sequence[Path], kind: Kind) -> None:

@@ -101,10 +101,11 @@ class View:
 
 @dataclass(frozen=True)
 class Landscape:
-    """What was evaluated: grids or lines, ready to draw."""
+    """What was evaluated: grids or lines, ready to draw; and of what the models are."""
 
     grids: list[Grid]
     lines: list[Line]
+    about: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""

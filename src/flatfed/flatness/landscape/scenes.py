@@ -146,10 +146,16 @@ def through(
     label = ", ".join(model.name for model in models)
     marks = {model.name: plane.coordinates(model.w) for model in marked}
     note = "; ".join([surface.note, *_places(plane, also)])
-    grid = _grid(frame, label, axes, ("distance", "distance"), marks, note, keep, on_point)
+    grid = _grid(frame, label, axes, _axis_names(models), marks, note, keep, on_point)
     if exact or also:
         return replace(grid, at_marks=_losses(surface, marked))
     return grid
+
+
+def _axis_names(models: Sequence[PlacedModel]) -> tuple[str, str]:
+    """Say what the distances of a plane are along: the first model is at the origin, the second on the first axis."""
+    first, second, third = (model.name for model in models)
+    return f"distance along {first} → {second}", f"distance across, towards {third}"
 
 
 def _places(plane: Plane, models: Sequence[PlacedModel]) -> list[str]:

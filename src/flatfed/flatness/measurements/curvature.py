@@ -82,7 +82,7 @@ def _eigenvalues(subject: Subject, measurement: LambdaMax | LambdaRatio | Spectr
         tolerance=measurement.tolerance,
         most=measurement.most,
         seed=measurement.seed,
-        product=subject.counted(measurement.id, subject.surface.product),
+        product=subject.counted(measurement.id, subject.surface.product, measurement.most),
     )
 
 

@@ -26,9 +26,11 @@ from flatfed.reports.figures.drawing.scales import (
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     INK,
+    MEDIUM,
     PAGE,
     SMALL,
     finish,
+    fold,
     in_style,
     named,
     new_figure,
@@ -40,6 +42,10 @@ from flatfed.reports.figures.drawing.style import (
 MAP = "cividis"
 HEIGHTS = {1: 2.7, 2: 2.9, 3: 2.2}
 """Inches: the height of a row, by the number of panels in it."""
+BESIDE = 1.2
+"""Inches: what stands to the left and to the right of a frame."""
+LOWEST = 1.2
+"""Inches: the name of an upright axis is not broken into shorter lines."""
 LOG_LEVELS_FROM = 10.0
 """From this ratio on, levels grow by factors: the ground around a minimum has to be seen as well."""
 
@@ -93,7 +99,7 @@ def _draw_group(figure: Any, planes: Sequence[_Plane], value: str) -> list[list[
     log = value == "loss" and is_wide(heights, LOG_LEVELS_FROM)
     levels = round_levels(heights, log)
     texts = [_draw_panel(plane, levels) for plane in planes]
-    _add_bar(figure, [plane.axes for plane in planes], levels, _value_name(value, log))
+    _add_bar(figure, planes, levels, _value_name(value, log))
     return texts
 
 
@@ -103,13 +109,17 @@ def _value_name(value: str, log: bool) -> str:
     return named(value, log)
 
 
-def _add_bar(figure: Any, panels: list[Any], levels: Floats, name: str) -> None:
+def _add_bar(figure: Any, planes: Sequence[_Plane], levels: Floats, name: str) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm
 
-    bar = figure.colorbar(ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=panels, aspect=30)
+    bar = figure.colorbar(
+        ScalarMappable(BoundaryNorm(levels, 256), MAP), ax=[plane.axes for plane in planes], aspect=30
+    )
     bar.set_label(name)
-    bar.set_ticks(levels, labels=[plain(level) for level in levels])
+    # A low frame has no room for a number at each level.
+    shown = levels[:: 2 if _flat([plane.grid for plane in planes]) < 0.75 else 1]
+    bar.set_ticks(shown, labels=[plain(level) for level in shown])
     bar.outline.set_visible(False)
 
 
@@ -120,25 +130,21 @@ def _panels(grids: Sequence[Grid]) -> tuple[Any, list[Any]]:
     width = COLUMN if count == 1 else PAGE
     figure = new_figure(width, rows_for(count, columns) * _flat(grids) * HEIGHTS[columns], "compressed")
     panels = add_panels(figure, count, columns)
-    if _are_alike(grids):
-        _name_axes_once(panels, grids[0], columns)
-    else:
-        _name_axes(panels, grids)
+    _name_axes(panels, grids, columns, width / columns - BESIDE)
     if count > 1:
         add_titles(panels, [grid.name for grid in grids], width / columns - 0.5)
     return figure, panels
 
 
-def _name_axes(panels: Sequence[Any], grids: Sequence[Grid]) -> None:
+def _name_axes(panels: Sequence[Any], grids: Sequence[Grid], columns: int, width: float) -> None:
+    """Say what the axes are, once where they mean the same in all panels; in lines as long as the frame is."""
+    alike = _are_alike(grids)
+    left, lowest = left_ones(panels, columns), lowest_ones(panels, columns)
     for axes, grid in zip(panels, grids, strict=True):
-        axes.set(xlabel=grid.x_name, ylabel=grid.y_name)
-
-
-def _name_axes_once(panels: Sequence[Any], grid: Grid, columns: int) -> None:
-    for axes in left_ones(panels, columns):
-        axes.set_ylabel(grid.y_name)
-    for axes in lowest_ones(panels, columns):
-        axes.set_xlabel(grid.x_name)
+        if axes in left or not alike:
+            axes.set_ylabel(fold(grid.y_name, max(width * min(_tallness(grid), 1.0), LOWEST), MEDIUM))
+        if axes in lowest or not alike:
+            axes.set_xlabel(fold(grid.x_name, width, MEDIUM))
 
 
 def _are_alike(grids: Sequence[Grid]) -> bool:
@@ -148,8 +154,12 @@ def _are_alike(grids: Sequence[Grid]) -> bool:
 
 def _flat(grids: Sequence[Grid]) -> float:
     """Return the share of a square panel's height that planes need where all are wider than high."""
-    highest = max(np.ptp(grid.ys) / max(np.ptp(grid.xs), 1e-12) for grid in grids)
-    return float(np.clip(0.2 + 0.8 * highest, 0.6, 1.0))
+    return float(np.clip(0.2 + 0.8 * max(map(_tallness, grids)), 0.6, 1.0))
+
+
+def _tallness(grid: Grid) -> float:
+    """Return the height of a plane as a share of its width."""
+    return float(np.ptp(grid.ys) / max(np.ptp(grid.xs), 1e-12))
 
 
 def _heights(grid: Grid, value: str) -> Floats:
@@ -204,7 +214,7 @@ def _line_colour(level: float, levels: Floats) -> str:
 
 
 def _mark_models(axes: Any, grid: Grid, texts: Sequence[Any]) -> None:
-    """Put a mark at each model, take away written levels that it would cover, and write the names."""
+    """Put a mark at each model, take away written levels that it would cover or that stick out, and write the names."""
     tags = [_mark(axes, name, x, y) for name, (x, y) in grid.marks.items()]
     spots = [axes.transData.transform((tag.x, tag.y)) for tag in tags]
     place_tags(axes, tags, _uncovered(axes, texts, spots))
@@ -223,16 +233,21 @@ def _mark(axes: Any, name: str, x: float, y: float) -> Tag:
 
 
 def _uncovered(axes: Any, texts: Sequence[Any], spots: Sequence[Any]) -> list[Box]:
-    """Take away written levels that lie on a spot; return the boxes of the others."""
+    """Take away written levels that lie on a spot or leave the frame; return the boxes of the others."""
     renderer = axes.figure.canvas.get_renderer()
     boxes: list[Box] = []
     for text in texts:
         box = text.get_window_extent(renderer)
-        if _covers(box.padded(CLEAR * axes.figure.dpi / 72), spots):
+        if _covers(box.padded(CLEAR * axes.figure.dpi / 72), spots) or not _holds(axes.bbox, box):
             text.remove()
         else:
             boxes.append(tuple(box.extents))
     return boxes
+
+
+def _holds(frame: Any, box: Any) -> bool:
+    """Say whether a text lies inside the frame, all of it."""
+    return bool(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
 
 
 def _covers(box: Any, spots: Sequence[Any]) -> bool:

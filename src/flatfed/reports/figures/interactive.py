@@ -20,7 +20,6 @@ from flatfed.runs.records.files import replace_file
 
 GLASS = 0.25
 """Opacity of the surface behind a mesh."""
-HEIGHT = "min(72vh, 46rem)"
 # The browser itself keeps the page from asking anyone for anything. Evaluation is for older releases of plotly, whose
 # traces in three dimensions compile functions.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -32,15 +31,19 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ margin: 0 auto; max-width: 70rem; padding: 1rem; font-family: system-ui, sans-serif; color: {ink}; }}
+html {{ height: 100%; }}
+body {{ margin: 0; height: 100%; box-sizing: border-box; padding: 0.6rem 1rem; display: flex; flex-direction: column;
+  font-family: system-ui, sans-serif; color: {ink}; }}
 h1 {{ font-size: 1.2rem; font-weight: 600; margin: 0; }}
-figure {{ margin: 0; }}
+p {{ margin: 0.2rem 0 0.4rem; }}
+figure {{ margin: 0; flex: 1; min-height: 18rem; display: flex; flex-direction: column; }}
+figure > div {{ flex: 1; min-height: 0; }}
 figcaption {{ color: {grey}; font-size: 0.85rem; }}
 </style>
 </head>
 <body>
 <h1>{title}</h1>
-<noscript><p>The surfaces are drawn by a script of this page, and scripts are switched off.</p></noscript>
+{about}<noscript><p>The surfaces are drawn by a script of this page, and scripts are switched off.</p></noscript>
 <figure>
 {plot}
 <figcaption>{caption}</figcaption>
@@ -50,9 +53,10 @@ figcaption {{ color: {grey}; font-size: 0.85rem; }}
 """
 
 
-def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> None:
+def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "", about: str = "") -> None:
     """Write a page with the loss surfaces, the first solid and further ones as translucent meshes.
 
+    `about` says of what the models are, under the title: the data set and the round. The surfaces fill the window.
     The page holds all it needs: it works from a disk, and asks the network for nothing. The scale is logarithmic where
     the losses span more than two decades; a loss that is not finite leaves a hole.
     """
@@ -60,7 +64,8 @@ def write_surface_page(grids: Sequence[Grid], file: Path, title: str = "") -> No
         raise ConfigError("interactive figures need plotly; pip install 'flatfed[plots]'")
     require_some(grids)
     # Titles and labels are the user's words, and no markup.
-    words = {"title": html.escape(title or "Loss surfaces"), "caption": html.escape(_caption(grids))}
+    words = {"title": html.escape(title or _title(grids)), "caption": html.escape(_caption(grids))}
+    words["about"] = f"<p>{html.escape(about)}</p>\n" if about else ""
     page = PAGE.format(policy=POLICY, ink=INK, grey=GREY, plot=_plot(grids), **words)
     replace_file(Path(file), page.encode())
 
@@ -75,7 +80,7 @@ def _plot(grids: Sequence[Grid]) -> str:
         include_mathjax=False,
         div_id="surfaces",
         config=settings,
-        default_height=HEIGHT,
+        default_height="100%",
     )
     return text
 
@@ -89,6 +94,11 @@ def _figure(grids: Sequence[Grid]) -> Any:
         if index:  # the first surface is solid and needs no mesh
             figure.add_trace(plotly.Scatter3d(**_mesh(index, grid)))
     return figure
+
+
+def _title(grids: Sequence[Grid]) -> str:
+    """Name the methods."""
+    return f"Loss surfaces of {' and '.join(dict.fromkeys(grid.label for grid in grids))}"
 
 
 def _caption(grids: Sequence[Grid]) -> str:
@@ -115,7 +125,7 @@ def _surface(index: int, grid: Grid) -> dict[str, Any]:
         "showscale": False,
         "colorscale": [[0, shade], [1, shade]],
         "opacity": GLASS if index else 1.0,
-        "lighting": {"ambient": 0.55, "diffuse": 0.7, "specular": 0.1, "roughness": 0.9},
+        "lighting": {"ambient": 0.7, "diffuse": 0.6, "specular": 0.1, "roughness": 0.9},
         "hovertemplate": f"{html.escape(grid.label)}<br>loss %{{z:.4g}}<br>at (%{{x:.3g}}, %{{y:.3g}})<extra></extra>",
         # For the others their meshes stand in the legend.
         **_shared(index, grid, index == 0),
@@ -141,7 +151,7 @@ def _layout(grids: Sequence[Grid], log: bool) -> dict[str, Any]:
         "yaxis": {"title": html.escape(grids[0].y_name)},
         "zaxis": losses,
         "aspectratio": {"x": 1, "y": 1, "z": 0.8},
-        "camera": {"eye": {"x": 1.2, "y": -1.75, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.12}},
+        "camera": {"eye": {"x": 0.95, "y": -1.4, "z": 0.95}, "center": {"x": 0, "y": 0, "z": -0.12}},
     }
     legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     return {"scene": scene, "legend": legend, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "template": "plotly_white"}

@@ -36,10 +36,14 @@ FINE = 48
 MESH = 24
 """Lines of a mesh along each side, at most."""
 LIGHT = np.array([-0.45, -0.35, 0.82])
-UP, ROUND = 24, -58
+UP, ROUND = 32, -58
 """Degrees: where the viewer stands."""
 GLASS = 0.14
 """Opacity of the faces of a mesh."""
+HIDDEN = 0.45
+"""Opacity of the lines of a mesh where a surface hides them."""
+PALER = 0.55
+"""How much of its colour a solid surface keeps: lines of a mesh are to be seen on it."""
 
 
 def pieces_of(index: int, grid: Grid, log: bool, heights: tuple[float, float]) -> tuple[Floats, Floats, Floats]:
@@ -49,15 +53,29 @@ def pieces_of(index: int, grid: Grid, log: bool, heights: tuple[float, float]) -
     places = _corners(grid, log)
     colour = np.array(to_rgba(colour_of(index)))
     quads = _quads(places)
-    shades = _shade(quads, colour, heights[1] - heights[0])
-    if index % 2 == 0:  # a solid surface: edges in the colour of the faces close the seams
+    if is_solid(index):  # edges in the colour of the faces close the seams
+        shades = _shade(quads, np.array(to_rgba(paler(index))), heights[1] - heights[0])
         return quads, shades, shades
+    shades = _shade(quads, colour, heights[1] - heights[0])
     shades[:, 3] = GLASS
     lines = _mesh(places, grid.losses.shape)
     faces = np.concatenate([shades, np.zeros((len(lines), 4))])
     # Faces have no edges here, because the lines of a mesh are pieces of their own.
     edges = np.concatenate([np.zeros_like(shades), np.tile(colour, (len(lines), 1))])
     return np.concatenate([quads, lines]), faces, edges
+
+
+def is_solid(index: int) -> bool:
+    """Say whether the surface with this number is solid: the first, and then every other."""
+    return index % 2 == 0
+
+
+def paler(index: int) -> str:
+    """Return the colour of the faces of a solid surface."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (1 - PALER * (1 - part) for part in to_rgb(colour_of(index)))
+    return to_hex((red, green, blue))
 
 
 def centre_loss(grid: Grid) -> float:
@@ -128,7 +146,7 @@ def _shade(quads: Floats, colour: Floats, height: float) -> Floats:
     up, turn = np.radians([UP, ROUND])
     viewer = np.array([np.cos(up) * np.cos(turn), np.cos(up) * np.sin(turn), np.sin(up)])
     normals *= np.where(normals @ viewer < 0, -1, 1)[:, None]
-    bright = 0.6 + 0.55 * np.clip(normals @ (LIGHT / np.linalg.norm(LIGHT)), 0, 1)
+    bright = 0.72 + 0.4 * np.clip(normals @ (LIGHT / np.linalg.norm(LIGHT)), 0, 1)
     # Brighter than the colour is towards white, or its hue would change.
     rgb = np.where(bright[:, None] < 1, colour[:3] * bright[:, None], 1 - (1 - colour[:3]) * (2 - bright[:, None]))
     return np.concatenate([rgb, np.ones((len(quads), 1))], axis=1)
@@ -185,6 +203,9 @@ def _draw_on(figure: Any, place: tuple[float, float, float, float], grids: Seque
     axes = figure.add_axes(place, projection="3d")
     _dress(axes, grids, heights, log)
     _add_pieces(axes, [pieces_of(index, grid, log, heights) for index, grid in enumerate(grids)])
+    for index, grid in enumerate(grids):
+        if not is_solid(index):
+            _add_net(axes, index, _corners(grid, log), grid.losses.shape)
 
 
 def _add_pieces(axes: Any, surfaces: Sequence[tuple[Floats, Floats, Floats]]) -> None:
@@ -199,6 +220,19 @@ def _add_pieces(axes: Any, surfaces: Sequence[tuple[Floats, Floats, Floats]]) ->
         # As pixels: thousands of faces would make a vector file large and slow.
         pieces.set_rasterized(True)
         axes.add_collection3d(pieces, autolim=False)
+
+
+def _add_net(axes: Any, index: int, places: Floats, shape: tuple[int, ...]) -> None:
+    """Add the lines of a mesh once more, faint and above all: it is to be seen behind a solid surface too."""
+    shapes = importlib.import_module("mpl_toolkits.mplot3d.art3d")
+    pieces = _mesh(places, shape)[:, :2]
+    if len(pieces):
+        lines = shapes.Line3DCollection(pieces, colors=[colour(index)], alpha=HIDDEN, linewidths=0.5)
+        lines.set_rasterized(True)
+        axes.add_collection3d(lines, autolim=False)
+        # By default the library decides by depth which collection is above.
+        axes.computed_zorder = False
+        lines.set_zorder(5)
 
 
 def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: bool) -> None:
@@ -217,7 +251,7 @@ def _dress(axes: Any, grids: Sequence[Grid], heights: tuple[float, float], log: 
         _name_powers(axes.zaxis)
     axes.tick_params(pad=-3)
     axes.view_init(UP, ROUND)
-    axes.set_box_aspect((1, 1, 0.8), zoom=1.1)
+    axes.set_box_aspect((1, 1, 0.8), zoom=1.05)
 
 
 def _dress_axis(axis: Any, prune: str | None) -> None:
@@ -255,6 +289,6 @@ def _centre(grids: Sequence[Grid]) -> str:
 def _key(index: int, text: str) -> tuple[Any, str]:
     from matplotlib.patches import Patch
 
-    if index % 2:  # a mesh
+    if not is_solid(index):
         return Patch(facecolor="white", edgecolor=colour(index), hatch="+++++", linewidth=0.6), text
-    return Patch(facecolor=colour(index), linewidth=0.6), text
+    return Patch(facecolor=paler(index), linewidth=0.6), text

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from flatfed.reports.curves import Points, axis_name, by_round, default_names, drawable, is_centralised, points_of
+from flatfed.reports.curves import (
+    Points,
+    axis_name,
+    by_round,
+    default_names,
+    drawable,
+    is_centralised,
+    points_of,
+    rounds_of,
+)
 from flatfed.reports.curves import scale_of as scale_of_number
+from flatfed.reports.drawn_rounds import DrawnRounds, density_fact
 from flatfed.reports.page.thin import thinned
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.grid import known
@@ -30,7 +40,8 @@ def curves_data(results: Sequence[Result], most: int) -> dict[str, Any] | None:
         return None
     metrics = [_described(results, name) for name in names]
     curves = [_curves(result, results, names, most) for result in results]
-    return {"metrics": metrics, "methods": curves, "thinned": _thinned_text(results, names, most)}
+    remarks = [_thinned_text(results, names, most), _density_text(results, names)]
+    return {"metrics": metrics, "methods": curves, "thinned": " ".join(filter(None, remarks))}
 
 
 def numbers_of(results: Sequence[Result]) -> list[str]:
@@ -67,10 +78,11 @@ def _described(results: Sequence[Result], name: str) -> dict[str, Any]:
 
 def _curves(result: Result, results: Sequence[Result], names: Sequence[str], most: int) -> Curve:
     """Return a method's curves: costs at the rounds that are drawn, and for each number which of these have it."""
-    curves = {name: _kept(result, name, scale_of_number(results, name), most) for name in names}
-    rounds = sorted({round for values in curves.values() for round in values})
+    values = {name: _values(result, name, scale_of_number(results, name)) for name in names}
+    drawn = {name: _fewer(rounds_of(result, own), most) for name, own in values.items()}
+    rounds = sorted({round for own in drawn.values() for round in [*own.even, *_flat(own.stretches)]})
     places = {round: place for place, round in enumerate(rounds)}
-    series = {name: _series(values, places) for name, values in curves.items() if values}
+    series = {name: _series_of(values[name], drawn[name], places) for name in names if values[name]}
     # Lines to hold the others against: rounds of training on the pooled data are no rounds.
     is_reference = is_centralised(result) and not all(map(is_centralised, results))
     diverged = [run.seed for run in result.runs if run.summary["status"] == "diverged"]
@@ -78,10 +90,19 @@ def _curves(result: Result, results: Sequence[Result], names: Sequence[str], mos
     return {"method": result.method, "reference": is_reference, "diverged": diverged, "x": axes, "series": series}
 
 
-def _kept(result: Result, name: str, scale: float, most: int) -> dict[int, list[float]]:
-    """Return the values of all seeds by round (from 1), in as many rounds as are drawn."""
-    values = by_round([_finite_points(points_of(run, name, scale)) for run in result.runs])
-    return {round: values[round] for round in thinned(list(values), most)}
+def _values(result: Result, name: str, scale: float) -> dict[int, list[float]]:
+    """Return the values of all seeds by round (from 1)."""
+    return by_round([_finite_points(points_of(run, name, scale)) for run in result.runs])
+
+
+def _fewer(drawn: DrawnRounds, most: int) -> DrawnRounds:
+    """Return as many rounds as a page draws."""
+    stretches = [thinned(stretch, most) for stretch in drawn.stretches]
+    return DrawnRounds(thinned(drawn.even, most), stretches, drawn.every)
+
+
+def _flat(stretches: Iterable[Sequence[int]]) -> list[int]:
+    return [round for stretch in stretches for round in stretch]
 
 
 def _finite_points(points: Points) -> Points:
@@ -89,11 +110,23 @@ def _finite_points(points: Points) -> Points:
     return {round: value for round, value in points.items() if math.isfinite(value)}
 
 
-def _series(values: Mapping[int, Sequence[float]], places: Mapping[int, int]) -> Curve:
-    curve: Curve = {
+def _series_of(values: Mapping[int, Sequence[float]], drawn: DrawnRounds, places: Mapping[int, int]) -> Curve:
+    """Return the curve through evenly spaced rounds and, where there are some, those of denser stretches."""
+    curve = _series({round: values[round] for round in drawn.even}, places)
+    if drawn.stretches:
+        curve["dense"] = [_means({round: values[round] for round in own}, places) for own in drawn.stretches]
+    return curve
+
+
+def _means(values: Mapping[int, Sequence[float]], places: Mapping[int, int]) -> Curve:
+    return {
         "at": [places[round] for round in values],
         "mean": rounded(map(statistics.fmean, values.values())),
     }
+
+
+def _series(values: Mapping[int, Sequence[float]], places: Mapping[int, int]) -> Curve:
+    curve = _means(values, places)
     if any(len(own) > 1 for own in values.values()):
         curve |= {"low": rounded(map(min, values.values())), "high": rounded(map(max, values.values()))}
     return curve
@@ -133,6 +166,11 @@ def _thinned_text(results: Sequence[Result], names: Sequence[str], most: int) ->
     return (
         f"Of up to {longest:,} rounds each curve shows at most {most}, evenly spaced, the first and the last included."
     )
+
+
+def _density_text(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Say where rounds were evaluated more often than elsewhere, once for all curves."""
+    return density_fact(rounds_of(result, _values(result, name, 1.0)) for result in results for name in names)
 
 
 def _most_values(result: Result, name: str) -> int:

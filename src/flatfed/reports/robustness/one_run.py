@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatfed.data.corruptions import STANDARD, corruptions
-from flatfed.reports.figures.drawing.style import COLOURS, available, new_figure, require_matplotlib, save
+from flatfed.reports.figures.drawing.style import COLOURS, COLUMN, PAGE, available, finish, in_style, new_figure
+from flatfed.reports.figures.drawing.writing import ENDINGS, PictureFiles
 from flatfed.reports.tables.grid import NOTHING, csv_text, empty_table, known_items
 from flatfed.runs.records.files import replace_file, write_json
 
@@ -175,7 +176,7 @@ def write(results: Robustness, directory: Path, key: dict[str, Any], figure: boo
     # Replaced at once, so that a reader never finds half a table.
     replace_file(directory / "robustness.csv", as_csv(results).encode())
     if figure and results.cells and available():
-        draw(results, [directory / "robustness.png"])
+        draw(results, PictureFiles(directory, endings=ENDINGS).of("robustness"))
 
 
 def records(results: Robustness) -> list[dict[str, Any]]:
@@ -285,21 +286,20 @@ def standard_mean(names: Sequence[str]) -> dict[str, Sequence[str]]:
     return {f"standard mean ({len(standard)} of {len(STANDARD)})": standard}
 
 
+@in_style
 def draw(results: Robustness, files: Sequence[Path]) -> None:
     """Draw a bar for each corruption at the highest severity and, with several, each family's mean over severities."""
-    require_matplotlib()
     names = by_family(results.at(results.severities[-1], corruptions()))
-    height = 1.3 + 0.22 * max(len(names), 8)
+    height = 0.9 + 0.16 * max(len(names), 8)
     if len(results.severities) == 1:
-        figure = new_figure(5.0, height)
+        figure = new_figure(COLUMN, height)
         _draw_bars(figure.subplots(), results, names)
     else:
-        figure = new_figure(9.0, height)
+        figure = new_figure(PAGE, height)
         left, right = figure.subplots(1, 2)
         _draw_bars(left, results, names)
         _draw_families(right, results)
-    figure.suptitle(f"{results.method} on {results.dataset}, after round {results.round}", fontsize=10)
-    save(figure, files)
+    finish(figure, files, title=f"{results.method} on {results.dataset}, after round {results.round}")
 
 
 def scale_of(measure: str) -> float:
@@ -321,12 +321,12 @@ def _draw_bars(axes: Any, results: Robustness, names: Sequence[str]) -> None:
     values = [scale * value for value in results.at(severity, names).values()]
     colours = [COLOURS[FAMILIES.index(family_of(name))] for name in names]
     axes.barh(range(len(names)), values, color=colours, height=0.7)
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
+    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     # Bars count upwards, and a list is read from the top.
     axes.invert_yaxis()
     _draw_limit(axes, results.clean_value, scale, "--", CLEAN)
     _draw_limit(axes, results.mean(severity), scale, ":", "mean")
-    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     axes.set_xlabel(f"{axis_name(results.measure)}, severity {severity}")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -348,7 +348,7 @@ def _draw_families(axes: Any, results: Robustness) -> None:
     axes.set_ylabel(f"{axis_name(results.measure)}, mean of the family")
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False)
 
 
 def _family_means(results: Robustness, family: str) -> dict[int, float]:

@@ -95,7 +95,10 @@ def _reported(metric: Metric) -> str:
     return f"{metric.stem}_{REPORTED}"
 
 
-COST_HEADINGS = ("down", "up", "backprops", "seconds")
+COST_HEADINGS = {"down": 4, "up": 8, "backprops": 1, "seconds": 5}
+VALUE_RANKS = {"final": 0, "last_mean": 0, "best": 7}
+FLATNESS_RANKS = {"lambda_max": 2, "lambda_ratio": 9, "lpf": 6}
+"""Which columns a narrow terminal does without: the higher, the sooner."""
 FLATNESS = {"lambda_max": "λmax", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
 PLAIN = Extras()
 
@@ -110,13 +113,18 @@ def columns(results: Sequence[Result], extras: Extras = PLAIN) -> list[Column[Re
         *_further(results),
         *_flatness(results),
         *_costs(results),
-        Column("status", _status, FIRST, words=True),
+        # That all came to their end is no news.
+        Column("status", _status, FIRST, words=True, rank=3 if _are_finished(results) else 0),
     ]
 
 
 def method_of(result: Result) -> str:
     """Return the label of a method."""
     return result.method
+
+
+def _are_finished(results: Sequence[Result]) -> bool:
+    return all(result.status == "finished" for result in results)
 
 
 def _status(result: Result) -> str:
@@ -193,7 +201,7 @@ def _values(results: Sequence[Result]) -> list[Column[Result]]:
     if _has_direction(results):
         heads["best"] = "best"
     text = _of_primary(primary(results))
-    return [Column(head, _summarised(text, kind), "values") for kind, head in heads.items()]
+    return [Column(head, _summarised(text, kind), "values", rank=VALUE_RANKS[kind]) for kind, head in heads.items()]
 
 
 def _has_direction(results: Sequence[Result]) -> bool:
@@ -249,8 +257,8 @@ def _further(results: Sequence[Result]) -> list[Column[Result]]:
     columns = []
     for metric in further(results):
         name = metric.axis.removeprefix("test ")
-        columns.append(Column(f"{name}\nfinal", _of_other(metric, "final"), metric.column))
-        columns.append(Column(f"{name}\n{last_mean(results)}", _of_other(metric, "last_mean"), metric.column))
+        columns.append(Column(f"{name}\nfinal", _of_other(metric, "final"), metric.column, rank=5))
+        columns.append(Column(f"{name}\n{last_mean(results)}", _of_other(metric, "last_mean"), metric.column, rank=6))
     return columns
 
 
@@ -259,7 +267,7 @@ def _of_other(metric: Metric, kind: str) -> Callable[[Result], str]:
 
 
 def _flatness(results: Sequence[Result]) -> list[Column[Result]]:
-    return [Column(FLATNESS[name], _plain(name), "flatness") for name in measured(results)]
+    return [Column(FLATNESS[name], _plain(name), "flatness", rank=FLATNESS_RANKS[name]) for name in measured(results)]
 
 
 def _plain(name: str) -> Callable[[Result], str]:
@@ -268,9 +276,10 @@ def _plain(name: str) -> Callable[[Result], str]:
 
 def _costs(results: Sequence[Result]) -> list[Column[Result]]:
     texts = (_bytes_down, _bytes_up, _backprops, _seconds)
-    columns = [Column(head, text, LAST) for head, text in zip(COST_HEADINGS, texts, strict=True)]
+    heads = zip(COST_HEADINGS.items(), texts, strict=True)
+    columns = [Column(head, text, LAST, rank=rank) for (head, rank), text in heads]
     if has_client_seconds(results):
-        columns.append(Column("s/client", _client_seconds, LAST))
+        columns.append(Column("s/client", _client_seconds, LAST, rank=10))
     return columns
 
 

@@ -10,6 +10,7 @@ import io
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flatfed.runs.metrics import Metric
@@ -115,12 +116,14 @@ class Column(Generic[Line]):
         text: of a line's cell.
         group: columns of one group stay together where a terminal is narrow.
         words: on the left, and wrapped where it is narrow; numbers are not.
+        rank: where a terminal is narrow, columns are left out from the highest rank on; those of rank 0 never are.
     """
 
     head: str
     text: Callable[[Line], str]
     group: str
     words: bool = False
+    rank: int = 0
 
 
 def texts_of(line: Line, columns: Sequence[Column[Line]]) -> list[str]:
@@ -133,16 +136,29 @@ def heads_of(columns: Sequence[Column[Line]]) -> list[str]:
     return [column.head for column in columns]
 
 
-def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], caption: str, width: int) -> list[Table]:
+def chosen_columns(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int) -> list[Column[Line]]:
+    """Return the columns that a terminal of this width has room for, the least important ones left out."""
+    chosen = [column for column in columns if not column.rank]
+    for column in sorted(columns, key=attrgetter("rank")):
+        wider = [own for own in columns if own in chosen or own is column]
+        # A narrow column may fit where one before it does not.
+        if fits(table(lines, wider), width):
+            chosen = wider
+    return chosen
+
+
+def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int, caption: str = "") -> list[Table]:
     """Return one table where it fits, else several below each other; the caption stands below the last."""
     whole = table(lines, columns, caption)
     if fits(whole, width):
         return [whole]
     parts = _parts(lines, columns, width)
     tables = [table(lines, _of(columns, part)) for part in parts]
-    # The costs have a table of their own, however much room there is: they belong together.
-    last = table(lines, _of(columns, [ALWAYS, LAST]), caption)
-    return [*tables, last]
+    if any(column.group == LAST for column in columns):
+        # The costs have a table of their own, however much room there is: they belong together.
+        tables.append(table(lines, _of(columns, [ALWAYS, LAST])))
+    tables[-1].caption = caption or None
+    return tables
 
 
 def _parts(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int) -> list[list[str]]:

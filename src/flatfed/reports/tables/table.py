@@ -23,12 +23,14 @@ from flatfed.reports.tables.extras import Extras
 from flatfed.reports.tables.grid import (
     Column,
     Spread,
+    chosen_columns,
     columns_of,
     csv_text,
     fitted,
     heads_of,
     known,
     markdown_lines,
+    one_line,
     texts_of,
 )
 from flatfed.reports.tables.targets import Reaching
@@ -115,12 +117,23 @@ def _extras_caption(extras: Extras) -> str:
     return text
 
 
-def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[Table]:
-    """Return the tables for a terminal: in one where it fits, else metrics and cost below each other; then targets."""
-    main = fitted(results, columns(results, extras), caption(results, extras), width)
+def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN, wide: bool = True) -> list[Table]:
+    """Return the tables for a terminal: one with the columns that fit; then targets.
+
+    With `wide` no column is left out: what does not fit stands in further tables below.
+    """
+    every = columns(results, extras)
+    main = fitted(results, every if wide else chosen_columns(results, every, width), width)
     if not extras.targets:
         return main
     return main + target_tables.terminal_tables(results, extras, width)
+
+
+def left_out(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[str]:
+    """Return the heads of the columns that a terminal of this width has no room for."""
+    every = columns(results, extras)
+    chosen = chosen_columns(results, every, width)
+    return one_line([column.head for column in every if column not in chosen])
 
 
 def notes(results: Sequence[Result], extras: Extras = PLAIN) -> list[str]:

@@ -27,7 +27,7 @@ def terminal_tables(results: Sequence[Result], extras: Extras, width: int) -> li
     every = Reaching.all(results, extras)
     for reaching in every:
         caption = HOW if reaching is every[-1] else ""
-        tables += _titled(reaching.title, fitted(results, columns(reaching), caption, width))
+        tables += _titled(reaching.title, fitted(results, columns(reaching), width, caption))
     return tables
 
 

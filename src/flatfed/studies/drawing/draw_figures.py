@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.engines.choice import Workers
-from flatfed.reports.figures.drawing.style import PictureFiles, require_matplotlib
+from flatfed.reports.figures.drawing.style import require_matplotlib
+from flatfed.reports.figures.drawing.writing import ENDINGS, PictureFiles
 from flatfed.runs.records.files import BusyError, held, is_writable, replace_file
 from flatfed.studies.drawing.drawers import DRAWERS, Drawing
 from flatfed.studies.drawing.picture_plan import Picture, plan_pictures
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from flatfed.studies.run_study import RunningStudy
 
 FOLDER = "figures"
-ENDINGS = (".png", ".pdf")
 
 
 class Follower(Protocol):

@@ -24,7 +24,7 @@ from flatfed.flatness.drawable import Embedding
 from flatfed.reports import flatness_figures
 from flatfed.reports import landscape as landscape_figures
 from flatfed.reports.class_distribution import draw_class_distribution
-from flatfed.reports.figures.drawing.style import PictureFiles
+from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.figures.embedding import draw_embeddings
 from flatfed.reports.robustness.methods import draw_runs, left_out
 from flatfed.studies.drawing.figure import CLASSES
@@ -92,7 +92,7 @@ def draw_landscape(drawing: Drawing) -> Drawn:
         called=drawing.called,
     )
     title = drawing.options["title"] or drawing.title
-    files = landscape_figures.draw(view.kind, scene.grids, scene.lines, drawing.pictures, title)
+    files = landscape_figures.draw(view.kind, scene.grids, scene.lines, drawing.pictures, title, scene.about)
     return Drawn(files, scene.to_dict())
 
 

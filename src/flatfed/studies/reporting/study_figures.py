@@ -13,6 +13,7 @@ from flatfed.reports.curves import drawable
 from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
 from flatfed.reports.figures.comparisons.parameter_lines import ParameterLine, draw_parameter_lines
 from flatfed.reports.figures.comparisons.rank_plot import RankedMethods, draw_ranks
+from flatfed.reports.figures.drawing.writing import ENDINGS, PictureFiles
 from flatfed.reports.results.result import Result
 from flatfed.reports.statistics.ranks import ALPHA, Ranking, indistinct_groups
 from flatfed.studies.reporting.study_flatness import FlatnessBlock
@@ -28,7 +29,7 @@ FEWEST_RANKED = 3
 
 def both(path: Path) -> list[Path]:
     """Return the two files of a figure: for the screen and for a paper."""
-    return [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.pdf")]
+    return PictureFiles(path.parent, endings=ENDINGS).of(path.name)
 
 
 # Curves.

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.curves import axis_name, scale_of, value_in
+from flatfed.reports.curves import THIN, axis_name, rounds_of, scale_of, value_in
+from flatfed.reports.drawn_rounds import DrawnRounds, density_note
 from flatfed.reports.figures.drawing.scales import add_panels, finite, fit_scale, is_wide, left_ones
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
@@ -79,6 +80,15 @@ class _CostCurve:
     values: dict[int, list[float]]
     costs: dict[str, dict[int, float]]
     crosses: list[tuple[int, float]]
+
+    @property
+    def rounds(self) -> DrawnRounds:
+        """The rounds that are drawn."""
+        return rounds_of(self.result, self.values)
+
+    def means(self, rounds: Sequence[int]) -> list[float]:
+        """Return the means over seeds in some rounds."""
+        return [_mean(self.values[round]) for round in rounds]
 
 
 @in_style
@@ -149,17 +159,20 @@ def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_CostCurve]) -> None
 def _draw_curve(axes: Any, place: int, curve: _CostCurve, costs: dict[int, float]) -> None:
     if not curve.values:
         return
-    xs = np.array([costs[round] for round in curve.values])
-    means = np.array([_mean(values) for values in curve.values.values()])
-    axes.plot(xs, means, zorder=3, **look(place) | {"linewidth": 1.1}, **alone(len(xs), size=3))
-    if any(len(values) > 1 for values in curve.values.values()):
-        _draw_band(axes, place, xs, curve)
+    even = curve.rounds.even
+    for stretch in curve.rounds.stretches:
+        axes.plot([costs[round] for round in stretch], curve.means(stretch), color=colour(place), **THIN)
+    xs = np.array([costs[round] for round in even])
+    axes.plot(xs, curve.means(even), zorder=3, **look(place) | {"linewidth": 1.1}, **alone(len(xs), size=3))
+    values = [curve.values[round] for round in even]
+    if any(len(own) > 1 for own in values):
+        _draw_band(axes, place, xs, values)
     for round, value in curve.crosses:
         axes.plot(costs[round], value, "x", color=colour(place), markersize=5, markeredgewidth=1.3, zorder=4)
 
 
-def _draw_band(axes: Any, place: int, xs: Floats, curve: _CostCurve) -> None:
-    low, high = map(list, (map(min, curve.values.values()), map(max, curve.values.values())))
+def _draw_band(axes: Any, place: int, xs: Floats, values: Sequence[Sequence[float]]) -> None:
+    low, high = list(map(min, values)), list(map(max, values))
     axes.fill_between(xs, low, high, color=colour(place), alpha=0.15, linewidth=0)
     if len(xs) == 1:  # an area over one round has no width
         axes.vlines(xs, low, high, color=colour(place), alpha=0.3, linewidth=3)
@@ -180,7 +193,8 @@ def _note(curves: Sequence[_CostCurve]) -> str:
         sentences.append(BANDS)
     if any(curve.crosses for curve in curves):
         sentences.append(CROSSES)
-    return " ".join(sentences)
+    sentences.append(density_note(curve.rounds for curve in curves))
+    return " ".join(filter(None, sentences))
 
 
 def _key(place: int, curve: _CostCurve) -> tuple[Any, str]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.figures.drawing.style import INK, SMALL
+from flatfed.reports.figures.drawing.style import INK, SMALL, fold
 
 ANGLES = tuple(math.radians(angle) for angle in (90, 0, 180, 270, 45, 135, 315, 225))
 GAPS = (3.0, 8.0, 14.0, 22.0)
@@ -67,11 +67,12 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
     scale = figure.dpi / 72
     points = np.empty((0, 2)) if drawn is None else drawn
     spots = [tuple(axes.transData.transform((tag.x, tag.y))) for tag in tags]
-    room = _Room(tuple(axes.bbox.extents), spots, avoid, points, scale)
+    frame: Box = tuple(axes.bbox.extents)
+    room = _Room(frame, spots, avoid, points, scale)
     for tag, spot in zip(tags, spots, strict=True):
         text = _write(axes, tag)
         size = text.get_window_extent(figure.canvas.get_renderer())
-        offer = room.best(spot, _offers(spot, size.width, size.height, scale))
+        offer = room.best(spot, _offers(spot, (size.width, size.height), frame, scale))
         text.set_position((offer.across / scale, offer.up / scale))
         text.arrow_patch.set_visible(offer.is_far)
         room.take(offer)
@@ -120,7 +121,7 @@ def _write(axes: Any, tag: Tag) -> Any:
     halo = [Stroke(linewidth=1.5, foreground="white"), Normal()]
     lead = {"arrowstyle": "-", "color": tag.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2, "path_effects": halo}
     text = axes.annotate(
-        tag.text,
+        fold(tag.text, 0.6 * axes.bbox.width / axes.figure.dpi, SMALL),  # a wide one would leave the frame
         (tag.x, tag.y),
         (0, 0),
         textcoords="offset points",
@@ -138,19 +139,26 @@ def _write(axes: Any, tag: Tag) -> Any:
     return text
 
 
-def _offers(spot: Spot, width: float, height: float, scale: float) -> list[_Offer]:
+def _offers(spot: Spot, size: tuple[float, float], frame: Box, scale: float) -> list[_Offer]:
     """Return where a name of this size may stand, the nearest first."""
     ways = enumerate(itertools.product(GAPS, ANGLES))
-    return [_offer(rank, spot, (width, height), (gap + CLEAR) * scale, angle) for rank, (gap, angle) in ways]
+    return [_offer(rank, spot, size, frame, (gap + CLEAR) * scale, angle) for rank, (gap, angle) in ways]
 
 
-def _offer(rank: int, spot: Spot, size: tuple[float, float], free: float, angle: float) -> _Offer:
+def _offer(rank: int, spot: Spot, size: tuple[float, float], frame: Box, free: float, angle: float) -> _Offer:
     """Return the offer in one direction, `free` pixels off the place."""
     width, height = size
     across = math.cos(angle) * (width / 2 + free)
     up = math.sin(angle) * (height / 2 + free)
+    if abs(up) >= height / 2:  # above or below the place, a name can be moved to the side without covering it
+        across = _moved_inside(spot[0] + across, width, frame) - spot[0]
     box = _around(spot[0] + across, spot[1] + up, width, height)
     return _Offer(rank, across, up, rank >= len(ANGLES), box, _lead(spot, box))
+
+
+def _moved_inside(x: float, width: float, frame: Box) -> float:
+    """Return where the middle of a name must be for its ends to lie between the frame's, if it is that narrow."""
+    return float(np.clip(x, frame[0] + width / 2, max(frame[2] - width / 2, frame[0] + width / 2)))
 
 
 def _around(x: float, y: float, width: float, height: float) -> Box:

@@ -1,10 +1,9 @@
-"""One look for all figures: colours, sizes, words, what stands above and below the axes, and the files they go to."""
+"""One look for all figures: colours, sizes, words, and what stands above and below the axes."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from flatfed.core.errors import ConfigError
-from flatfed.runs.records.files import replace_file
+from flatfed.reports.figures.drawing.writing import save
 
 # Okabe and Ito's palette, its yellow darkened: distinct with any kind of colour vision. Line styles add to it.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -47,9 +46,6 @@ COLUMN, PAGE = 3.4, 7.0
 INK, GREY, PALE = "#222222", "#6B6B6B", "#D9D9D9"
 SMALL, MEDIUM, LARGE = 7.0, 8.0, 9.0
 """Points: ticks, legends and notes; names of axes and panels; titles."""
-DPI = 200
-"""Dots per inch of pictures: sharp in print."""
-
 GAP = 0.06
 """Inches between the axes, the legend, the note and the edge."""
 SETTINGS: dict[str, Any] = {
@@ -64,14 +60,6 @@ SETTINGS: dict[str, Any] = {
     "lines.linewidth": 1.3,
     "svg.fonttype": "none",  # words stay words
 }
-WRITTEN: dict[str, Any] = {
-    "svg.hashsalt": "flatfed",  # the same figure is the same file
-    # TrueType, because many journals refuse Type 3 fonts.
-    "pdf.fonttype": 42,
-}
-"""Settings that matter when a file is written, of all figures alike."""
-UNDATED: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-
 P = ParamSpec("P")
 
 
@@ -112,56 +100,6 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> Any:
     return figure
 
 
-def save(figure: Any, files: Sequence[Path]) -> None:
-    """Write a figure as it is into each of the files; the ending decides the format."""
-    for file in files:
-        _write(figure, Path(file), dpi=160)
-
-
-def _write(figure: Any, file: Path, dpi: int) -> None:
-    """Replace a file by a figure; the old one may be a link that somebody put beside a run."""
-    from matplotlib import style
-
-    picture = io.BytesIO()
-    kind = file.suffix.lower()
-    with style.context(WRITTEN):
-        # Without a date, so that the same figure is the same file.
-        figure.savefig(picture, format=kind.removeprefix("."), dpi=dpi, metadata=UNDATED.get(kind))
-    replace_file(file, picture.getvalue())
-
-
-@dataclass(frozen=True)
-class PictureFiles:
-    """The files of a drawing, which may have several pictures.
-
-    Attributes:
-        folder: where they lie.
-        name: what all of them are called by; where it is empty each has a name of its own.
-        endings: their formats.
-    """
-
-    folder: Path
-    name: str = ""
-    endings: tuple[str, ...] = (".png", ".svg")
-
-    def main(self, own: str) -> str:
-        """Return the name of the drawing's main picture; `own` is its own name."""
-        return self.name or own
-
-    def part(self, own: str) -> str:
-        """Return the name of a picture that is one of several."""
-        return f"{self.name}-{own}" if self.name else own
-
-    def of(self, picture: str) -> list[Path]:
-        """Return the files of a picture, by the name that it was given here."""
-        return [self.folder / f"{picture}{ending}" for ending in self.endings]
-
-
-def png_and_svg(folder: Path, name: str) -> list[Path]:
-    """Return the two files of a figure."""
-    return [folder / f"{name}.png", folder / f"{name}.svg"]
-
-
 def finish(
     figure: Any, files: Sequence[Path], note: str = "", title: str = "", keys: Sequence[tuple[Any, str]] = ()
 ) -> None:
@@ -176,8 +114,7 @@ def finish(
     for part in head:
         part.put(1 - GAP / total)
     _settle(figure, below / total, body / total)
-    for file in files:
-        _write(figure, Path(file), dpi=DPI)
+    save(figure, files)
 
 
 @dataclass(frozen=True)
