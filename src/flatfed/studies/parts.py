@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from flatfed.core.configuration.grammar import split
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.methods import parse_measurements
 from flatfed.flatness.measurement import Measurement
@@ -100,7 +101,8 @@ class Reporting:
         """Yield what cannot be reported."""
         if self.accuracy not in WORDS and not _is_round(self.accuracy):
             yield ("report", "accuracy"), f"accuracy must be {', '.join(WORDS)} or round N, not {self.accuracy!r:.40}"
-        if self.reference and self.reference not in variants:
+        # That there are no variants at all is said elsewhere.
+        if self.reference and variants and self.reference not in variants:
             yield ("report", "reference"), nearest(self.reference, variants, "method")
         yield from self._faults_of_names()
 
@@ -108,17 +110,25 @@ class Reporting:
         """Yield targets, measurements and tables that there are not."""
         if isinstance(self.targets, str) and self.targets != REFERENCE:
             yield ("report", "targets"), f"targets must be percentages or {REFERENCE}, not {self.targets!r:.40}"
-        for name, check in (("flatness", self.measured), ("published", self.published_values)):
+        for part in self._measurements():
             try:
-                check()
+                parse_measurements(part)
             except ConfigError as error:
-                yield ("report", name), str(error)
+                yield ("report", "flatness"), str(error)
+        try:
+            self.published_values()
+        except ConfigError as error:
+            yield ("report", "published"), str(error)
 
     def measured(self) -> list[Measurement]:
         """Return what is measured of the final models."""
+        return [measurement for part in self._measurements() for measurement in parse_measurements(part)]
+
+    def _measurements(self) -> list[str]:
+        """Return each of the measurements as it is written."""
         if not self.flatness:
             return []
-        return parse_measurements(MEASURED if self.flatness is True else str(self.flatness))
+        return split(MEASURED if self.flatness is True else str(self.flatness), ",")
 
     def published_values(self) -> list[PublishedValue]:
         """Return the values of the table that stands beside."""
