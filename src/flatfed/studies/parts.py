@@ -78,10 +78,13 @@ class Reporting:
     Args:
         accuracy: which value of the history: `last` (the mean over the last rounds), `final`, `best` (optimistic), or
             `round N`.
+        metrics: what the table has, columns of the history such as `miou` or `unseen_miou`: a table for each. The
+            first decides marks, statistics and targets; the task's first where none is named.
         targets: accuracies in percent, or `reference`: in each setting the mean reported value of the reference;
             rounds and bytes to each are reported.
         reference: the variant with which the others are compared.
         flatness: what is measured of the final models, as `flatfed flatness --measure` takes it; True is `MEASURED`.
+        flatness_samples: over how many training examples, drawn at random; None is all.
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
         against: an option or parameter in which settings differ: the reported value is drawn against it.
         curves: columns of the history that are drawn; the reported metric where none is named.
@@ -89,9 +92,11 @@ class Reporting:
     """
 
     accuracy: str = "last"
+    metrics: tuple[str, ...] = ()
     targets: tuple[float, ...] | str = ()
     reference: str = ""
     flatness: bool | str = False
+    flatness_samples: int | None = None
     published: str = ""
     against: str = ""
     curves: tuple[str, ...] = ()
@@ -104,12 +109,16 @@ class Reporting:
         # That there are no variants at all is said elsewhere.
         if self.reference and variants and self.reference not in variants:
             yield ("report", "reference"), nearest(self.reference, variants, "method")
+        if len(set(self.metrics)) < len(self.metrics):
+            yield ("report", "metrics"), "a metric stands there twice"
         yield from self._faults_of_names()
 
     def _faults_of_names(self) -> Iterator[Fault]:
         """Yield targets, measurements and tables that there are not."""
         if isinstance(self.targets, str) and self.targets != REFERENCE:
             yield ("report", "targets"), f"targets must be percentages or {REFERENCE}, not {self.targets!r:.40}"
+        if self.flatness_samples is not None and self.flatness_samples < 1:
+            yield ("report", "flatness_samples"), f"flatness_samples must be at least 1, not {self.flatness_samples}"
         for part in self._measurements():
             try:
                 parse_measurements(part)

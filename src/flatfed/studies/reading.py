@@ -87,6 +87,7 @@ class _Reader:
                 Reporting,
                 content.get("report"),
                 ("report",),
+                metrics=self.values.metrics,
                 targets=self.values.targets,
                 flatness=self.values.measurements,
                 curves=self.values.names,

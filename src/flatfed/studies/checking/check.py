@@ -73,6 +73,7 @@ def check_study(
             mistakes.append(CellMistake(setting, variant, str(error)))
     total.finish()
     checked.mistakes += placed(study, mistakes)
+    checked.mistakes += [] if mistakes else total.unknown_metrics()
     return checked
 
 
@@ -82,6 +83,8 @@ class _Sum:
     def __init__(self, resolver: Resolver, checked: Checked, known: TimedCells) -> None:
         self.resolver, self.study, self.checked, self.known = resolver, resolver.study, checked, known
         self.total = self.longest = self.measuring = 0.0
+        self.metrics: dict[str, None] = {}
+        """What some setting's runs measure, as it may be named."""
 
     def add(self, setting: str, variant: str) -> None:
         """Try a variant in a setting, and add all of its cells."""
@@ -95,6 +98,7 @@ class _Sum:
         comparison.recipe.pool()
         plan, begin = timed(lambda: self._checked_plan(cell))
         _check_metric(study.select.metric, plan)
+        self.metrics.update(_columns(plan))
         one = self.known.estimate(comparison, plan)
         watching, unknown = self.known.watching(comparison, plan)
         self._leave_out(f"{name}, which is watched" for name in unknown)
@@ -121,9 +125,16 @@ class _Sum:
             if figure.draw not in (FLATNESS, CLASSES):
                 self._leave_out([f"the figure {name}"])
 
+    def unknown_metrics(self) -> list[str]:
+        """Return metrics that are to be reported, and that no run measures."""
+        unknown = [name for name in self.study.report.metrics if name not in self.metrics]
+        place = self.study.place(("report", "metrics"))
+        return [f"{place}: {nearest(name, self.metrics, 'metric')}" for name in unknown]
+
     def _reported(self, comparison: Comparison, plan: Plan) -> float:
         """Return the seconds of what is measured of the final models of all seeds."""
-        asked = [Asked(measurement) for measurement in self.study.report.measured()]
+        report = self.study.report
+        asked = [Asked(measurement, Sample(most=report.flatness_samples)) for measurement in report.measured()]
         return len(self.study.seeds) * self._measured(comparison, plan, asked)
 
     def _drawn(self, comparison: Comparison, plan: Plan, cell: Cell) -> float:
@@ -164,6 +175,13 @@ def _choosing_runs(study: Study, variant: str, rounds: int) -> float:
         return 0.0
     share = (study.select.rounds or rounds) / rounds
     return share * len(study.points(variant)) * len(study.select.seeds)
+
+
+def _columns(plan: Plan) -> dict[str, None]:
+    """Return the metrics of a plan's runs by their columns; those of the first test set also by their names."""
+    names = [*declared(plan.task.metrics), "loss"]
+    columns = [f"{test}_{name}" for test in plan.task.test_sets for name in names]
+    return dict.fromkeys([*names, *columns])
 
 
 def _check_metric(name: str, plan: Plan) -> None:

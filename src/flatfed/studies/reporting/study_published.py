@@ -45,6 +45,7 @@ class PublishedLine:
         has_diverged: whether a seed diverged, so that there is no mean.
         match: the published value, with in what its run differs.
         missed: in how many runs a target was not reached, of which the mean says nothing.
+        samples: over how many examples flatness was measured; None is all.
     """
 
     setting: str
@@ -54,6 +55,7 @@ class PublishedLine:
     has_diverged: bool
     match: TableMatch
     missed: str = ""
+    samples: int | None = None
 
     @property
     def value(self) -> PublishedValue:
@@ -68,7 +70,12 @@ class PublishedLine:
         unstated = [f"the paper does not state: {name}" for name in self.match.match.unstated]
         uncertain = [] if self.value.is_certain else [f"uncertain ({UNCERTAIN}): {self.value.reason}"]
         elsewhere = ["published of another machine"] if self.value.metric == CLIENT_TIME else []
-        return [*self.match.match.differences, *elsewhere, *filter(None, [fewer]), *missed, *unstated, *uncertain]
+        here = [*elsewhere, *self._of_fewer_examples(), *filter(None, [fewer]), *missed]
+        return [*self.match.match.differences, *here, *unstated, *uncertain]
+
+    def _of_fewer_examples(self) -> Iterator[str]:
+        if self.samples is not None and self.value.metric in OF_FLATNESS.values():
+            yield f"measured over {self.samples:,} training examples here"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
@@ -101,7 +108,8 @@ def published_lines(
             for own in _measured(table, (setting, variant), match.match.value, blocks, targets):
                 lost = own.spread is None and table.entry(setting, variant).has_diverged
                 name = setting_name(setting)
-                lines.append(PublishedLine(name, variant, own.spread, own.seeds, lost, match, own.missed))
+                samples = table.study.report.flatness_samples
+                lines.append(PublishedLine(name, variant, own.spread, own.seeds, lost, match, own.missed, samples))
     order = {id(value): place for place, value in enumerate(published)}
     return sorted(lines, key=lambda line: (list(table.runs).index(_key(table, line)), order[id(line.value)]))
 
@@ -165,9 +173,14 @@ def _client_seconds(paths: Iterable[Path]) -> list[float]:
 
 
 def _reported(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
-    metric, entry = table.metrics.get(key[0]), table.entries[key]
+    for own in (table, *table.further):
+        yield from _of_metric(own, key, value)
+
+
+def _of_metric(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
+    metric, entry = table.metrics.get(key[0]), table.entries.get(key)
     conditions = conditions_of(value)
-    if metric is None or OF_TESTS.get(metric.name) != value.metric:
+    if metric is None or entry is None or OF_TESTS.get(metric.name) != value.metric:
         return
     if conditions.test not in TESTS.get(metric.test, ()) or conditions.share < 1:
         return

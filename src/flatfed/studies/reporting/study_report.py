@@ -26,7 +26,7 @@ from flatfed.studies.reporting.study_flatness import (
     flatness_markdown,
     flatness_records,
 )
-from flatfed.studies.reporting.study_pivot import pivot_of
+from flatfed.studies.reporting.study_pivot import pivots_of
 from flatfed.studies.reporting.study_published import (
     PublishedLine,
     beside_points,
@@ -77,12 +77,12 @@ def _json(value: Any) -> str:
 
 def _texts(table: StudyTable, statistics: StudyStatistics) -> dict[str, str]:
     """Return the texts that every study has, by the file's name."""
-    pivot = pivot_of(table)
+    pivots = pivots_of(table)
     return {
-        "table.md": escaped(pivot_markdown(pivot)),
-        "table.csv": pivot_csv(pivot),
+        "table.md": escaped("\n".join(map(pivot_markdown, pivots.values()))),
+        **{f"{name}.csv": pivot_csv(pivot) for name, pivot in pivots.items()},
         "table.json": _json(table.to_dict()),
-        "table.tex": pivot_latex(pivot),
+        "table.tex": "\n".join(map(pivot_latex, pivots.values())),
         "statistics.json": _json(statistics.to_dict()),
         "comparison.md": escaped(comparison_markdown(table, statistics)),
     }
