@@ -155,7 +155,9 @@ class Study:
             for variant, options in by_method.items():
                 if variant not in self.methods:
                     yield (*way, variant), nearest(variant, self.methods, "method")
-                if DATASET in options:
+                if not isinstance(options, Mapping):
+                    yield (*way, variant), "write the options that it has, such as {rounds: 5}"
+                elif DATASET in options:
                     yield (*way, variant, DATASET), "all methods of a setting have the same data; make it a setting"
 
     def options_by_method(self, setting: str) -> Mapping[str, Options]:

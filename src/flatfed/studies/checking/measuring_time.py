@@ -25,7 +25,7 @@ CLIENTS = 2
 """On how many clients, where a measurement asks many."""
 PASSES = 60
 """About how many backprops a measurement takes on each of its examples."""
-AFFORDABLE_SECONDS = 15.0
+AFFORDABLE_SECONDS = 30.0
 """What would take longer than this to try is not tried."""
 
 

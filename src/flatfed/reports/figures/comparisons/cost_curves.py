@@ -89,7 +89,8 @@ def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str
     """Draw a column of the history, or a number that is watched, over each of the four costs.
 
     A method without a value of it has no line. Centralised training among federated methods, whose rounds are passes
-    over all examples, is a dashed line at its final value. The y axis is logarithmic where it spans more than two decades.
+    over all examples, is a dashed line at its final value. The y axis is logarithmic where it spans more than two
+    decades.
     """
     scale = scale_of(results, name)
     references = centralised_among(results)
