@@ -191,7 +191,9 @@ class _Reader:
         elif isinstance(content, list):
             for number, entry in enumerate(content):
                 here = (*way, str(number))
-                if isinstance(entry, Mapping):
+                if isinstance(entry, Mapping) and METHOD in entry:
+                    self._note(here, "a method with options needs a name: {my name: {method: fedsam, rounds: 5}}")
+                elif isinstance(entry, Mapping):
                     yield from self._named(entry, here)
                 else:
                     yield here, str(entry), entry

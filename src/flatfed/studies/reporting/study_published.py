@@ -24,6 +24,8 @@ from flatfed.studies.reporting.study_targets import TargetLine, reference_of
 from flatfed.studies.results import StudyTable
 
 NONE_KNOWN = "none known"
+PERCENT = "_pct"
+"""How the papers' tables end the name of a metric in per cent."""
 CLIENT_TIME = "client_time_s"
 """The metric of tables that is the time of a client's local training in a round."""
 OF_FEDAVG = "fedavg_final_accuracy"
@@ -238,8 +240,22 @@ def rows_of(lines: Sequence[PublishedLine]) -> list[list[str]]:
 def _row(line: PublishedLine, common: Sequence[str]) -> list[str]:
     own = [reason for reason in line.reasons if reason not in common]
     reasons = "; ".join(own) or ("as below" if common else NONE_KNOWN)
-    measured = DIVERGED if line.has_diverged else number(line.measured)
-    return [line.setting, line.method, metric_text(line.value), measured, value_text(line.value) or NOTHING, reasons]
+    measured = DIVERGED if line.has_diverged else _number(line)
+    metric = readable_metric(metric_text(line.value))
+    return [line.setting, line.method, metric, measured, value_text(line.value) or NOTHING, reasons]
+
+
+def readable_metric(name: str) -> str:
+    """Return a metric of the papers' tables as people write it: `accuracy (%)`."""
+    return name.replace(PERCENT, " (%)").replace("_", " ")
+
+
+def _number(line: PublishedLine) -> str:
+    """Return what was measured: per cent with two decimals, as in the study's own table."""
+    if line.measured is None or PERCENT not in line.value.metric:
+        return number(line.measured)
+    mean, deviation = line.measured
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
 def published_csv(lines: Sequence[PublishedLine]) -> str:

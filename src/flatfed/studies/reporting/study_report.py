@@ -28,11 +28,13 @@ from flatfed.studies.reporting.study_flatness import (
 )
 from flatfed.studies.reporting.study_pivot import pivots_of
 from flatfed.studies.reporting.study_published import (
+    PERCENT,
     PublishedLine,
     beside_points,
     published_csv,
     published_lines,
     published_markdown,
+    readable_metric,
 )
 from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody
 from flatfed.studies.reporting.study_statistics import StudyStatistics, statistics_of
@@ -116,9 +118,9 @@ def _draw_published(lines: list[PublishedLine], folder: Path) -> list[Path]:
     files: list[Path] = []
     for metric, points in beside_points(lines).items():
         own = both(folder / "published")
-        if not metric.endswith("_pct") or own[0] in files:
+        if not metric.endswith(PERCENT) or own[0] in files:
             own = both(folder / f"published-{metric.replace('_', '-')}")
-        draw_beside(points, own, metric.replace("_pct", " (%)").replace("_", " "))
+        draw_beside(points, own, readable_metric(metric))
         files += own
     return files
 
