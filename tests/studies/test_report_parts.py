@@ -259,6 +259,7 @@ def test_what_settings_share_fits_into_the_name_of_a_file() -> None:
     assert len(names) == 3
     assert all(len(name.encode()) < 150 and name.isprintable() for name in names)
     assert _rest({"alpha": 1, "lr": 0.1}, "alpha") == "lr 0.1"
+    assert _rest({"alpha": 1, "methods": {"fedavg": {"rounds": 3}}}, "alpha") == ""
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX")
