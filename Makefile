@@ -120,6 +120,7 @@ index: setup
 	$(BIN)/python docs/write_index.py
 	$(BIN)/python docs/write_claims.py
 	$(BIN)/python docs/write_papers.py
+	$(BIN)/python docs/write_hours.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MOST_HOURS = 4
+"""Of a study at small scale, on two cores."""
 PAPERS = ("fedsam", "fedgf", "fedgloss", "fedwmsam", "fedvssam")
 SECTIONS = (
     *("Its tables and figures", "The main table at small scale", "What flatfed holds against it"),
@@ -60,3 +63,15 @@ def test_the_index_names_every_page() -> None:
     for paper in PAPERS:
         assert f"(papers/{paper}.md)" in index
     assert "papers/[a-z]*" in index
+
+
+def test_the_table_of_hours_is_in_step_with_what_was_checked() -> None:
+    written = runpy.run_path(str(ROOT / "docs" / "write_hours.py"))
+    text = (ROOT / "docs" / "hours.md").read_text(encoding="utf-8")
+    assert written["with_table"](text) == text, "run docs/write_hours.py"
+
+
+def test_every_study_of_the_papers_was_checked_and_is_small() -> None:
+    found = json.loads((ROOT / "docs" / "hours.json").read_text(encoding="utf-8"))["presets"]
+    assert set(found) == set(runpy.run_path(str(ROOT / "docs" / "measure_hours.py"))["runnable"]())
+    assert all(entry["seconds"] <= MOST_HOURS * 3600 for entry in found.values())

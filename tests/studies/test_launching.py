@@ -16,6 +16,7 @@ from submitit.local.local import LocalExecutor
 from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.named_code import NamedBy
+from flatfed.studies.drawing.figure import CLASSES
 from flatfed.studies.launching.slurm import minutes
 from flatfed.studies.launching.worker_job import WorkerJob
 from flatfed.studies.reading import read_study
@@ -166,6 +167,23 @@ def test_options_that_cannot_be_given(given: str, slurm: StandInSlurm, tmp_path:
     outcome = flatfed("study", "run", "study.yaml", "--out", "out", "--launcher", "slurm", "--slurm", given)
     assert outcome.code == 2
     assert "--slurm" in outcome.err
+
+
+def test_what_follows_the_training_is_work_for_the_cluster_too(slurm: StandInSlurm, tmp_path: Path) -> None:
+    written(tmp_path, seeds=[0, 1])
+    assert begin(tmp_path / "study.yaml", "--jobs", "1").end().returncode == 0
+    command = ["study", "run", "study.yaml", "--out", "out", "--launcher", "slurm"]
+    done = flatfed(*command)
+    assert (done.code, done.out) == (0, "")
+    assert "nothing is left to do" in done.err
+    written(tmp_path, seeds=[0, 1], report={"flatness": "parameter_norm", "figures": {"c": {"draw": CLASSES}}})
+    launched = flatfed(*command, "--jobs", 1)
+    assert launched.code == 0, launched.err
+    assert "submitted 1 workers for 2 runs to measure and 1 pictures to draw" in launched.out
+    until(lambda: len(slurm.codes()) == 1)
+    assert set(slurm.codes().values()) == {0}, logs(tmp_path)
+    assert (tmp_path / "out" / "flatness.md").exists()
+    assert "nothing is left to do" in flatfed(*command).err
 
 
 def test_options_of_slurm_are_for_slurm(tmp_path: Path) -> None:

@@ -122,9 +122,46 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     outcome = flatfed("study", "run", file, "--out", tmp_path / "out")
     assert outcome.code == 2
     lines = [int(line.split("line ")[1].split(":")[0]) for line in outcome.err.splitlines()]
-    # Of a part that could not be read, what it is as a whole is not judged: `b/c` and `z` come next.
-    assert sorted(lines) == [2, 3, 5, 8, 9, 10, 11, 12]
+    assert sorted(lines) == [2, 3, 5, 6, 8, 9, 10, 11, 11, 12]
     assert not (tmp_path / "out").exists()
+
+
+def test_all_mistakes_of_the_report_come_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    lines = {
+        "acuracy: best": "did you mean 'accuracy'",
+        "accuracy: mean": "last, final, best or round N",
+        "metrics: [loss, loss]": "a metric stands there twice",
+        "reference: fedvg": "did you mean 'fedavg'",
+        "targets: nothing": "percentages or reference",
+        "flatness: lambda_mx, lpf(samples=20), trce": "did you mean 'lambda_max'",
+        "flatness_samples: 0": "at least 1",
+        "published: fedgloss/table-33": "table-33",
+        "against: lr": "no two settings",
+        "curves: [3]": "not a value of curves",
+        "figures: {a: {draw: landscpe}, b: {draw: landscape, methods: [fedvg]}}": "did you mean 'landscape'",
+    }
+    head = f"{HEAD}{METHODS}settings: {{a: {{alpha: 0}}, b: {{alpha: 1}}}}\nreport:\n"
+    file.write_text(head + "".join(f"  {line}\n" for line in lines))
+    outcome = flatfed("study", "check", file)
+    assert outcome.code == 2
+    told = outcome.err.splitlines()
+    for number, words in enumerate(lines.values(), start=6):
+        assert any(f"line {number}:" in line and words in line for line in told), (number, words, outcome.err)
+    # Two of one line, twice: both measurements, and both figures.
+    assert any("did you mean 'trace'" in line for line in told)
+    assert any("line 16:" in line and "did you mean 'fedavg'" in line for line in told)
+    assert len(told) == len(lines) + 2
+
+
+def test_what_follows_from_a_mistake_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(f"{HEAD}methods: 3\nreport: {{reference: fedavg, figures: {{a: {{draw: landscape}}}}}}\n")
+    assert len(flatfed("study", "check", file).err.splitlines()) == 1
+    file.write_text(
+        f"{HEAD}{METHODS}settings: {{a: {{alpha: x}}, b: {{alpha: 1}}}}\nreport: {{accuracy: 3, against: alpha}}\n"
+    )
+    assert len(flatfed("study", "check", file).err.splitlines()) == 2
 
 
 def test_a_study_in_python() -> None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
+from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.published.lookup import lookup
 from flatfed.published.matching import Match
 from flatfed.published.table_matching import TableMatch
+from flatfed.reports.figures.comparisons.cost_curves import AXES, _curve, _draw_panel, draw_cost_curves
 from flatfed.studies.reading import study_of
 from flatfed.studies.reporting import write_study_report
-from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.measuring import measure_study, unmeasured
 from flatfed.studies.reporting.report_files import record_files
 from flatfed.studies.reporting.study_figures import _rest
 from flatfed.studies.reporting.study_flatness import FlatnessBlock
-from flatfed.studies.reporting.study_page import study_views
+from flatfed.studies.reporting.study_page import study_part, study_views
 from flatfed.studies.reporting.study_published import PublishedLine, _measured
+from flatfed.studies.reporting.study_runs import StudyResults
 from flatfed.studies.run_study import RunningStudy
 from studies.bench import run_here, small
 
@@ -146,6 +151,76 @@ def test_flatness(written: tuple[Path, list[str], list[str]]) -> None:
     assert "lower is flatter" in (written[0] / "flatness.md").read_text()
 
 
+def test_flatness_over_some_examples_is_another_number(running: RunningStudy, tmp_path: Path) -> None:
+    report = {"flatness": "sharpness", "flatness_samples": 50, "published": "fedgf/table-2"}
+    study = study_of(small(**STUDY | {"report": report, "settings": {"a": {"alpha": 1}}, "methods": ["fedavg"]}))
+    again = RunningStudy(study, running.folder.path)
+    assert len(unmeasured(again)) == 2
+    heard = Heard()
+    measure_study(again, heard.step, heard.said.append)
+    assert (unmeasured(again), heard.said) == ([], [])
+    write_study_report(again.table(), tmp_path)
+    assert "over 50 training examples" in (tmp_path / "flatness.md").read_text()
+    (few,) = json.loads((tmp_path / "flatness.json").read_text())
+    write_study_report(running.table(), tmp_path)
+    records = json.loads((tmp_path / "flatness.json").read_text())
+    (all_of_them,) = [
+        line for line in records if (line["number"], line["setting"], line["method"]) == ("sharpness", "a", "fedavg")
+    ]
+    assert few["mean"] != all_of_them["mean"]
+
+
+def test_fewer_examples_are_a_reason() -> None:
+    value = next(one for one in lookup("fedgloss") if one.metric == "lambda_max")
+    match = TableMatch(Match(value, (), ()))
+    assert PublishedLine("a", "fedavg", (3.0, None), 3, False, match).reasons == []
+    (reason,) = PublishedLine("a", "fedavg", (3.0, None), 3, False, match, samples=5000).reasons
+    assert reason == "measured over 5,000 training examples here"
+
+
+def test_several_metrics_have_a_table_each(running: RunningStudy, tmp_path: Path) -> None:
+    study = study_of(small(**STUDY | {"report": {"metrics": "loss, accuracy, nothing_of_this_name"}}))
+    again = RunningStudy(study, running.folder.path)
+    table = again.table()
+    assert [{metric.column for metric in own.metrics.values()} for own in (table, *table.further)] == [
+        {"test_loss"},
+        {"test_accuracy"},
+        set(),
+    ]
+    plain = running.table()
+    assert table.further[0].entry("a", "slow") == plain.entry("a", "slow")
+    # A smaller loss is a better one.
+    losses = {variant: table.entry("a", variant).mean for variant in ("fedavg", "slow")}
+    assert table.entry("a", min(losses, key=lambda name: losses[name] or 0)).best
+    files = {file.name for file in write_study_report(table, tmp_path)}
+    assert {"table.csv", "table-test_accuracy.csv"} <= files
+    texts = (tmp_path / "table.md").read_text(), (tmp_path / "table.tex").read_text()
+    assert all("test loss" in text.lower() and "test accuracy in" in text for text in texts)
+    further = json.loads((tmp_path / "table.json").read_text())["further"]
+    assert {row["metric"] for row in further} == {"test_accuracy"}
+    shown = flatfed("study", "show", running.folder.path)
+    assert shown.code == 0 and "test accuracy" in shown.out
+    part = study_part(again)
+    assert ["test loss" in pivot["notes"][0].lower() for pivot in part["pivots"]] == [True, False]
+
+
+def test_centralised_training_is_a_line_to_hold_others_against(tmp_path: Path) -> None:
+    methods = {"fedavg": None, "all data": {"method": "centralised", "rounds": 1}}
+    running = run_here(tmp_path / "out", methods=methods)
+    (results,) = [found for _, found in StudyResults(running.table()).items()]
+    curves = [_curve(result, "test_accuracy", 100.0, result.method == "all data") for result in results]
+    figure = Figure()
+    axes = figure.add_subplot()
+    _draw_panel(axes, AXES[0], curves)
+    _, line = axes.get_lines()
+    assert line.get_linestyle() == "--"
+    assert set(line.get_ydata()) == {curves[1].values[1][0]}
+    assert axes.get_xlabel() == "round"
+    files = [tmp_path / "curve.svg"]
+    draw_cost_curves(results, files, "test_accuracy")
+    assert "centralised" in " ".join(re.findall(">([^<>]+)<", files[0].read_text()))
+
+
 def test_figures_and_what_cannot_be_drawn(written: tuple[Path, list[str], list[str]]) -> None:
     folder, files, said = written
     assert {"curves/a/test_accuracy.png", "curves/b/test_accuracy.pdf", "ranks.png"} <= set(files)
@@ -184,6 +259,7 @@ def test_what_settings_share_fits_into_the_name_of_a_file() -> None:
     assert len(names) == 3
     assert all(len(name.encode()) < 150 and name.isprintable() for name in names)
     assert _rest({"alpha": 1, "lr": 0.1}, "alpha") == "lr 0.1"
+    assert _rest({"alpha": 1, "methods": {"fedavg": {"rounds": 3}}}, "alpha") == ""
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX")

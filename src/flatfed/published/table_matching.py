@@ -54,8 +54,7 @@ def nearest_in_table(table: Sequence[PublishedValue], config: Config) -> list[Ta
         if _is_known(run.dataset) or len({data_of(value)[0] for value in alike}) > 1:
             return []
         same = alike
-    matches = [_with_sizes(value, run, other) for value in same]
-    return [TableMatch(match, other) for match in _least(matches)]
+    return [TableMatch(match, other) for match in _least(same, run, other)]
 
 
 def _is_divided_alike(value: PublishedValue, run: RunSetting) -> bool:
@@ -110,15 +109,20 @@ def _sizes(value: PublishedValue, run: RunSetting, other_data: bool) -> Iterator
         yield f"published with {value.clients_per_round} clients per round, this run {own}"
 
 
-def _least(matches: Sequence[Match]) -> Iterator[Match]:
-    """Yield of each metric, target and test set the values with the fewest differences."""
-    groups: dict[tuple[str, str, str], list[Match]] = {}
-    for match in matches:
-        value = match.value
-        groups.setdefault((value.metric, value.target, conditions_of(value).test), []).append(match)
+def _least(table: Sequence[PublishedValue], run: RunSetting, other_data: bool) -> Iterator[Match]:
+    """Yield of each metric, target and test set the values whose runs are the nearest.
+
+    Those that differ least in size come first, and among them those with the fewest differences: another learning rate
+    is less than another network.
+    """
+    groups: dict[tuple[str, str, str], dict[Match, tuple[int, int]]] = {}
+    for value in table:
+        match = _with_sizes(value, run, other_data)
+        distance = len(list(_sizes(value, run, other_data))), len(match.differences)
+        groups.setdefault((value.metric, value.target, conditions_of(value).test), {})[match] = distance
     for group in groups.values():
-        fewest = min(len(match.differences) for match in group)
-        yield from (match for match in group if len(match.differences) == fewest)
+        least = min(group.values())
+        yield from (match for match, distance in group.items() if distance == least)
 
 
 def fewer_seeds(paper: str, seeds: int) -> str:

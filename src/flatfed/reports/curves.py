@@ -55,7 +55,7 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
 
 def _all_drawn(results: Sequence[Result], names: Sequence[str]) -> Iterator[DrawnRounds]:
     """Yield the rounds of each curve."""
-    references = _references(results)
+    references = centralised_among(results)
     for result in results:
         for name in names:
             if result not in references:
@@ -70,7 +70,7 @@ def rounds_of(result: Result, values: Mapping[int, Sequence[float]]) -> DrawnRou
 def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
     """Draw the curves of one number."""
     scale = scale_of(results, name)
-    references = _references(results)
+    references = centralised_among(results)
     for index, result in enumerate(results):
         if result in references:
             _draw_reference(axes, result, name, scale, look(index))
@@ -81,7 +81,7 @@ def _draw_panel(axes: Any, results: Sequence[Result], name: str) -> None:
         _scale_loss(axes, results)
 
 
-def _references(results: Sequence[Result]) -> list[Result]:
+def centralised_among(results: Sequence[Result]) -> list[Result]:
     """Return the centralised results among federated ones; alone they are drawn as curves."""
     centralised = [result for result in results if is_centralised(result)]
     if len(centralised) == len(results):

@@ -16,9 +16,8 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.named_code import USER, NamedBy
-from flatfed.studies.study import Options, Point, Study, spelled_point
+from flatfed.studies.study import DATASET, METHODS, Options, Point, Study, spelled_point
 
-DATASET = "dataset"
 CELLS, CHOOSING, TUNING = "cells", "choosing", "tuning"
 """The folders of the runs that are reported, of those that choose parameters, and of those that tune them."""
 
@@ -69,8 +68,8 @@ class Resolver:
 
     def __init__(self, study: Study, by: NamedBy = USER) -> None:
         self.study, self.by = study, by
-        self._common = RunOptions.read(_without_dataset(study.options))
-        self._rounds: dict[tuple[str, Point, bool], int] = {}
+        self._common = RunOptions.read(_of_runs(study.options))
+        self._rounds: dict[tuple[str, str, Point, bool], int] = {}
 
     def comparison(self, cell: Cell) -> Comparison:
         """Return a cell as a comparison of one method with one seed."""
@@ -81,21 +80,27 @@ class Resolver:
         )
 
     def _options(self, cell: Cell) -> RunOptions:
-        """Return the options of a cell's run: what is common, the setting's, the point's, and what choosing needs."""
-        setting = self.study.settings[cell.setting]
-        options = self._common.merged(_without_dataset(setting))
+        """Return the options of a cell's run; what comes later goes before.
+
+        What is common, the setting's, the variant's own, those that it has in the setting, the point's, and what
+        choosing needs.
+        """
+        study = self.study
+        options = self._common.merged(_of_runs(study.settings[cell.setting]))
         options = self._for_variant(options, cell.variant)
+        for by_method in (study.method_options, study.options_by_method(cell.setting)):
+            options = _outranked(options, RunOptions.read(by_method.get(cell.variant, {}), firm=True))
         values = {name: value for name, value in cell.point if name in TRAINING}
         settings = {name: value for name, value in cell.point if name not in TRAINING}
         options = options.merged(values)
-        options = options.merged(RunOptions(settings=settings, firm=frozenset(settings)))
+        options = _outranked(options, RunOptions(settings=settings, firm=frozenset(settings)))
         if cell.chooses:
             options = options.merged(self._of_choosing())
         return options
 
     def rounds(self, cell: Cell) -> int:
-        """Return how many rounds a cell is to have; neither its method nor its seed matters."""
-        key = (cell.setting, cell.point, cell.chooses)
+        """Return how many rounds a cell is to have; its seed does not matter."""
+        key = (cell.setting, cell.variant, cell.point, cell.chooses)
         if key not in self._rounds:
             self._rounds[key] = int(self._options(cell)["rounds"])
         return self._rounds[key]
@@ -125,17 +130,17 @@ class Resolver:
     def _for_variant(self, options: RunOptions, variant: str) -> RunOptions:
         """Return the options with what is set for a variant by its name, `no ADMM:beta`, without what is for others."""
         settings: dict[str, Any] = {}
-        # What is set for a variant by its name is meant for it, and is an error where its method has no such parameter.
-        firm = set(options.firm)
+        own: dict[str, Any] = {}
         for name, value in options.settings.items():
             whose, _, bare = name.rpartition(":")
             if whose == variant:
-                settings[bare] = value
-                firm.add(bare)
+                own[bare] = value
             elif whose not in self.study.methods or whose == self.study.methods[whose]:
                 # For all, or for a method by its spelling.
-                settings.setdefault(name, value)
-        return RunOptions(options.values, settings, frozenset(firm & settings.keys()))
+                settings[name] = value
+        # What is set for a variant by its name is meant for it, and is an error where its method has no such parameter.
+        shared = RunOptions(options.values, settings, options.firm & settings.keys())
+        return _outranked(shared, RunOptions(settings=own, firm=frozenset(own)))
 
 
 def description(comparison: Comparison) -> dict[str, Any]:
@@ -182,5 +187,15 @@ def choosing_cells(study: Study) -> list[Cell]:
     return cells
 
 
-def _without_dataset(options: Options) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != DATASET}
+def _outranked(options: RunOptions, own: RunOptions) -> RunOptions:
+    """Return options with those of one method alone: a parameter that these set is set in no other way.
+
+    Otherwise `fedsam:rho`, which names the method more closely than `rho` does, would go before it.
+    """
+    kept = {name: value for name, value in options.settings.items() if name.rpartition(":")[2] not in own.settings}
+    return RunOptions(options.values, kept, options.firm & kept.keys()).merged(own)
+
+
+def _of_runs(options: Options) -> dict[str, Any]:
+    """Return the options that every run takes: not the data, nor what single methods have."""
+    return {name: value for name, value in options.items() if name not in (DATASET, METHODS)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flatfed.core.errors import ConfigError
+from flatfed.core.errors import ConfigError, FlatfedError
 from flatfed.experiments.comparing.send_whole import send_whole
-from flatfed.studies.drawing.draw_figures import draw_figures
+from flatfed.studies.drawing.draw_figures import draw_figures, undrawn
 from flatfed.studies.reporting import write_study_report
-from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.reporting.measuring import measure_study, unmeasured
 from flatfed.studies.reporting.study_page import write_study_page
 from flatfed.studies.reporting.study_runs import Say
 from flatfed.studies.results import StudyTable
@@ -24,6 +24,21 @@ class Remarks:
 
     def show(self, name: str, done: int, total: int | None) -> None:
         """Leave the steps."""
+
+
+def left_to_finish(running: RunningStudy) -> tuple[str, int]:
+    """Say what is left to do when every cell has ended, and how many processes can share it; nothing where all is done.
+
+    Runs are measured by several at once, figures are drawn by one.
+    """
+    try:
+        runs, pictures = len(unmeasured(running)), len(undrawn(running))
+    except FlatfedError:
+        # Whoever does it will say why it cannot be.
+        return "what follows the training", 1
+    words = [f"{runs} runs to measure"] if runs else []
+    words += [f"{pictures} pictures to draw"] if pictures else []
+    return " and ".join(words), max(runs, 1)
 
 
 def finish_study(running: RunningStudy, say: Say, patience: float = PATIENCE) -> StudyTable:

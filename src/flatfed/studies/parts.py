@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from flatfed.core.configuration.grammar import split
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.methods import parse_measurements
 from flatfed.flatness.measurement import Measurement
@@ -77,10 +78,13 @@ class Reporting:
     Args:
         accuracy: which value of the history: `last` (the mean over the last rounds), `final`, `best` (optimistic), or
             `round N`.
+        metrics: what the table has, columns of the history such as `miou` or `unseen_miou`: a table for each. The
+            first decides marks, statistics and targets; the task's first where none is named.
         targets: accuracies in percent, or `reference`: in each setting the mean reported value of the reference;
             rounds and bytes to each are reported.
         reference: the variant with which the others are compared.
         flatness: what is measured of the final models, as `flatfed flatness --measure` takes it; True is `MEASURED`.
+        flatness_samples: over how many training examples, drawn at random; None is all.
         published: the table or figure whose values stand beside: `fedgloss/table-3`.
         against: an option or parameter in which settings differ: the reported value is drawn against it.
         curves: columns of the history that are drawn; the reported metric where none is named.
@@ -88,9 +92,11 @@ class Reporting:
     """
 
     accuracy: str = "last"
+    metrics: tuple[str, ...] = ()
     targets: tuple[float, ...] | str = ()
     reference: str = ""
     flatness: bool | str = False
+    flatness_samples: int | None = None
     published: str = ""
     against: str = ""
     curves: tuple[str, ...] = ()
@@ -100,25 +106,38 @@ class Reporting:
         """Yield what cannot be reported."""
         if self.accuracy not in WORDS and not _is_round(self.accuracy):
             yield ("report", "accuracy"), f"accuracy must be {', '.join(WORDS)} or round N, not {self.accuracy!r:.40}"
-        if self.reference and self.reference not in variants:
+        # That there are no variants at all is said elsewhere.
+        if self.reference and variants and self.reference not in variants:
             yield ("report", "reference"), nearest(self.reference, variants, "method")
+        if len(set(self.metrics)) < len(self.metrics):
+            yield ("report", "metrics"), "a metric stands there twice"
         yield from self._faults_of_names()
 
     def _faults_of_names(self) -> Iterator[Fault]:
         """Yield targets, measurements and tables that there are not."""
         if isinstance(self.targets, str) and self.targets != REFERENCE:
             yield ("report", "targets"), f"targets must be percentages or {REFERENCE}, not {self.targets!r:.40}"
-        for name, check in (("flatness", self.measured), ("published", self.published_values)):
+        if self.flatness_samples is not None and self.flatness_samples < 1:
+            yield ("report", "flatness_samples"), f"flatness_samples must be at least 1, not {self.flatness_samples}"
+        for part in self._measurements():
             try:
-                check()
+                parse_measurements(part)
             except ConfigError as error:
-                yield ("report", name), str(error)
+                yield ("report", "flatness"), str(error)
+        try:
+            self.published_values()
+        except ConfigError as error:
+            yield ("report", "published"), str(error)
 
     def measured(self) -> list[Measurement]:
         """Return what is measured of the final models."""
+        return [measurement for part in self._measurements() for measurement in parse_measurements(part)]
+
+    def _measurements(self) -> list[str]:
+        """Return each of the measurements as it is written."""
         if not self.flatness:
             return []
-        return parse_measurements(MEASURED if self.flatness is True else str(self.flatness))
+        return split(MEASURED if self.flatness is True else str(self.flatness), ",")
 
     def published_values(self) -> list[PublishedValue]:
         """Return the values of the table that stands beside."""

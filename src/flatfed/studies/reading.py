@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flatfed.algorithms.spelling import parse_method
-from flatfed.core.configuration.values import parse_value, read_yaml_with_lines
+from flatfed.core.configuration.values import read_yaml_with_lines
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.experiments.spelling.declared import NAMES, TRAINING
+from flatfed.experiments.spelling.declared import NAMES
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
-from flatfed.studies.cells import DATASET
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.parts import Reporting, Selection, Way
-from flatfed.studies.study import ALL, MANY, FaultyStudyError, Study, log_range, place_of
-from flatfed.studies.tuning.ranges import EXAMPLE, Range
+from flatfed.studies.reading_values import ValueReader
+from flatfed.studies.study import ALL, DATASET, METHODS, FaultyStudyError, Options, Study, place_of
 
 T = TypeVar("T")
 
+METHOD = "method"
+"""What holds the spelling of a variant that has options of its own."""
+AGAINST = ("report", "against")
 PARTS = ("title", "methods", "settings", "seeds", "grid", "tune", "select", "report")
 """What a study has besides the options of its runs."""
 
@@ -60,12 +62,13 @@ class _Reader:
     def __init__(self, place: Callable[[Way], str]) -> None:
         self.place = place
         self.mistakes: list[str] = []
-        self.faulty: set[str] = set()
-        """The parts in which there is a mistake."""
+        self.faulty: set[Way] = set()
+        """The entries in which there is a mistake."""
+        self.values = ValueReader(self._note)
 
     def _note(self, way: Way, mistake: str) -> None:
         self.mistakes.append(f"{self.place(way)}: {mistake}")
-        self.faulty.update(way[:1])
+        self.faulty.add(way)
 
     def read(self, content: Any) -> Study:
         """Return the study."""
@@ -76,36 +79,45 @@ class _Reader:
         self._check_options(options, ())
         parts: dict[str, Any] = {
             "title": str(content.get("title") or ""),
-            "methods": self._methods(content.get("methods")),
+            **self._methods(content.get("methods")),
             "settings": self._settings(content.get("settings")),
-            "seeds": self._seeds(content.get("seeds", 0), ("seeds",)),
-            "select": self._part(Selection, content.get("select"), ("select",), seeds=self._seeds),
+            "seeds": self.values.seeds(content.get("seeds", 0), ("seeds",)),
+            "select": self._part(Selection, content.get("select"), ("select",), seeds=self.values.seeds),
             "report": self._part(
                 Reporting,
                 content.get("report"),
                 ("report",),
-                targets=self._targets,
-                flatness=self._measurements,
-                curves=self._names,
+                metrics=self.values.metrics,
+                targets=self.values.targets,
+                flatness=self.values.measurements,
+                curves=self.values.names,
                 figures=self._figures,
             ),
         }
-        parts["grid"] = self._searched("grid", content.get("grid"), parts["methods"], self._values)
-        parts["tune"] = self._searched("tune", content.get("tune"), parts["methods"], self._range)
+        parts["grid"] = self._searched("grid", content.get("grid"), parts["methods"], self.values.values)
+        parts["tune"] = self._searched("tune", content.get("tune"), parts["methods"], self.values.range)
         study = self._whole(Study, options=options, **parts)
         if study is None or self.mistakes:
             raise StudyMistakes(self.mistakes)
         return study
 
     def _whole(self, make: Callable[..., Study], **parts: Any) -> Study | None:
-        """Return the study; take note of what is wrong with it as a whole, but of parts that were not read."""
+        """Return the study; take note of what is wrong with it as a whole, but of entries that were not read."""
         try:
             return make(**parts)
         except FaultyStudyError as error:
             for way, message in error.faults:
-                if way[0] not in self.faulty:
+                if not self._follows(way):
                     self.mistakes.append(f"{self.place(way)}: {message}")
             return None
+
+    def _follows(self, way: Way) -> bool:
+        """Say whether a fault may be there only because of a mistake that is known."""
+        known = [mistake for mistake in self.faulty if mistake]
+        if way == AGAINST and any(mistake[0] == "settings" or mistake[0] not in PARTS for mistake in known):
+            # It asks for the options of the settings.
+            return True
+        return any(mistake == way[: len(mistake)] or way == mistake[: len(way)] for mistake in known)
 
     @contextmanager
     def _at(self, way: Way) -> Iterator[None]:
@@ -115,38 +127,59 @@ class _Reader:
         except ConfigError as error:
             self._note(way, str(error))
 
-    def _check_options(self, options: Mapping[str, Any], way: Way) -> None:
-        """Take note of options that there are not, or that have values that they do not take; each by itself."""
+    def _check_options(self, options: Mapping[str, Any], way: Way, *more: str) -> None:
+        """Take note of options that there are not, or that have values that they do not take; each by itself.
+
+        `more` are entries that may stand there too.
+        """
         before = len(self.mistakes)
+        known = [*NAMES, DATASET, *(more if way else PARTS)]
         for name, value in options.items():
+            here = (*way, name)
             if name == DATASET:
                 if not isinstance(value, str):
-                    self._note((*way, name), f"dataset must be a name, not {value!r:.40}")
-                continue
-            if name.replace("-", "_") not in NAMES:
-                known = [*NAMES, DATASET, *(() if way else PARTS)]
-                self._note((*way, name), f"{nearest(name, known, 'entry')}")
-                continue
-            with self._at((*way, name)):
-                _plain_parameter(RunOptions.read, {name: value})
+                    self._note(here, f"dataset must be a name, not {value!r:.40}")
+            elif name == METHODS and METHODS in more:
+                self._check_options_by_method(value, here)
+            elif name.replace("-", "_") not in NAMES:
+                self._note(here, f"{nearest(name, known, 'entry')}")
+            else:
+                with self._at(here):
+                    RunOptions.read({name: value})
         if len(self.mistakes) == before:
             # Together: some contradict each other.
             with self._at(way):
-                _plain_parameter(_together, {name: value for name, value in options.items() if name != DATASET})
+                together = {name: value for name, value in options.items() if name not in (DATASET, METHODS)}
+                _together(together)
 
-    def _methods(self, content: Any) -> dict[str, str]:
-        """Return the variants: a list of spellings, or names with spellings; a name alone is its own spelling."""
+    def _methods(self, content: Any) -> dict[str, Any]:
+        """Return the variants, and the options that some have: a list of spellings, or names with what they are.
+
+        A name alone is its own spelling.
+        """
         variants: dict[str, str] = {}
-        for way, name, spelling in self._named(content, ("methods",)):
-            if not isinstance(spelling, str):
-                self._note(way, "a method is written as text, such as fedgloss(beta=10)+sam")
-            elif name in variants:
+        own: dict[str, Options] = {}
+        for way, name, entry in self._named(content, ("methods",)):
+            if name in variants:
                 self._note(way, f"the name {name!r} stands there twice; give another")
-            else:
-                with self._at(way):
-                    parse_method(spelling)
-                variants[name] = spelling
-        return variants
+                continue
+            variants[name] = self._spelling(entry, name, way)
+            if isinstance(entry, Mapping):
+                options = {str(option): value for option, value in entry.items() if option != METHOD}
+                self._check_options(options, way, METHOD)
+                own[name] = options
+        return {"methods": variants, "method_options": own}
+
+    def _spelling(self, entry: Any, name: str, way: Way) -> str:
+        """Return how a variant is spelled: a text, or the entry `method` of a mapping."""
+        spelling = entry.get(METHOD, name) if isinstance(entry, Mapping) else entry
+        here = (*way, METHOD) if isinstance(entry, Mapping) and METHOD in entry else way
+        if not isinstance(spelling, str):
+            self._note(here, "a method is written as text, such as fedgloss(beta=10)+sam")
+            return name
+        with self._at(here):
+            parse_method(spelling)
+        return spelling
 
     def _named(self, content: Any, way: Way) -> Iterator[tuple[Way, str, Any]]:
         """Yield the entries of a list or a mapping: the way to each, its name, and what it holds."""
@@ -158,7 +191,9 @@ class _Reader:
         elif isinstance(content, list):
             for number, entry in enumerate(content):
                 here = (*way, str(number))
-                if isinstance(entry, Mapping):
+                if isinstance(entry, Mapping) and METHOD in entry:
+                    self._note(here, "a method with options needs a name: {my name: {method: fedsam, rounds: 5}}")
+                elif isinstance(entry, Mapping):
                     yield from self._named(entry, here)
                 else:
                     yield here, str(entry), entry
@@ -180,53 +215,20 @@ class _Reader:
             if str(name) in settings:
                 self._note(way, f"the name {str(name)!r} stands there twice; give another")
             settings[str(name)] = {str(option): value for option, value in (options or {}).items()}
-            self._check_options(settings[str(name)], way)
+            self._check_options(settings[str(name)], way, METHODS)
         return settings
 
-    def _seeds(self, content: Any, way: Way) -> tuple[int, ...]:
-        """Return seeds: 0, or [0, 1], or `0, 1, 2`, or `0..4`."""
-        if isinstance(content, str) and ".." in content:
-            first, _, last = content.partition("..")
-            if first.strip().isdecimal() and last.strip().isdecimal() and 0 <= int(last) - int(first) < MANY:
-                return tuple(range(int(first), int(last) + 1))
-        entries = content.split(",") if isinstance(content, str) else content
-        listed = entries if isinstance(entries, list | tuple) else [entries]
-        seeds = []
-        for entry in listed:
-            if isinstance(entry, bool) or not str(entry).strip().isdecimal():
-                self._note(way, f"{entry!r:.40} is not a seed; write 0, 1, 2 or 0..4")
-                return ()
-            seeds.append(int(str(entry)))
-        return tuple(seeds)
-
-    def _targets(self, content: Any, way: Way) -> tuple[float, ...] | str:
-        """Return targets: percentages, or a word."""
-        if isinstance(content, str):
-            return content
-        return self._numbers(content, way)
-
-    def _measurements(self, content: Any, way: Way) -> bool | str:
-        """Return what is measured: yes or no, or measurements as a text or a list."""
-        if isinstance(content, bool):
-            return content
-        return ", ".join(self._names(content, way))
-
-    def _names(self, content: Any, way: Way) -> tuple[str, ...]:
-        """Return names: a text, or a list of them."""
-        listed = content if isinstance(content, list | tuple) else [content]
-        for entry in listed:
-            if not isinstance(entry, str) or not entry.strip():
-                self._note(way, f"{entry!r:.40} is not a value of {way[-1]}")
-                return ()
-        return tuple(entry.strip() for entry in listed)
-
-    def _numbers(self, content: Any, way: Way) -> tuple[float, ...]:
-        listed = content if isinstance(content, list | tuple) else [content]
-        for entry in listed:
-            if isinstance(entry, bool) or not isinstance(entry, int | float):
-                self._note(way, f"{entry!r:.40} is not a number")
-                return ()
-        return tuple(map(float, listed))
+    def _check_options_by_method(self, content: Any, way: Way) -> None:
+        """Take note of what is wrong with the options that single variants have in a setting."""
+        if not isinstance(content, Mapping):
+            self._note(way, "write methods with the options that they have here: {fedavg: {rounds: 5}}")
+            return
+        for variant, options in content.items():
+            here = (*way, str(variant))
+            if isinstance(options, Mapping):
+                self._check_options({str(name): value for name, value in options.items()}, here)
+            else:
+                self._note(here, "write the options that it has here, such as {rounds: 5}")
 
     def _figures(self, content: Any, way: Way) -> dict[str, Figure]:
         return read_figures(content, way, self._note)
@@ -246,20 +248,21 @@ class _Reader:
                 self._note(here, f"{nearest(str(name), known, 'entry')}")
             elif name in readers:
                 values[name] = readers[name](value, here)
-            else:
-                self._check_kind(known[name].default, value, here)
+            elif self._is_of_kind(known[name].default, value, here):
                 values[name] = value
         return cls(**values)
 
-    def _check_kind(self, default: Any, value: Any, way: Way) -> None:
-        """Take note of a value of another kind than the default is; nothing stands for nothing."""
+    def _is_of_kind(self, default: Any, value: Any, way: Way) -> bool:
+        """Say whether a value is of the kind that the default is, and take note if not; nothing stands for nothing."""
         if value is None and default is None:
-            return
+            return True
         kinds: dict[type, tuple[type, ...]] = {float: (int, float), type(None): (int,)}
         allowed = kinds.get(type(default), (type(default),))
         is_truth = isinstance(value, bool)
         if not isinstance(value, allowed) or is_truth != isinstance(default, bool):
             self._note(way, f"{value!r:.40} is not a value of {way[-1]}")
+            return False
+        return True
 
     def _searched(
         self, part: str, content: Any, methods: Mapping[str, str], read: Callable[[Any, Way], T]
@@ -282,39 +285,6 @@ class _Reader:
                 found[variant] = {str(name): read(value, (*way, str(name))) for name, value in searched.items()}
         return found
 
-    def _range(self, content: Any, way: Way) -> Range:
-        """Return the range in which a parameter is tuned; what is wrong with its values is found with the study."""
-        if not isinstance(content, Mapping) or not all(isinstance(values, list) for values in content.values()):
-            self._note(way, EXAMPLE)
-            return {}
-        # YAML takes 1e-3 for a word.
-        return {
-            str(kind): tuple(parse_value(value) if isinstance(value, str) else value for value in values)
-            for kind, values in content.items()
-        }
-
-    def _values(self, content: Any, way: Way) -> tuple[Any, ...]:
-        """Return the values that are tried for a parameter."""
-        if isinstance(content, Mapping) and set(content) == {"log"} and isinstance(content["log"], list):
-            try:
-                low, high, count = content["log"]
-                return log_range(float(low), float(high), int(count))
-            except (TypeError, ValueError, ConfigError):
-                self._note(way, "write a log range as {log: [0.01, 1, 3]}: low, high, count")
-                return ()
-        if not isinstance(content, list) or not content:
-            self._note(way, "write the values to try: [0.01, 0.1], or {log: [0.01, 1, 3]}")
-            return ()
-        # YAML takes 1e-3 for a word.
-        content = [parse_value(value) if isinstance(value, str) else value for value in content]
-        for value in content:
-            if isinstance(value, list | Mapping) or value is None:
-                self._note(way, f"{value!r:.40} is not a value to try; write numbers or words")
-            elif way[-1] in TRAINING:
-                with self._at(way):
-                    _plain_parameter(RunOptions.read, {way[-1]: value})
-        return tuple(content)
-
 
 def _together(content: Mapping[str, Any]) -> RunOptions:
     """Read options of one place, and refuse two of them that say the same thing in two ways."""
@@ -323,11 +293,3 @@ def _together(content: Mapping[str, Any]) -> RunOptions:
         if options.values.get(first) is not None and options.values.get(second) is not None:
             raise ConfigError(f"{first} and {second} are two ways to say one thing; give one of them")
     return options
-
-
-def _plain_parameter(read: Callable[[Any], T], content: Any) -> T:
-    """Read something; an error names its entry by its place alone."""
-    try:
-        return read(content)
-    except ConfigError as error:
-        raise ConfigError(str(error)) from None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
+from flatfed.core.task.task import TEST
 from flatfed.runs.directory import RunDirectory, is_run
-from flatfed.runs.metrics import Metric, metrics_of, primary_of
+from flatfed.runs.metrics import Metric, last_mean, metrics_of, primary_of
 from flatfed.studies.cells import Cell
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.parts import Reporting
@@ -66,6 +67,8 @@ class StudyTable:
     """What was chosen by now."""
     runs: Mapping[tuple[str, str], Mapping[int, Path]] = field(default_factory=dict)
     """The directories of runs that finished or diverged, by setting and variant, then by seed."""
+    further: Sequence[StudyTable] = ()
+    """Tables of the other metrics that are reported, in the settings that have them."""
 
     def entry(self, setting: str, variant: str) -> Entry:
         """Return one entry."""
@@ -96,13 +99,29 @@ class StudyTable:
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
         chosen = [choice.to_dict() for choice in self.chosen.values() if choice.values]
-        return {"title": self.study.title, "rows": self.rows, "chosen": chosen}
+        further = [row for table in self.further for row in table.rows]
+        return {"title": self.study.title, "rows": self.rows, "chosen": chosen, "further": further}
 
 
 def table_of(
     study: Study, folder: StudyFolder, cells: list[Cell], chosen: Mapping[tuple[str, str], Choice]
 ) -> StudyTable:
-    """Read the runs that are reported, as far as they are."""
+    """Read the runs that are reported, as far as they are: a table for each metric, the first of which has the rest."""
+    names = study.report.metrics or ("",)
+    main, *others = [_table_of_metric(study, folder, cells, chosen, name) for name in names]
+    main.further = [_of_settings_with_metric(table) for table in others]
+    return main
+
+
+def _of_settings_with_metric(table: StudyTable) -> StudyTable:
+    """Return a table without the settings whose runs have no such metric."""
+    entries = {key: entry for key, entry in table.entries.items() if key[0] in table.metrics}
+    return replace(table, entries=entries)
+
+
+def _table_of_metric(
+    study: Study, folder: StudyFolder, cells: list[Cell], chosen: Mapping[tuple[str, str], Choice], name: str
+) -> StudyTable:
     entries = {(setting, variant): Entry(setting, variant) for setting, variant in study.columns()}
     metrics: dict[str, Metric] = {}
     runs: dict[tuple[str, str], dict[int, Path]] = {}
@@ -113,15 +132,17 @@ def table_of(
             if cell is None:
                 entry.ended[seed] = "waiting"
                 continue
-            _read(study.report, folder, cell, entry, metrics)
+            _read(study.report, name, folder, cell, entry, metrics)
             if folder.standing(cell).state in ("finished", "diverged") and is_run(folder.run_of(cell)):
                 runs.setdefault((setting, variant), {})[seed] = folder.run_of(cell)
     _rank(study, entries, metrics)
     return StudyTable(study, entries, metrics, chosen, runs)
 
 
-def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metrics: dict[str, Metric]) -> None:
-    """Read one run into its entry."""
+def _read(
+    report: Reporting, name: str, folder: StudyFolder, cell: Cell, entry: Entry, metrics: dict[str, Metric]
+) -> None:
+    """Read a metric of one run into its entry."""
     standing = folder.standing(cell)
     path = folder.run_of(cell)
     if standing.state != "finished" or not is_run(path):
@@ -130,7 +151,10 @@ def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metr
     try:
         directory = RunDirectory.open(path)
         rows = list(directory.recorded.rows)
-        metric = primary_of(metrics_of(rows, directory.config), directory.config)
+        metric = _named_metric(name, rows, directory.config)
+        if metric is None:
+            entry.ended[cell.seed] = "not measured"
+            return
         value = _value(report, directory, rows, metric)
     except FlatfedError as error:
         entry.ended[cell.seed] = f"failed: {error}"
@@ -142,11 +166,34 @@ def _read(report: Reporting, folder: StudyFolder, cell: Cell, entry: Entry, metr
         entry.values[cell.seed] = value
 
 
+def _named_metric(name: str, rows: list[dict[str, Any]], config: Mapping[str, Any]) -> Metric | None:
+    """Return the metric that is reported: the one that is named, by its column or as people say it, or the first."""
+    metrics = metrics_of(rows, config)
+    if not name:
+        return primary_of(metrics, config)
+    by_column = {metric.column: metric for metric in metrics}
+    return by_column.get(name, by_column.get(f"{TEST}_{name}"))
+
+
 def _value(report: Reporting, directory: RunDirectory, rows: list[dict[str, Any]], metric: Metric) -> float | None:
     if report.round is not None:
         return dict(metric.values(rows)).get(report.round - 1)
-    value = directory.summary().get(f"{metric.stem}{VALUES[report.accuracy]}")
+    if not report.metrics:
+        value = directory.summary().get(f"{metric.stem}{VALUES[report.accuracy]}")
+    else:
+        # Not from the summary, which has not every metric.
+        value = _of_history(report, directory, rows, metric)
     return None if value is None else float(value)
+
+
+def _of_history(report: Reporting, directory: RunDirectory, rows: list[dict[str, Any]], metric: Metric) -> float | None:
+    values = [value for _, value in metric.values(rows)]
+    if report.accuracy == "last":
+        settings = directory.config["settings"]
+        return last_mean(metric, rows, settings["rounds"], settings["evaluate_last"])
+    if report.accuracy == "best":
+        return metric.best(values)
+    return values[-1] if values else None
 
 
 def _rank(study: Study, entries: dict[tuple[str, str], Entry], metrics: dict[str, Metric]) -> None:

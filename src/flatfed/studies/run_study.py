@@ -9,8 +9,8 @@ from pathlib import Path
 from flatfed.machine import usable_cores
 from flatfed.named_code import USER, NamedBy
 from flatfed.studies.cells import Cell, Resolver, choosing_cells, reported_cells
+from flatfed.studies.checking.check import Checked, check_study
 from flatfed.studies.entering import enter
-from flatfed.studies.estimate import Checked, check_study
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.results import StudyTable, table_of
 from flatfed.studies.selection import Choice, choices

@@ -17,7 +17,7 @@ from flatfed.studies.parts import Fault, Reporting, Selection, Way
 from flatfed.studies.tuning.ranges import Space, fault_of_range
 
 if TYPE_CHECKING:
-    from flatfed.studies.estimate import Checked
+    from flatfed.studies.checking.check import Checked
     from flatfed.studies.results import StudyTable
 
 LONGEST = 80
@@ -26,6 +26,9 @@ LONGEST_BYTES = 200
 """Bytes of it: systems take 255 with what is added for a while."""
 MANY = 10_000
 """More seeds, or values of a parameter, than anybody means."""
+METHODS = "methods"
+"""What holds the options that single variants have in a setting."""
+DATASET = "dataset"
 ALL = "all"
 """What a grid calls every method."""
 FORBIDDEN = set('/\\:*?"<>|\0')
@@ -51,6 +54,8 @@ class Study:
     Args:
         methods: variants by name, each with its spelling: `{"no ADMM": "fedgloss(admm=false)"}`.
         settings: columns by name, each with the options in which it differs: `{"alpha 0": {"alpha": 0}}`.
+        method_options: options that a variant alone has, in every setting: `{"upper bound": {"rounds": 500}}`. They go
+            before those of the setting. A setting may hold such options too, under `methods`, which go before all.
         options: what all have in common, by the names of the options of `flatfed run`; `dataset` is one of them.
         seeds: each variant is trained with each in each setting.
         grid: for a variant, or `all`, the parameters to search: `{"fedsam": {"rho": [0.01, 0.05]}}`.
@@ -71,6 +76,7 @@ class Study:
     report: Reporting = field(default_factory=Reporting)
     title: str = ""
     tune: Mapping[str, Space] = field(default_factory=dict)
+    method_options: Mapping[str, Options] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
     lines: Mapping[Way, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -130,6 +136,7 @@ class Study:
             yield ("methods", ALL), f"{ALL} stands for every method in a grid; give another name"
         named = [name for name in self.settings if name or len(self.settings) > 1]
         yield from name_faults(named, "settings")
+        yield from self._faults_of_method_options()
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             yield ("seeds",), "seeds must be different whole numbers, such as 0,1,2"
         yield from self._faults_of_grid()
@@ -138,6 +145,25 @@ class Study:
         yield from self.report.faults(list(self.methods))
         yield from self._faults_of_against()
         yield from self._faults_of_figures()
+
+    def _faults_of_method_options(self) -> Iterator[Fault]:
+        """Yield variants that there are not, and data that one alone would have."""
+        places: dict[Way, Mapping[str, Options]] = {("methods",): self.method_options}
+        for setting in self.settings:
+            places["settings", setting, METHODS] = self.options_by_method(setting)
+        for way, by_method in places.items():
+            for variant, options in by_method.items():
+                if variant not in self.methods:
+                    yield (*way, variant), nearest(variant, self.methods, "method")
+                if not isinstance(options, Mapping):
+                    yield (*way, variant), "write the options that it has, such as {rounds: 5}"
+                elif DATASET in options:
+                    yield (*way, variant, DATASET), "all methods of a setting have the same data; make it a setting"
+
+    def options_by_method(self, setting: str) -> Mapping[str, Options]:
+        """Return the options that single variants have in one setting."""
+        by_method = self.settings[setting].get(METHODS)
+        return by_method if isinstance(by_method, Mapping) else {}
 
     def _faults_of_against(self) -> Iterator[Fault]:
         name = self.report.against
@@ -156,7 +182,8 @@ class Study:
         figures = self.report.figures
         for way, message in name_faults(figures, "figures"):
             yield ("report", *way), message
-        for way, message in figure_faults(figures, list(self.methods), list(self.settings)):
+        # That there are no methods at all is said elsewhere.
+        for way, message in figure_faults(figures if self.methods else {}, list(self.methods), list(self.settings)):
             yield ("report", "figures", *way), message
 
     def _faults_of_grid(self) -> Iterator[Fault]:

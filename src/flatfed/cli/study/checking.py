@@ -8,13 +8,13 @@ from flatfed.cli.output.progress import StepProgress, clock
 from flatfed.cli.output.streams import echo
 
 if TYPE_CHECKING:
-    from flatfed.studies.estimate import Checked
+    from flatfed.studies.checking.check import Checked
     from flatfed.studies.run_study import RunningStudy
 
 
 def checked_here(running: RunningStudy, jobs: int) -> Checked:
     """Check a study, and show how far that is."""
-    from flatfed.studies.estimate import check_study
+    from flatfed.studies.checking.check import check_study
 
     with StepProgress("methods in settings", at_once=False) as progress:
         return check_study(running.resolver, jobs, progress.show)
@@ -30,7 +30,10 @@ def print_check(checked: Checked) -> None:
     for mistake in checked.mistakes:
         echo(f"Error: {mistake}", err=True)
     if not checked.mistakes:
-        echo(f"about {clock(checked.seconds)} with {checked.jobs} at once, by rounds or steps timed here")
+        of_it = f", {clock(checked.measuring)} of it to measure" if checked.measuring else ""
+        echo(f"about {clock(checked.seconds)} with {checked.jobs} at once{of_it}: by CPU time, a core for each cell")
+        if checked.not_included:
+            echo(f"not included: {'; '.join(checked.not_included)}")
         echo(f"about {_size(checked.disk)} on disk; {_size(checked.exchanged)} between clients and server")
 
 

@@ -38,12 +38,12 @@ def launch(
     from flatfed.studies.launching.worker_job import WorkerJob
 
     folder = running.folder.path
-    left = _left(running, retry)
-    if not left:
-        echo(f"nothing is left to train; show it with: flatfed study show {shlex.quote(str(folder))}", err=True)
+    words, most = _left(running, retry)
+    if not words:
+        echo(f"nothing is left to do; show it with: flatfed study show {shlex.quote(str(folder))}", err=True)
         return 0
     executor = slurm_executor(folder, folder.name, _pairs(given))
-    count = jobs or min(left, MOST_WORKERS)
+    count = jobs or min(most, MOST_WORKERS)
     by = running.resolver.by
     if by.file is not None:
         by = replace(by, file=by.file.absolute())
@@ -55,18 +55,24 @@ def launch(
     if as_json:
         echo(json.dumps(launched.to_dict(), indent=1))
         return 0
-    echo(f"submitted {count} workers for {left} cells: job {launched.array} ({', '.join(launched.jobs)})")
+    echo(f"submitted {count} workers for {words}: job {launched.array} ({', '.join(launched.jobs)})")
     echo(f"logs: {launched.logs}")
     echo(f"follow: flatfed study show {shlex.quote(str(folder))}")
     echo(f"cancel: {' ; '.join(launched.cancel)}")
     return 0
 
 
-def _left(running: RunningStudy, retry: bool) -> int:
-    """Return how many cells are left, those included whose parameters are not chosen yet."""
+def _left(running: RunningStudy, retry: bool) -> tuple[str, int]:
+    """Say what is left to do, and how many workers can share it; nothing where all is done.
+
+    Cells are counted with those whose parameters are not chosen yet.
+    """
+    from flatfed.studies.finishing import left_to_finish
+
     states = [running.folder.standing(cell) for cell in running.cells()]
     ended = [state for state in states if state.has_ended and not (retry and state.state == "failed")]
-    return running.count - len(ended)
+    left = running.count - len(ended)
+    return (f"{left} cells", left) if left else left_to_finish(running)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

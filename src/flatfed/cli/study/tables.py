@@ -26,7 +26,8 @@ def print_study(table: StudyTable) -> None:
     study = table.study
     if study.title:
         echo(study.title)
-    _print_pivot(pivot_of(table), f"{_what(table)}{_over(len(study.seeds))}")
+    for own in (table, *(further for further in table.further if further.metrics)):
+        _print_pivot(pivot_of(own), f"{_what(own)}{_over(len(study.seeds))}")
     if any(map(study.is_searched, study.methods)):
         echo(study.select.sentence)
     for choice in table.chosen.values():

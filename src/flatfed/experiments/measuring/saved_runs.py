@@ -132,21 +132,25 @@ def numbered(names: Sequence[str]) -> list[str]:
     return [f"{name} #{place}" for place, name in enumerate(names, start=1)]
 
 
-def kept_result(directory: RunDirectory, measurement: Measurement) -> MeasurementResult | None:
-    """Return a measurement of a run's final model over all training examples; None where it was not taken."""
+def kept_result(
+    directory: RunDirectory, measurement: Measurement, samples: int | None = None
+) -> MeasurementResult | None:
+    """Return a measurement of a run's final model over n training examples, or all; None where it was not taken."""
     latest = directory.checkpoints.rounds()[:1]
     wanted = _plain(measurement.to_dict())
     for key, result in KeptResults(directory.path).of_round(latest):
         is_same = key.get("measurement") == wanted and key.get("version", 1) == measurement.version
-        if is_same and key.get("run") == directory.config["run"] and _is_of_all(key):
+        if is_same and key.get("run") == directory.config["run"] and _is_over(samples, key):
             return MeasurementResult.from_dict(result)
     return None
 
 
-def _is_of_all(key: dict[str, Any]) -> bool:
-    """Say whether the evaluated model was measured, over all training examples."""
+def _is_over(samples: int | None, key: dict[str, Any]) -> bool:
+    """Say whether the evaluated model was measured, over n training examples of the usual draw, or all."""
     sample = key.get("sample", {})
-    return key.get("weights") == "evaluated" and sample.get("of") == "train" and sample.get("most") is None
+    if key.get("weights") != "evaluated" or sample.get("of") != "train" or sample.get("most") != samples:
+        return False
+    return samples is None or sample.get("seed") == 0
 
 
 def _plain(content: dict[str, Any]) -> Any:

@@ -69,6 +69,16 @@ def draw_figures(
     return result
 
 
+def undrawn(running: RunningStudy) -> list[str]:
+    """Return the pictures that are not there yet, or are of something else, by their names."""
+    folder = running.folder.path / FOLDER
+    return [
+        picture.name
+        for picture in plan_pictures(running).pictures
+        if not _is_there(folder, _record(folder, picture), _key(running, picture))
+    ]
+
+
 def _draw_all(artist: _Artist, again: bool, result: DrawnFigures) -> None:
     plan = plan_pictures(artist.running)
     for remark in plan.remarks:
@@ -94,9 +104,8 @@ class _Artist:
 
     def draw(self, picture: Picture, again: bool) -> bool:
         """Draw a picture, unless it is there and unchanged; say whether it was drawn."""
-        record = self.folder / f"{picture.name}.json"
-        key, before = _through_json(picture.made_from(self.running)), _read(record)
-        if not again and self._is_there(before, key):
+        key, before = _key(self.running, picture), _record(self.folder, picture)
+        if not again and _is_there(self.folder, before, key):
             return False
         self.follower.show(picture.name, 0, None)
         drawn = DRAWERS[picture.figure.draw](self._drawing(picture))
@@ -104,11 +113,8 @@ class _Artist:
         content = {"made_from": key, "files": files, "methods": picture.variants, "data": drawn.data}
         self._remove_old(before, files, picture.name)
         # Last: a picture without it is drawn again.
-        replace_file(record, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
+        replace_file(_record_file(self.folder, picture), f"{json.dumps(content, ensure_ascii=False)}\n".encode())
         return True
-
-    def _is_there(self, record: Mapping[str, Any], key: Any) -> bool:
-        return record.get("made_from") == key and all((self.folder / name).exists() for name in _files(record))
 
     def _remove_old(self, record: Mapping[str, Any], files: list[str], name: str) -> None:
         """Remove files of the picture as it was before that it no longer has."""
@@ -139,15 +145,23 @@ class _Artist:
         self.follower.show(f"{picture}: {name}", done, total)
 
 
-def _through_json(content: dict[str, Any]) -> Any:
-    """Return what a file would hold: to compare it with what one does."""
-    return json.loads(json.dumps(content))
+def _key(running: RunningStudy, picture: Picture) -> Any:
+    """Return what a picture is made from, as a file would hold it: to compare it with what one does."""
+    return json.loads(json.dumps(picture.made_from(running)))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _is_there(folder: Path, record: Mapping[str, Any], key: Any) -> bool:
+    return record.get("made_from") == key and all((folder / name).exists() for name in _files(record))
+
+
+def _record_file(folder: Path, picture: Picture) -> Path:
+    return folder / f"{picture.name}.json"
+
+
+def _record(folder: Path, picture: Picture) -> dict[str, Any]:
     """Return a picture's record; empty where there is none that can be read."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(_record_file(folder, picture).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -51,7 +51,7 @@ def smoke_of(study: Mapping[str, Any]) -> Content:
     dataset = content.pop(DATASET, None)
     common = _options({name: value for name, value in content.items() if name not in (SETTINGS, METHODS)})
     common |= {"rounds": ROUNDS, "per_round": PER_ROUND, "evaluate_every": 1, "watch_samples": 16, "seeds": [0]}
-    small: Content = {**common, METHODS: content.get(METHODS)}
+    small: Content = {**common, METHODS: _methods(content.get(METHODS))}
     if grid:
         small["grid"] = grid
     small[SETTINGS] = {}
@@ -62,6 +62,13 @@ def smoke_of(study: Mapping[str, Any]) -> Content:
         small[SETTINGS][name] = options
     small[REPORT] = _report(report, list(settings))
     return small
+
+
+def _methods(methods: Any) -> Any:
+    """Return the methods, those with options of their own without what costs time."""
+    if not isinstance(methods, Mapping):
+        return methods
+    return {name: _options(entry) if isinstance(entry, Mapping) else entry for name, entry in methods.items()}
 
 
 def _single_values(grid: Mapping[str, Any]) -> Content:
@@ -101,6 +108,8 @@ def _options(options: Mapping[str, Any]) -> Content:
         kept["watch"] = ",".join(f"{_cheap(part.rpartition(':')[0])}:1" for part in split(str(kept["watch"]), ","))
     if named:
         kept[SET] = named
+    if METHODS in kept:
+        kept[METHODS] = _methods(kept[METHODS])
     return kept
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.measuring.laboratory import laboratory
@@ -47,6 +48,20 @@ def measure_study(
         left = held
 
 
+def unmeasured(running: RunningStudy) -> list[Cell]:
+    """Return the reported runs that finished, and of which not all is measured yet."""
+    measurements = running.study.report.measured()
+    finished = [cell for cell in running.cells() if measurements and _is_reported(running, cell)]
+    samples = running.study.report.flatness_samples
+    return [cell for cell in finished if _missing(running.folder.run_of(cell), measurements, samples)]
+
+
+def _missing(path: Path, measurements: Sequence[Measurement], samples: int | None) -> list[Measurement]:
+    """Return what is not measured yet of a run."""
+    directory = RunDirectory.open(path)
+    return [measurement for measurement in measurements if kept_result(directory, measurement, samples) is None]
+
+
 def _is_reported(running: RunningStudy, cell: Cell) -> bool:
     return not cell.chooses and running.folder.standing(cell).state == "finished"
 
@@ -65,6 +80,11 @@ class _Work:
     done: int = 0
     lease: Lease | None = None
     renewed: float = field(default_factory=time.monotonic)
+
+    @property
+    def samples(self) -> int | None:
+        """Over how many training examples is measured; None is all."""
+        return self.running.study.report.flatness_samples
 
     def take(self, cell: Cell) -> bool:
         """Measure a run; say whether that is done, and not left to somebody else who is about it."""
@@ -89,8 +109,7 @@ class _Work:
         return True
 
     def _missing(self, path: Path) -> list[Measurement]:
-        directory = RunDirectory.open(path)
-        return [measurement for measurement in self.measurements if kept_result(directory, measurement) is None]
+        return _missing(path, self.measurements, self.samples)
 
     def _measure(self, cell: Cell, path: Path, missing: Sequence[Measurement]) -> None:
         if not missing:
@@ -103,7 +122,8 @@ class _Work:
             self._show_life()
             self.on_step(f"{cell.name}: {name}", self.done, self.total)
 
-        with laboratory(saved, data_dir=data_dir, workers=self.workers, on_step=step, say=self.say) as lab:
+        how: dict[str, Any] = {"samples": self.samples, "workers": self.workers}
+        with laboratory(saved, data_dir=data_dir, on_step=step, say=self.say, **how) as lab:
             for measurement in missing:
                 step(measurement.id, 0, None)
                 try:

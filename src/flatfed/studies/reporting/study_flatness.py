@@ -17,11 +17,11 @@ from flatfed.reports.tables.pivot import Pivot, PivotCell, decimals_for, pivot_m
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.reporting.study_runs import Say, nobody, setting_name
 from flatfed.studies.results import StudyTable
+from flatfed.studies.study import Study
 
 LOWER = ("lambda_max", "lambda_ratio", "trace", "lpf", "sharpness", "adaptive_sharpness", "client_lambda")
 """Numbers of which a lower one is flatter: the best is marked."""
 HEADS = {"lambda_max": "λmax", "lambda_5": "λ5", "lambda_ratio": "λmax/λ5", "lpf": "LPF"}
-ALL = "of the final models, over all training examples"
 
 Key = tuple[str, str]
 """A setting and a variant."""
@@ -60,7 +60,7 @@ def flatness_blocks(table: StudyTable, say: Say = nobody) -> list[FlatnessBlock]
             try:
                 directory = RunDirectory.open(path)
                 for name, measurement in zip(names_of(measurements), measurements, strict=True):
-                    result = kept_result(directory, measurement)
+                    result = kept_result(directory, measurement, table.study.report.flatness_samples)
                     for number, value in ({} if result is None else result.numbers).items():
                         if number not in HIDDEN:
                             found.setdefault(row_name(number, name), {}).setdefault(key, {})[seed] = value
@@ -88,11 +88,18 @@ def flatness_pivot(table: StudyTable, block: FlatnessBlock) -> Pivot:
         list(study.methods),
         list(study.settings),
         cells,
-        f"{block.title} {ALL}",
-        f"{block.title} {ALL}{flatter}; {over}.",
+        f"{block.title} {_of(study)}",
+        f"{block.title} {_of(study)}{flatter}; {over}.",
         f"tab:flatness-{block.slug}",
         decimals,
     )
+
+
+def _of(study: Study) -> str:
+    """Say what was measured."""
+    samples = study.report.flatness_samples
+    examples = "all training examples" if samples is None else f"{samples:,} training examples"
+    return f"of the final models, over {examples}"
 
 
 def spread_of_block(table: StudyTable, block: FlatnessBlock, key: Key) -> tuple[float, float | None] | None:

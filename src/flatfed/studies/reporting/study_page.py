@@ -24,7 +24,7 @@ from flatfed.reports.tables.grid import NOTHING
 from flatfed.reports.tables.pivot import DIVERGED, Pivot, decimals_for
 from flatfed.runs.directory import is_run
 from flatfed.runs.metrics import Metric
-from flatfed.studies.reporting.study_pivot import pivot_of
+from flatfed.studies.reporting.study_pivot import pivots_of
 from flatfed.studies.reporting.study_statistics import statistics_of
 from flatfed.studies.reporting.study_targets import target_texts, target_value
 from flatfed.studies.results import StudyTable
@@ -51,7 +51,7 @@ def study_part(running: RunningStudy) -> dict[str, Any]:
     return {
         "title": table.study.title or running.folder.path.name,
         "command": str(running.folder.record().get("command") or ""),
-        "pivot": _pivot_table(pivot_of(table)),
+        "pivots": [_pivot_table(pivot) for pivot in pivots_of(table).values()],
         "warnings": statistics.warnings,
         "differences": _differences(table, statistics.compared, statistics.reference),
         "ranks": _ranks(statistics.ranking.mean_ranks if statistics.ranking else {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 
 from flatfed.reports.tables.pivot import Pivot, PivotCell, decimals_for
 from flatfed.studies.results import Entry, StudyTable
@@ -12,17 +13,35 @@ from flatfed.studies.results import Entry, StudyTable
 WHEN = {"last": "mean over the last rounds", "final": "last round", "best": "best round (optimistic)"}
 
 
+def pivots_of(table: StudyTable) -> dict[str, Pivot]:
+    """Return the tables of all metrics that are reported, by what their files are called."""
+    further = {f"table-{_column(own)}": own for own in table.further if own.metrics}
+    return {"table": pivot_of(table)} | {name: _further_pivot(name, own) for name, own in further.items()}
+
+
+def _column(table: StudyTable) -> str:
+    return next(iter(table.metrics.values())).column
+
+
+def _further_pivot(name: str, table: StudyTable) -> Pivot:
+    """Return the table of a metric that is not the first, with a caption and a label of its own."""
+    pivot = pivot_of(table)
+    title = next(iter(table.metrics.values())).title
+    return replace(pivot, caption=f"{pivot.caption}: {title}", label=f"{pivot.label}-{name.removeprefix('table-')}")
+
+
 def pivot_of(table: StudyTable) -> Pivot:
-    """Return a study's table, ready for LaTeX, Markdown and CSV."""
+    """Return the table of one metric, ready for LaTeX, Markdown and CSV."""
     study = table.study
+    settings = list(dict.fromkeys(setting for setting, _ in table.entries))
     return Pivot(
         rows=list(study.methods),
-        columns=list(study.settings),
+        columns=settings,
         cells={(entry.variant, entry.setting): _cell(table, entry) for entry in table.entries.values()},
         caption=study.title or "Methods and settings",
         note=note_of(table),
         label=f"tab:{_slug(study.title) or 'study'}",
-        decimals={setting: _decimals(table, setting) for setting in study.settings},
+        decimals={setting: _decimals(table, setting) for setting in settings},
     )
 
 
@@ -73,6 +92,8 @@ def _remark(entry: Entry) -> str:
     states = Counter(state.partition(":")[0] for state in entry.ended.values())
     if "failed" in states:
         return "failed"
+    if set(states) == {"not measured"}:
+        return "not measured"
     return f"{len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds"
 
 

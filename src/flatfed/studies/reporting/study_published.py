@@ -24,6 +24,8 @@ from flatfed.studies.reporting.study_targets import TargetLine, reference_of
 from flatfed.studies.results import StudyTable
 
 NONE_KNOWN = "none known"
+PERCENT = "_pct"
+"""How the papers' tables end the name of a metric in per cent."""
 CLIENT_TIME = "client_time_s"
 """The metric of tables that is the time of a client's local training in a round."""
 OF_FEDAVG = "fedavg_final_accuracy"
@@ -45,6 +47,7 @@ class PublishedLine:
         has_diverged: whether a seed diverged, so that there is no mean.
         match: the published value, with in what its run differs.
         missed: in how many runs a target was not reached, of which the mean says nothing.
+        samples: over how many examples flatness was measured; None is all.
     """
 
     setting: str
@@ -54,6 +57,7 @@ class PublishedLine:
     has_diverged: bool
     match: TableMatch
     missed: str = ""
+    samples: int | None = None
 
     @property
     def value(self) -> PublishedValue:
@@ -68,7 +72,12 @@ class PublishedLine:
         unstated = [f"the paper does not state: {name}" for name in self.match.match.unstated]
         uncertain = [] if self.value.is_certain else [f"uncertain ({UNCERTAIN}): {self.value.reason}"]
         elsewhere = ["published of another machine"] if self.value.metric == CLIENT_TIME else []
-        return [*self.match.match.differences, *elsewhere, *filter(None, [fewer]), *missed, *unstated, *uncertain]
+        here = [*elsewhere, *self._of_fewer_examples(), *filter(None, [fewer]), *missed]
+        return [*self.match.match.differences, *here, *unstated, *uncertain]
+
+    def _of_fewer_examples(self) -> Iterator[str]:
+        if self.samples is not None and self.value.metric in OF_FLATNESS.values():
+            yield f"measured over {self.samples:,} training examples here"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
@@ -101,7 +110,8 @@ def published_lines(
             for own in _measured(table, (setting, variant), match.match.value, blocks, targets):
                 lost = own.spread is None and table.entry(setting, variant).has_diverged
                 name = setting_name(setting)
-                lines.append(PublishedLine(name, variant, own.spread, own.seeds, lost, match, own.missed))
+                samples = table.study.report.flatness_samples
+                lines.append(PublishedLine(name, variant, own.spread, own.seeds, lost, match, own.missed, samples))
     order = {id(value): place for place, value in enumerate(published)}
     return sorted(lines, key=lambda line: (list(table.runs).index(_key(table, line)), order[id(line.value)]))
 
@@ -165,9 +175,14 @@ def _client_seconds(paths: Iterable[Path]) -> list[float]:
 
 
 def _reported(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
-    metric, entry = table.metrics.get(key[0]), table.entries[key]
+    for own in (table, *table.further):
+        yield from _of_metric(own, key, value)
+
+
+def _of_metric(table: StudyTable, key: tuple[str, str], value: PublishedValue) -> Iterator[Spread | None]:
+    metric, entry = table.metrics.get(key[0]), table.entries.get(key)
     conditions = conditions_of(value)
-    if metric is None or OF_TESTS.get(metric.name) != value.metric:
+    if metric is None or entry is None or OF_TESTS.get(metric.name) != value.metric:
         return
     if conditions.test not in TESTS.get(metric.test, ()) or conditions.share < 1:
         return
@@ -225,8 +240,22 @@ def rows_of(lines: Sequence[PublishedLine]) -> list[list[str]]:
 def _row(line: PublishedLine, common: Sequence[str]) -> list[str]:
     own = [reason for reason in line.reasons if reason not in common]
     reasons = "; ".join(own) or ("as below" if common else NONE_KNOWN)
-    measured = DIVERGED if line.has_diverged else number(line.measured)
-    return [line.setting, line.method, metric_text(line.value), measured, value_text(line.value) or NOTHING, reasons]
+    measured = DIVERGED if line.has_diverged else _number(line)
+    metric = readable_metric(metric_text(line.value))
+    return [line.setting, line.method, metric, measured, value_text(line.value) or NOTHING, reasons]
+
+
+def readable_metric(name: str) -> str:
+    """Return a metric of the papers' tables as people write it: `accuracy (%)`."""
+    return name.replace(PERCENT, " (%)").replace("_", " ")
+
+
+def _number(line: PublishedLine) -> str:
+    """Return what was measured: per cent with two decimals, as in the study's own table."""
+    if line.measured is None or PERCENT not in line.value.metric:
+        return number(line.measured)
+    mean, deviation = line.measured
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
 def published_csv(lines: Sequence[PublishedLine]) -> str:

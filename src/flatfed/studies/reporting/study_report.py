@@ -26,13 +26,15 @@ from flatfed.studies.reporting.study_flatness import (
     flatness_markdown,
     flatness_records,
 )
-from flatfed.studies.reporting.study_pivot import pivot_of
+from flatfed.studies.reporting.study_pivot import pivots_of
 from flatfed.studies.reporting.study_published import (
+    PERCENT,
     PublishedLine,
     beside_points,
     published_csv,
     published_lines,
     published_markdown,
+    readable_metric,
 )
 from flatfed.studies.reporting.study_runs import Say, StudyResults, nobody
 from flatfed.studies.reporting.study_statistics import StudyStatistics, statistics_of
@@ -77,12 +79,12 @@ def _json(value: Any) -> str:
 
 def _texts(table: StudyTable, statistics: StudyStatistics) -> dict[str, str]:
     """Return the texts that every study has, by the file's name."""
-    pivot = pivot_of(table)
+    pivots = pivots_of(table)
     return {
-        "table.md": escaped(pivot_markdown(pivot)),
-        "table.csv": pivot_csv(pivot),
+        "table.md": escaped("\n".join(map(pivot_markdown, pivots.values()))),
+        **{f"{name}.csv": pivot_csv(pivot) for name, pivot in pivots.items()},
         "table.json": _json(table.to_dict()),
-        "table.tex": pivot_latex(pivot),
+        "table.tex": "\n".join(map(pivot_latex, pivots.values())),
         "statistics.json": _json(statistics.to_dict()),
         "comparison.md": escaped(comparison_markdown(table, statistics)),
     }
@@ -116,9 +118,9 @@ def _draw_published(lines: list[PublishedLine], folder: Path) -> list[Path]:
     files: list[Path] = []
     for metric, points in beside_points(lines).items():
         own = both(folder / "published")
-        if not metric.endswith("_pct") or own[0] in files:
+        if not metric.endswith(PERCENT) or own[0] in files:
             own = both(folder / f"published-{metric.replace('_', '-')}")
-        draw_beside(points, own, metric.replace("_pct", " (%)").replace("_", " "))
+        draw_beside(points, own, readable_metric(metric))
         files += own
     return files
 

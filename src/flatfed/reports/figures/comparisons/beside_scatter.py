@@ -23,6 +23,7 @@ from flatfed.reports.figures.drawing.style import (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIDE = 2.9
 """Inches: about a square."""
+SETTINGS = "A mark for each setting."
 SPREADS = "Bars: ± one standard deviation."
 OTHER_DATA = "Hollow: on other data than the published one."
 
@@ -69,7 +70,9 @@ def draw_beside(points: Sequence[BesidePoint], files: Sequence[Path], name: str,
 
 
 def _draw_point(axes: Any, point: BesidePoint, place: int) -> None:
-    face = "white" if point.is_on_other_data else colour(place)
+    hollow = {"markerfacecolor": "white"}
+    # A white edge, so that one can be told from another below it.
+    full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
     axes.errorbar(
         point.published,
         point.measured,
@@ -78,9 +81,9 @@ def _draw_point(axes: Any, point: BesidePoint, place: int) -> None:
         fmt=_marker(place),
         markersize=4.5,
         color=colour(place),
-        markerfacecolor=face,
         linewidth=0.8,
         zorder=3,
+        **hollow if point.is_on_other_data else full,
     )
 
 
@@ -115,6 +118,8 @@ def _same_ticks(axes: Any, log: bool) -> None:
 
 def _note(points: Sequence[BesidePoint]) -> str:
     sentences = ["Dashed: the same as published."]
+    if len({point.method for point in points}) < len(points):
+        sentences.append(SETTINGS)
     if any(spread for point in points for _, spread in _pairs(point)):
         sentences.append(SPREADS)
     if any(point.is_on_other_data for point in points):

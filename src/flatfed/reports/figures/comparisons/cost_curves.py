@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.curves import THIN, axis_name, rounds_of, scale_of, value_in
+from flatfed.reports.curves import REFERENCE, THIN, axis_name, centralised_among, rounds_of, scale_of, value_in
 from flatfed.reports.drawn_rounds import DrawnRounds, density_note
 from flatfed.reports.figures.drawing.scales import add_panels, finite, fit_scale, is_wide, left_ones
 from flatfed.reports.figures.drawing.style import (
@@ -34,6 +34,7 @@ from flatfed.runs.history import Row
 HEIGHT = 3.3
 BANDS = "Line: mean over seeds; band: their range. Costs are totals, means over seeds."
 CROSSES = "A cross: a seed diverged."
+DASHED = "Dashed: the final value of centralised training, which has no federated rounds."
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class _CostCurve:
     values: dict[int, list[float]]
     costs: dict[str, dict[int, float]]
     crosses: list[tuple[int, float]]
+    is_reference: bool = False
+    """Whether it is a line at its final value, to hold the others against."""
 
     @property
     def rounds(self) -> DrawnRounds:
@@ -95,10 +98,13 @@ class _CostCurve:
 def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str, title: str = "") -> None:
     """Draw a column of the history, or a number that is watched, over each of the four costs.
 
-    A method without a value of it has no line. The y axis is logarithmic where it spans more than two decades.
+    A method without a value of it has no line. Centralised training among federated methods, whose rounds are passes
+    over all examples, is a dashed line at its final value. The y axis is logarithmic where it spans more than two
+    decades.
     """
     scale = scale_of(results, name)
-    curves = [_curve(result, name, scale) for result in results]
+    references = centralised_among(results)
+    curves = [_curve(result, name, scale, result in references) for result in results]
     require_some([curve for curve in curves if curve.values])
     numbers = finite(values for curve in curves for values in curve.values.values())
     figure = new_figure(COLUMN, HEIGHT)
@@ -113,7 +119,7 @@ def draw_cost_curves(results: Sequence[Result], files: Sequence[Path], name: str
     finish(figure, files, _note(curves), title, keys)
 
 
-def _curve(result: Result, name: str, scale: float) -> _CostCurve:
+def _curve(result: Result, name: str, scale: float, is_reference: bool) -> _CostCurve:
     points = [_points(run, name, scale) for run in result.runs]
     rounds = sorted(set[int]().union(*points))
     values = {round: [own[round] for own in points if round in own] for round in rounds}
@@ -122,7 +128,7 @@ def _curve(result: Result, name: str, scale: float) -> _CostCurve:
     crosses = [
         (end, own[end]) for end, own, is_lost in zip(ends, filter(None, points), diverged, strict=True) if is_lost
     ]
-    return _CostCurve(result, values, {axis.name: _totals(result, axis) for axis in AXES}, crosses)
+    return _CostCurve(result, values, {axis.name: _totals(result, axis) for axis in AXES}, crosses, is_reference)
 
 
 def _points(run: OneRun, name: str, scale: float) -> dict[int, float]:
@@ -145,7 +151,7 @@ def _mean(values: Sequence[float]) -> float:
 def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_CostCurve]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    largest = max(max(curve.costs[axis.name].values()) for curve in curves)
+    largest = max(max(curve.costs[axis.name].values()) for curve in curves if not curve.is_reference)
     unit, size = axis.unit_for(largest)
     for place, curve in enumerate(curves):
         costs = {round: cost / size for round, cost in curve.costs[axis.name].items()}
@@ -158,6 +164,9 @@ def _draw_panel(axes: Any, axis: CostAxis, curves: Sequence[_CostCurve]) -> None
 
 def _draw_curve(axes: Any, place: int, curve: _CostCurve, costs: dict[int, float]) -> None:
     if not curve.values:
+        return
+    if curve.is_reference:
+        axes.axhline(_mean(curve.values[max(curve.values)]), zorder=2, **look(place) | REFERENCE | {"linewidth": 1.1})
         return
     even = curve.rounds.even
     for stretch in curve.rounds.stretches:
@@ -191,13 +200,16 @@ def _note(curves: Sequence[_CostCurve]) -> str:
     sentences = []
     if any(len(curve.result.runs) > 1 for curve in curves):
         sentences.append(BANDS)
+    if any(curve.is_reference for curve in curves):
+        sentences.append(DASHED)
     if any(curve.crosses for curve in curves):
         sentences.append(CROSSES)
-    sentences.append(density_note(curve.rounds for curve in curves))
+    sentences.append(density_note(curve.rounds for curve in curves if not curve.is_reference))
     return " ".join(filter(None, sentences))
 
 
 def _key(place: int, curve: _CostCurve) -> tuple[Any, str]:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], **look(place)), curve.result.method
+    style = look(place) | REFERENCE if curve.is_reference else look(place)
+    return Line2D([], [], **style), curve.result.method
