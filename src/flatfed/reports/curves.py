@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any
 
 from flatfed.reports.figures.drawing.style import alone, look, new_figure, require_matplotlib, save
+from flatfed.reports.number_labels import LABELS
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.columns import primary
 from flatfed.reports.tables.grid import known, known_items
@@ -22,15 +23,6 @@ PANEL, HEIGHT, LINE = 4.5, 3.2, 0.22
 CENTRALISED = "centralised"
 """The id of training on the pooled data: no federated rounds, so a line to hold the others against."""
 REFERENCE = {"linestyle": (0, (6, 3)), "linewidth": 1.2}
-LABELS = {
-    "global_accuracy": "test accuracy of the global model (%)",
-    "train_loss": "training loss",
-    "divergence": "client divergence",
-    "lr": "learning rate",
-    "lambda_max": "λmax",
-    "lambda_ratio": "λmax/λ5",
-    "lpf": "LPF",
-}
 Points = dict[int, float]
 """Values by round, counted from 1."""
 
