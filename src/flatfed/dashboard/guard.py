@@ -94,7 +94,7 @@ def _asked_token(scope: Scope) -> str:
     """Return the token in the address of the page itself; elsewhere it would end in logs."""
     if scope["path"] != "/":
         return ""
-    query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=None)
+    query: dict[str, list[str]] = parse_qs(scope["query_string"].decode("latin-1"))
     return query.get("token", [""])[0]
 
 

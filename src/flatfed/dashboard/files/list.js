@@ -41,7 +41,8 @@ const List = (function () {
     const box = make("input", { type: "checkbox" });
     box.addEventListener("change", () => Board.toggle(id, box.checked));
     const cells = {
-      pick: make("td", { class: "pick" }), name: make("th", { scope: "row" }), method: make("td"), data: make("td", { class: "data" }),
+      pick: make("td", { class: "pick" }), name: make("th", { scope: "row" }), method: make("td", { class: "method" }),
+      data: make("td", { class: "data" }),
       seed: make("td", { class: "number seed" }), status: make("td"), progress: make("td", { class: "progress" }),
       left: make("td", { class: "number left" }), value: make("td", { class: "number" }),
     };
