@@ -158,7 +158,8 @@ def test_reasons_rejected_updates_and_commands(shown: Shown) -> None:
 def test_the_command_of_a_run_is_that_of_its_comparison(shown: Shown) -> None:
     shown.pick(FEDAVG)
     shown.page.locator("#details details summary").first.click()
-    assert "flatfed compare digits fedavg fedsam" in shown.page.locator("#details").inner_text()
+    command = shown.page.evaluate("Board.state.groups.find(group => group.kind === 'comparison').command")
+    assert command and f"The same again:\n\n{command}" in shown.page.locator("#details").inner_text()
     shown.check()
 
 

@@ -91,7 +91,7 @@ def test_rejected_updates_are_counted_by_reason(tmp_path: Path) -> None:
     assert piece is not None
     counts = {one["reason"]: one["count"] for one in piece["rejected"]["reasons"]}
     assert counts == {"not finite": 2, r"\u202etoo long": 1}
-    assert piece["rejected"]["last"][0] == {"round": 3, "client": 4, "reason": "not finite"}
+    assert piece["rejected"]["last"][0] == {"round": 3, "client": "4", "reason": "not finite"}
     assert numbers(piece)["rejected updates"] == 3
 
 

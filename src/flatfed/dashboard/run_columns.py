@@ -83,9 +83,9 @@ class RunColumns:
         for name, value in [*row.items(), *(row.get("watch") or {}).items()]:
             self._add_number(name, number(value), place)
         for rejected in row.get("rejected") or ():
-            reason = escaped(str(rejected["reason"]))[:300]
+            reason, client = (escaped(str(rejected.get(name)))[:300] for name in ("reason", "client"))
             self._reasons[reason] += 1
-            self._rejected.append({"round": row["round"] + 1, "client": rejected["client"], "reason": reason})
+            self._rejected.append({"round": row["round"] + 1, "client": client, "reason": reason})
 
     def _add_number(self, name: str, value: float | None, place: int) -> None:
         if value is None or name in NO_CURVES:

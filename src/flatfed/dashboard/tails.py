@@ -12,7 +12,6 @@ from flatfed.dashboard.sealed_reading import open_within
 from flatfed.runs.history import Row
 from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import chained, fits_chain, opened_in_chain
-from flatfed.runs.records.structure import fault_of_row
 
 BLOCK = 16 * 2**10
 """Bytes that are read at once from the end."""
@@ -61,11 +60,18 @@ def _parsed(line: bytes) -> Row | None:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict) or not isinstance(row.get("round"), int):
+    if not isinstance(row, dict):
         return None
     today = row_of_today(row)
-    today.pop("seal", None)
-    return None if fault_of_row(today) else today
+    return today if _can_be_shown(today) else None
+
+
+def _can_be_shown(row: Row) -> bool:
+    """Say whether what is used here has its form; to check all of every row would take longer than reading it."""
+    round, rejected = row.get("round"), row.get("rejected", [])
+    if not isinstance(round, int) or round < 0 or not isinstance(row.get("watch", {}), dict):
+        return False
+    return isinstance(rejected, list) and all(isinstance(one, dict) for one in rejected)
 
 
 class Follower:
@@ -83,6 +89,7 @@ class Follower:
 
     def _begin(self, inode: int | None) -> None:
         self._inode, self._offset, self._seal, self._line = inode, 0, "", 0
+        self._is_sealed: bool | None = None
         self.damage = ""
 
     def restarted(self) -> bool:
@@ -132,7 +139,11 @@ class Follower:
         line, seal = opened_in_chain(written)
         self._seal = chained(line, self._seal)
         row = _parsed(line)
-        if row is None or (seal and not fits_chain(seal, self._seal)):
+        if self._is_sealed is None:
+            self._is_sealed = bool(seal)
+        # Where the first line has no seal, none has one: it is of an earlier version.
+        fits = fits_chain(seal, self._seal) if self._is_sealed else not seal
+        if row is None or not fits:
             self.damage = f"history.jsonl, line {self._line} is damaged"
             return None
         return row
