@@ -75,8 +75,21 @@ const List = (function () {
       cells.progress.append(make("progress", { max: entry.of, value: entry.rounds, "aria-label": label }), `${entry.rounds}/${entry.of}`);
     }
     cells.left.textContent = duration(entry.seconds_left);
-    cells.value.textContent = entry.value === null ? "" : Parts.text(entry.value);
+    cells.value.textContent = valueText(entry);
     cells.value.title = entry.metric;
+  }
+
+  function valueText({ value, metric }) {
+    if (value === null) {
+      return "";
+    }
+    return metric.endsWith("%") ? value.toFixed(2) : Parts.text(value);
+  }
+
+  // What runs stands first.
+  function inOrder(one, other) {
+    const runs = (other.status === "running") - (one.status === "running");
+    return runs || one.name.localeCompare(other.name, "en", { numeric: true });
   }
 
   function matching() {
@@ -85,7 +98,7 @@ const List = (function () {
       const text = SEARCHED.map((name) => entry[name]).join("\n").toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    return found.sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
+    return found.sort(inOrder);
   }
 
   function grouped(found) {
