@@ -51,7 +51,8 @@ class Hub:
         before = self.watch.version
         studies: asyncio.Task[None] | None = None
         while True:
-            await asyncio.to_thread(self.watch.look)
+            with suppress(OSError):  # a disk that is away for a moment
+                await asyncio.to_thread(self.watch.look)
             if studies is None or studies.done():
                 # Beside it: a study needs more than runs do, and the list must not wait for it.
                 studies = asyncio.create_task(asyncio.to_thread(self.watch.look_at_studies))

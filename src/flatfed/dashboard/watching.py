@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.errors import FlatfedError
 from flatfed.dashboard.entries import Entry, command_of, entry_of, unreadable
 from flatfed.dashboard.run_columns import Position, RunColumns
 from flatfed.dashboard.sealed_reading import FileState, state_of
@@ -190,7 +191,10 @@ class Watch:
             self._columns.move_to_end(id)
             while len(self._columns) > MOST_COLUMNS:
                 self._columns.popitem(last=False)
-        return columns.changes(position)
+        try:
+            return columns.changes(position)
+        except (FlatfedError, OSError):  # replaced or removed a moment ago; the next look says so
+            return position, None
 
     def config_of(self, id: str) -> dict[str, Any] | None:
         """Return a run's configuration."""

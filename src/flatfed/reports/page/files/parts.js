@@ -100,7 +100,8 @@ const Parts = (function () {
     }
     const positive = values.filter((value) => value > 0);
     const decades = Math.log10(Math.max(...positive) / Math.min(...positive));
-    return { type: "log", dtick: decades > 2 ? 1 : "D2" };
+    // Within few decades every tick says its whole number, not its first digit.
+    return decades > 2 ? { type: "log", dtick: 1 } : { type: "log", dtick: "D2", tickformat: "~g" };
   }
 
   function isWide(values) {
