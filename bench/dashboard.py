@@ -101,6 +101,8 @@ def stream(port: int, query: str = "") -> Iterator[Iterator[tuple[str, Any]]]:
 def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
     name = ""
     while line := answer.readline().decode():
+        if line.startswith(":"):  # nothing happened
+            yield "", {}
         if line.startswith("event: "):
             name = line[7:].strip()
         if line.startswith("data: "):

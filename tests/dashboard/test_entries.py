@@ -12,13 +12,13 @@ import pytest
 
 from flatfed.dashboard.entries import ENDED_FROM_OUTSIDE, Entry, entry_of
 from flatfed.dashboard.sealed_reading import MOST_BYTES
-from flatfed.dashboard.tree import Place
+from flatfed.dashboard.tree import FolderPlace
 from flatfed.runs.records.files import held
 from reports.disk import SECONDS, write_run
 
 
 def entry(run: Path) -> Entry:
-    return entry_of(Place(run, run.name), run.parent)[0]
+    return entry_of(FolderPlace(run, run.name), run.parent)[0]
 
 
 def test_a_finished_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatfed.core.errors import CheckpointError
-from flatfed.dashboard.tails import BLOCK, Follower, last_rows
+from flatfed.dashboard.tails import BLOCK, HistoryFollower, last_rows
 from flatfed.runs.history import History
 from reports.disk import row
 
@@ -38,7 +38,7 @@ def test_a_row_that_is_being_written_waits(tmp_path: Path) -> None:
     for cut in (1, 2, 20):
         path.write_bytes(whole[:-cut])
         assert next(iter(last_rows(path, tmp_path)))["round"] == 1
-        follower = Follower(path, tmp_path)
+        follower = HistoryFollower(path, tmp_path)
         follower.restarted()
         assert [row["round"] for row in follower.new_rows()] == [0, 1]
         with path.open("ab") as file:
@@ -51,7 +51,7 @@ def test_a_row_that_is_being_written_waits(tmp_path: Path) -> None:
 def test_only_what_is_added_is_read(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history = written(path, 2)
-    follower = Follower(path, tmp_path)
+    follower = HistoryFollower(path, tmp_path)
     assert follower.restarted()
     assert [row["round"] for row in follower.new_rows()] == [0, 1]
     assert list(follower.new_rows()) == []
@@ -64,7 +64,7 @@ def test_only_what_is_added_is_read(tmp_path: Path) -> None:
 def test_a_history_that_was_cut_back_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history = written(path, 5)
-    follower = Follower(path, tmp_path)
+    follower = HistoryFollower(path, tmp_path)
     follower.restarted()
     assert len(list(follower.new_rows())) == 5
     history.begin([row(0, None), row(1, None)])
@@ -82,7 +82,7 @@ def test_a_damaged_line_ends_what_is_shown_and_says_so(line: bytes, tmp_path: Pa
     path = tmp_path / "history.jsonl"
     written(path, 2).close()
     path.write_bytes(path.read_bytes() + line + b"\n")
-    follower = Follower(path, tmp_path)
+    follower = HistoryFollower(path, tmp_path)
     follower.restarted()
     assert len(list(follower.new_rows())) == 2
     assert follower.damage == "history.jsonl, line 3 is damaged"
@@ -93,7 +93,7 @@ def test_a_row_that_was_changed_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     written(path, 3).close()
     path.write_bytes(path.read_bytes().replace(b'"backprops": 40', b'"backprops": 41', 1))
-    follower = Follower(path, tmp_path)
+    follower = HistoryFollower(path, tmp_path)
     follower.restarted()
     assert list(follower.new_rows()) == []
     assert follower.damage == "history.jsonl, line 1 is damaged"

@@ -13,7 +13,7 @@ from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import FlatfedError
 from flatfed.dashboard.sealed_reading import read_record
 from flatfed.dashboard.tails import last_rows, number
-from flatfed.dashboard.tree import COMPARISON, STUDY, Place
+from flatfed.dashboard.tree import COMPARISON, STUDY, FolderPlace
 from flatfed.runs.history import Row
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import is_held
@@ -62,7 +62,9 @@ def read_config(path: Path, root: Path) -> dict[str, Any]:
     return config
 
 
-def entry_of(place: Place, root: Path, config: dict[str, Any] | None = None) -> tuple[Entry, dict[str, Any] | None]:
+def entry_of(
+    place: FolderPlace, root: Path, config: dict[str, Any] | None = None
+) -> tuple[Entry, dict[str, Any] | None]:
     """Return a run's line, and its configuration; of one that cannot be read, why."""
     try:
         config = config or read_config(place.path, root)
@@ -73,19 +75,19 @@ def entry_of(place: Place, root: Path, config: dict[str, Any] | None = None) -> 
         return unreadable(place, f"{type(error).__name__}: {error}"), None
 
 
-def unreadable(place: Place, reason: str) -> Entry:
+def unreadable(place: FolderPlace, reason: str) -> Entry:
     """Return the line of what cannot be read."""
     nothing = dict.fromkeys(("method", "data", "seed", "setting", "metric", "resume", "rerun"), "")
     numbers = dict.fromkeys(("rounds", "of", "value", "seconds_left"))
     return {**_names(place), **nothing, **numbers, "status": "unreadable", "reason": _short(reason)}
 
 
-def _names(place: Place) -> Entry:
+def _names(place: FolderPlace) -> Entry:
     folder, _, _ = place.name.rpartition("/")
     return {"id": place.id, "name": _short(place.name), "folder": _short(folder or ".")}
 
 
-def _entry(place: Place, root: Path, config: dict[str, Any]) -> Entry:
+def _entry(place: FolderPlace, root: Path, config: dict[str, Any]) -> Entry:
     metric = primary_metric(config)
     rows, value = _end_of_history(place.path / "history.jsonl", root, metric)
     status, reason = standing(place.path, root)

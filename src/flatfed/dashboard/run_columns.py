@@ -11,7 +11,7 @@ from typing import Any
 from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import averaged_rounds
 from flatfed.dashboard.entries import primary_metric
-from flatfed.dashboard.tails import Follower, number
+from flatfed.dashboard.tails import HistoryFollower, number
 from flatfed.reports.number_labels import LABELS
 from flatfed.reports.page.thin import kept_places
 from flatfed.runs.history import Row
@@ -27,7 +27,7 @@ Position = tuple[int, int]
 """The generation of a history, and how many of its rows are known."""
 
 
-class Column:
+class NumberColumn:
     """The values of one number, and the rows that have it."""
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class RunColumns:
     """The curves of one run."""
 
     def __init__(self, path: Path, root: Path, config: Mapping[str, Any]) -> None:
-        self._follower = Follower(path / "history.jsonl", root)
+        self._follower = HistoryFollower(path / "history.jsonl", root)
         self._config = config
         self._lock = threading.Lock()
         self._clear()
 
     def _clear(self) -> None:
         self._axes: dict[str, list[float]] = {name: [] for name in AXES}
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, NumberColumn] = {}
         self._reasons: Counter[str] = Counter()
         self._rejected: deque[dict[str, Any]] = deque(maxlen=RECENT_REJECTED)
 
@@ -93,7 +93,7 @@ class RunColumns:
         if name not in self._columns:
             if len(self._columns) >= MOST_COLUMNS:
                 return
-            self._columns[name] = Column()
+            self._columns[name] = NumberColumn()
         column = self._columns[name]
         column.at.append(place)
         column.values.append(value)
@@ -145,7 +145,7 @@ class RunColumns:
     def numbers(self) -> list[dict[str, Any]]:
         """Return what a table shows of the run: name, value, and whether more is better where that is known."""
         metric, settings = primary_metric(self._config), self._config["settings"]
-        column = self._columns.get(metric.column, Column())
+        column = self._columns.get(metric.column, NumberColumn())
         values = [metric.scale * value for value in column.values]
         first = settings["rounds"] - averaged_rounds(settings["rounds"], settings.get("evaluate_last"))
         rounds = [self._axes["round"][row] for row in column.at]
@@ -153,7 +153,7 @@ class RunColumns:
         better = metric.higher_is_better
         best = None if better is None or not values else (max if better else min)(values)
         unit = f" ({metric.unit})" if metric.unit else ""
-        losses = self._columns.get("train_loss", Column()).values
+        losses = self._columns.get("train_loss", NumberColumn()).values
         return [
             _number("round", self._axes["round"][-1:]),
             _number(f"{metric.label}{unit}, now", values[-1:], better),

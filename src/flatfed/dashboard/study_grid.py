@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.dashboard.sealed_reading import FileState, read_record, state_of
-from flatfed.dashboard.tree import STUDY, Place, id_of
+from flatfed.dashboard.tree import STUDY, FolderPlace, id_of
 
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
@@ -23,7 +23,7 @@ Seen = tuple[tuple[FileState | None, ...], dict[str, str]]
 class StudyGrid:
     """The cells of a study as they were last seen; each has the version of its last change."""
 
-    def __init__(self, place: Place, root: Path) -> None:
+    def __init__(self, place: FolderPlace, root: Path) -> None:
         self._place, self._root = place, root
         self._running: RunningStudy | None = None
         self._record_state: FileState | None = None

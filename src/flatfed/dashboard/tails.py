@@ -74,7 +74,7 @@ def _can_be_shown(row: Row) -> bool:
     return isinstance(rejected, list) and all(isinstance(one, dict) for one in rejected)
 
 
-class Follower:
+class HistoryFollower:
     """Reads a history once, and then what is added to it.
 
     Attributes:

@@ -21,7 +21,7 @@ LETTERS = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class FolderPlace:
     """A folder that is something."""
 
     path: Path
@@ -43,13 +43,13 @@ def id_of(path: Path) -> str:
 class Tree:
     """What was found, by id."""
 
-    runs: dict[str, Place] = field(default_factory=dict)
-    comparisons: dict[str, Place] = field(default_factory=dict)
-    studies: dict[str, Place] = field(default_factory=dict)
-    unreadable: dict[str, tuple[Place, str]] = field(default_factory=dict)
+    runs: dict[str, FolderPlace] = field(default_factory=dict)
+    comparisons: dict[str, FolderPlace] = field(default_factory=dict)
+    studies: dict[str, FolderPlace] = field(default_factory=dict)
+    unreadable: dict[str, tuple[FolderPlace, str]] = field(default_factory=dict)
     """Folders that could not be looked into, with the reason."""
 
-    def runs_below(self, place: Place) -> list[str]:
+    def runs_below(self, place: FolderPlace) -> list[str]:
         """Return the ids of the runs below a folder."""
         return [id for id, run in self.runs.items() if run.path.is_relative_to(place.path)]
 
@@ -60,7 +60,7 @@ def walk(root: Path) -> Tree:
     left = [root]
     while left:
         path = left.pop()
-        place = Place(path, _name(path, root))
+        place = FolderPlace(path, _name(path, root))
         try:
             found = list(_entries(path))
         except FileNotFoundError:

@@ -18,7 +18,7 @@ from flatfed.dashboard.entries import Entry, command_of, entry_of, unreadable
 from flatfed.dashboard.run_columns import Position, RunColumns
 from flatfed.dashboard.sealed_reading import FileState, state_of
 from flatfed.dashboard.study_grid import StudyGrid
-from flatfed.dashboard.tree import Place, Tree, walk
+from flatfed.dashboard.tree import FolderPlace, Tree, walk
 
 FILES = ("config.json", "status.json", "history.jsonl")
 WALK_SECONDS = 3.0
@@ -35,7 +35,7 @@ MOST_COLUMNS = 64
 class KnownRun:
     """A run as it was last seen."""
 
-    place: Place
+    place: FolderPlace
     states: tuple[FileState | None, ...]
     config: dict[str, Any] | None
     entry: Entry
@@ -119,7 +119,7 @@ class Watch:
         for place, reason in tree.unreadable.values():
             self._note(place, (), None, unreadable(place, reason))
 
-    def _look_at(self, place: Place, are_locks_due: bool) -> None:
+    def _look_at(self, place: FolderPlace, are_locks_due: bool) -> None:
         known = self._runs.get(place.id)
         states = tuple(state_of(place.path / name) for name in FILES)
         is_new = known is None or known.states != states
@@ -130,7 +130,7 @@ class Watch:
         self._note(place, states, config, entry)
 
     def _note(
-        self, place: Place, states: tuple[FileState | None, ...], config: dict[str, Any] | None, entry: Entry
+        self, place: FolderPlace, states: tuple[FileState | None, ...], config: dict[str, Any] | None, entry: Entry
     ) -> None:
         with self._lock:
             known = self._runs.get(place.id)
@@ -162,7 +162,7 @@ class Watch:
             for place in sorted(places.values(), key=lambda place: place.name)
         ]
 
-    def _group(self, place: Place, tree: Tree) -> dict[str, Any]:
+    def _group(self, place: FolderPlace, tree: Tree) -> dict[str, Any]:
         command = command_of(place.path, self.root)
         return {"id": place.id, "name": place.name, "runs": tree.runs_below(place), "command": command}
 
