@@ -31,6 +31,7 @@ COMMANDS = {
     "show": "flatfed.cli.commands.show:show",
     "report": "flatfed.cli.page.report:report",
     "track": "flatfed.cli.tracking.track:track",
+    "dashboard": "flatfed.cli.page.dashboard:dashboard",
     "flatness": "flatfed.cli.commands.flatness:flatness",
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",
@@ -87,6 +88,7 @@ def cli() -> None:
       flatfed compare digits fedavg feddyn+sam --seeds 0,1    one table for several
       flatfed show runs/...                                   the table again
       flatfed report runs/...                                 one page with tables, curves, flatness and clients
+      flatfed dashboard runs                                  the same in a browser, while runs go on
       flatfed resume runs/...                                 go on where it stopped
       flatfed track runs/... --to mlflow                      send runs to TensorBoard, MLflow or W&B
       flatfed branch runs/... --average swa                   go on from a checkpoint with SWA

@@ -10,6 +10,7 @@ from typing import Any
 
 from flatfed.reports.drawn_rounds import DrawnRounds, density_note, drawn_rounds, evaluated_every
 from flatfed.reports.figures.drawing.style import PAGE, alone, finish, in_style, look, new_figure
+from flatfed.reports.number_labels import LABELS
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.columns import primary
 from flatfed.reports.tables.grid import known, known_items
@@ -23,15 +24,6 @@ THIN = {"linewidth": 0.5, "alpha": 0.55}
 CENTRALISED = "centralised"
 """The id of training on the pooled data: no federated rounds, so a line to hold the others against."""
 REFERENCE = {"linestyle": (0, (6, 3)), "linewidth": 1.2}
-LABELS = {
-    "global_accuracy": "test accuracy of the global model (%)",
-    "train_loss": "training loss",
-    "divergence": "client divergence",
-    "lr": "learning rate",
-    "lambda_max": "λmax",
-    "lambda_ratio": "λmax/λ5",
-    "lpf": "LPF",
-}
 Points = dict[int, float]
 """Values by round, counted from 1."""
 

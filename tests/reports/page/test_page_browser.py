@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -216,7 +217,7 @@ def test_every_setting_of_a_study(browser: Any, study: Path) -> None:
     assert {"fedavg", "slow", "wild"} <= set(first.locator("table.pivot tbody th").all_inner_texts())
     assert "✗ diverged" in first.locator("table.pivot").inner_text()
     assert "Statistics" in first.inner_text()
-    assert "diverged" in first.locator("h3:text-is('Cells without a result') ~ .scroll").first.inner_text()
+    assert "diverged" in first.locator("h3:text-is('Cells without a result') ~ div").first.inner_text()
     select = shown.page.locator("#view")
     assert select.locator("option").all_inner_texts() == ["a study: first", "a study: second"]
     for number in ("1", "0"):
@@ -233,6 +234,24 @@ def test_a_page_is_printed_light_with_all_its_figures(browser: Any, comparison: 
     assert pdf.startswith(b"%PDF")
     figures = shown.page.locator("figure").count()
     assert shown.page.locator(".plot.js-plotly-plot").count() == figures
+    shown.check()
+
+
+def test_a_wide_table_is_printed_across_the_page_and_a_narrow_one_is_not(browser: Any, comparison: Path) -> None:
+    page = comparison.with_name("wide.html")
+    done = flatfed("report", comparison.parent / "comparison", "--at", "1,2,3", "--baseline", "fedavg", "--out", page)
+    assert done.code == 0, done.err
+    shown = opened(browser, page)
+    wide = shown.page.locator("section:has(> h2:text-is('Results')) .wide table")
+    assert wide.locator("thead th").count() > 11
+    assert shown.page.locator(".narrow table").count() > 3
+    pdf = shown.page.pdf(format="A4", prefer_css_page_size=True)
+    sides = re.findall(rb"/MediaBox \[0 0 ([0-9.]+) ([0-9.]+)\]", pdf)
+    assert {float(width) > float(height) for width, height in sides} == {True, False}
+    # As wide as the paper between its margins, in pixels: 273 mm of a page on its side.
+    shown.page.emulate_media(media="print")
+    shown.page.set_viewport_size({"width": 1031, "height": 700})
+    assert wide.evaluate("table => table.getBoundingClientRect().right <= innerWidth")
     shown.check()
 
 

@@ -1,1 +1,1 @@
-"""`flatfed report`, and the pages that other commands write."""
+"""`flatfed report` and `flatfed dashboard`, and the pages that other commands write."""

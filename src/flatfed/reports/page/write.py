@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib
 import importlib.util
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from flatfed import __version__
 from flatfed.core.errors import ConfigError
-from flatfed.reports.figures.drawing.style import COLOURS, STYLES
 from flatfed.reports.page.gather import Data, ViewSource, gather
+from flatfed.reports.page.page_files import (
+    look_of_pages,
+    plotly_script,
+    report_policy,
+    report_script,
+    report_style,
+    shared_file,
+)
 from flatfed.runs.records.files import replace_file
 
 PAGE = "report.html"
 NEEDED = ("jinja2", "plotly")
-DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
-"""Line styles of the figures, as the drawing library calls them."""
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """What could end a script or be read as markup, as JSON writes it too."""
 
@@ -51,16 +53,14 @@ def write_page(file: Path, title: str, sources: Sequence[ViewSource], studies: S
 
 def page_text(data: Data) -> str:
     """Return the page: it holds all it needs, and the browser itself keeps it from asking anyone for anything."""
-    library, script = _library(), _own("report.js")
-    look = {"colours": list(COLOURS), "dashes": [DASHES[style] for style in STYLES]}
     text: str = _template().render(
         data=data,
         version=__version__,
-        policy=_policy(library, script),
-        style=_own("report.css"),
-        library=library,
-        script=script,
-        json=script_json({"look": look, "views": [_drawn(view) for view in data["views"]]}),
+        policy=report_policy(),
+        style=report_style(),
+        library=plotly_script(),
+        script=report_script(),
+        json=script_json({"look": look_of_pages(), "views": [_drawn(view) for view in data["views"]]}),
     )
     return text
 
@@ -83,36 +83,9 @@ def script_json(value: Any) -> str:
 
 def _template() -> Any:
     jinja2 = importlib.import_module("jinja2")
-    loader = jinja2.FunctionLoader(_own)
+    loader = jinja2.FunctionLoader(shared_file)
     # Names and settings are the user's words, and no markup; a word that is misspelled here is an error.
     environment = jinja2.Environment(
         autoescape=True, loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("report.html.j2")
-
-
-def _own(name: str) -> str:
-    return files("flatfed.reports.page").joinpath("files").joinpath(name).read_text(encoding="utf-8")
-
-
-def _library() -> str:
-    """Return the drawing library as plotly's package has it; the package itself is not imported."""
-    spec = importlib.util.find_spec("plotly")
-    assert spec is not None and spec.submodule_search_locations
-    path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    text = path.read_text(encoding="utf-8")
-    return text.replace("</script", "<\\/script")
-
-
-def _policy(*scripts: str) -> str:
-    """Return what the browser allows the page: these scripts and no others, and no requests."""
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
-    # Evaluation is for older releases of plotly, whose traces in three dimensions compile functions.
-    return (
-        f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

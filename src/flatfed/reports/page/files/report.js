@@ -1,287 +1,13 @@
-// The page's own script: views, colours, sorting, and the figures. It asks the network for nothing.
+// The report's own script: views, sorting, and the figures. It asks the network for nothing.
 "use strict";
 
 (function () {
+  const {
+    CONFIG, all, colour, followTheme, hovered, isDark, isWide, layout, make, makeCopyable, makeSortable, plain, scale, setLook,
+    setPrinting,
+  } = Parts;
+  const { curvesFigure } = Curves;
   const { look, views } = JSON.parse(document.getElementById("data").textContent);
-  const root = document.documentElement;
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const AXES = { round: "rounds", bytes: "bytes exchanged", backprops: "backprops", seconds: "seconds" };
-  const CONFIG = { displaylogo: false, responsive: true, plotlyServerURL: "", showSendToCloud: false };
-  // Pixels of a figure on paper, which has no window to fill.
-  const ON_PAPER = { autosize: false, width: 660, height: 380 };
-  let isPrinting = false;
-
-  // Small parts.
-
-  function all(selector, within) {
-    return Array.from((within || document).querySelectorAll(selector));
-  }
-
-  function make(tag, attributes, text) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      element.setAttribute(name, value);
-    }
-    if (text !== undefined) {
-      element.textContent = text;
-    }
-    return element;
-  }
-
-  // Names are the user's words: the drawing library would read tags in them as markup.
-  function plain(text) {
-    return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  }
-
-  // The same for what hovers, where the library would also fill in what stands in %{...}.
-  function hovered(text) {
-    return plain(text).replace(/%\{/g, "%&#123;");
-  }
-
-  function isDark() {
-    if (isPrinting) {
-      return false;
-    }
-    const chosen = root.dataset.theme;
-    return chosen ? chosen === "dark" : dark.matches;
-  }
-
-  function colour(index) {
-    const own = look.colours[index % look.colours.length];
-    return own === "#000000" && isDark() ? "#FFFFFF" : own;
-  }
-
-  function dash(index) {
-    return look.dashes[Math.floor(index / look.colours.length) % look.dashes.length];
-  }
-
-  function glass(hex, share) {
-    const parts = [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
-    return `rgba(${parts.join(",")},${share})`;
-  }
-
-  function text(value) {
-    return value === null || value === undefined ? "–" : String(Number(value.toPrecision(5)));
-  }
-
-  // What all figures share.
-
-  function layout(more) {
-    const ink = isDark() ? "#e8eaee" : "#1d1f23";
-    const paper = isDark() ? "#15171b" : "#ffffff";
-    const rule = isDark() ? "#3a3f49" : "#d5d8de";
-    const spikes = { spikecolor: isDark() ? "#a9afba" : "#565b64", spikethickness: 1, spikedash: "dot" };
-    const axis = { gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true, exponentformat: "SI" };
-    const { xaxis, yaxis, ...others } = more;
-    return {
-      paper_bgcolor: paper,
-      plot_bgcolor: paper,
-      font: { family: "system-ui, sans-serif", size: 13, color: ink },
-      margin: { l: 56, r: 12, t: 12, b: 48 },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-      hoverlabel: { namelength: -1, bgcolor: isDark() ? "#1e2127" : "#ffffff", bordercolor: rule, font: { color: ink } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: rule, activecolor: ink },
-      xaxis: { ...axis, ...spikes, ...xaxis },
-      yaxis: { ...axis, ...yaxis },
-      ...(isPrinting ? ON_PAPER : { autosize: true }),
-      ...others,
-    };
-  }
-
-  // An axis; a logarithmic one has ticks that do not touch.
-  function scale(isLog, values) {
-    if (!isLog) {
-      return { type: "linear" };
-    }
-    const positive = values.filter((value) => value > 0);
-    const decades = Math.log10(Math.max(...positive) / Math.min(...positive));
-    return { type: "log", dtick: decades > 2 ? 1 : "D2" };
-  }
-
-  function isWide(values) {
-    return Math.min(...values) > 0 && Math.max(...values) > 100 * Math.min(...values);
-  }
-
-  // Curves with their ranges over seeds.
-
-  function band(curve, xs, shade, group) {
-    const outline = xs.concat(xs.slice().reverse());
-    const around = curve.high.concat(curve.low.slice().reverse());
-    return {
-      x: outline, y: around, fill: "toself", fillcolor: glass(shade, 0.18), line: { width: 0 }, mode: "lines",
-      hoverinfo: "skip", showlegend: false, legendgroup: group,
-    };
-  }
-
-  function curveTraces(methods, name, axis) {
-    const traces = [];
-    const longest = Math.max(...methods.map((method) => Math.max(0, ...method.x[axis])));
-    methods.forEach((method, index) => {
-      const curve = method.series[name];
-      if (!curve) {
-        return;
-      }
-      const shade = colour(index);
-      const group = String(index);
-      const label = plain(method.method);
-      const line = { color: shade, dash: dash(index), width: 2 };
-      if (method.reference) {
-        const last = curve.mean[curve.mean.length - 1];
-        traces.push({
-          x: [0, longest], y: [last, last], mode: "lines", name: label, legendgroup: group,
-          line: { ...line, dash: "longdash" }, hovertemplate: `${hovered(method.method)}: %{y:.5g}<extra></extra>`,
-        });
-        return;
-      }
-      const xs = curve.at.map((place) => method.x[axis][place]);
-      if (curve.low && xs.length > 1) {
-        traces.push(band(curve, xs, shade, group));
-      }
-      traces.push({
-        x: xs, y: curve.mean, mode: xs.length > 1 ? "lines" : "markers", name: label, legendgroup: group, line,
-        marker: { color: shade, size: 8 }, text: curve.low ? ranges(curve) : undefined,
-        hovertemplate: `${hovered(method.method)}: %{y:.5g}${curve.low ? " %{text}" : ""}<extra></extra>`,
-      });
-      if (method.diverged.length && xs.length) {
-        traces.push({
-          x: xs.slice(-1), y: curve.mean.slice(-1), mode: "markers", showlegend: false, legendgroup: group,
-          marker: { symbol: "x", size: 10, color: shade },
-          hovertemplate: `${hovered(method.method)}: diverged (seed ${method.diverged.join(", ")})<extra></extra>`,
-        });
-      }
-    });
-    return traces;
-  }
-
-  function ranges(curve) {
-    return curve.low.map((low, place) => `(${text(low)} to ${text(curve.high[place])})`);
-  }
-
-  function drawCurves(plot, curves, state) {
-    const metric = curves.metrics.find((one) => one.name === state.metric);
-    const values = curves.methods.flatMap((method) => (method.series[state.metric] || { mean: [] }).mean);
-    const yaxis = { title: { text: plain(metric.label) }, ...scale(state.log, values) };
-    const xaxis = { title: { text: AXES[state.axis] }, rangemode: "tozero" };
-    const size = state.axis === "bytes" ? { xaxis: { ...xaxis, ticksuffix: "B" } } : { xaxis };
-    const traces = curveTraces(curves.methods, state.metric, state.axis);
-    return Plotly.react(plot, traces, layout({ ...size, yaxis, hovermode: "x unified" }), CONFIG);
-  }
-
-  function choice(label, options, chosen, changed) {
-    const select = make("select");
-    for (const [value, words] of options) {
-      select.append(make("option", { value }, words));
-    }
-    select.value = chosen;
-    select.addEventListener("change", () => changed(select.value));
-    const named = make("label", {}, `${label} `);
-    named.append(select);
-    return named;
-  }
-
-  let groups = 0;
-
-  function radios(label, options, chosen, changed) {
-    const field = make("fieldset");
-    const name = `choice-${(groups += 1)}`;
-    field.append(make("legend", {}, label));
-    for (const [value, words] of options) {
-      const input = make("input", { type: "radio", name, value });
-      input.checked = value === chosen;
-      input.addEventListener("change", () => changed(value));
-      const named = make("label");
-      named.append(input, ` ${words}`);
-      field.append(named);
-    }
-    return field;
-  }
-
-  function tick(label, chosen, changed) {
-    const input = make("input", { type: "checkbox" });
-    input.checked = chosen;
-    input.addEventListener("change", () => changed(input.checked));
-    const named = make("label");
-    named.append(input, ` ${label}`);
-    return { named, input };
-  }
-
-  // A figure of curves has controls, and keeps what was chosen.
-  function curvesFigure(figure, curves, names) {
-    const metrics = names ? curves.metrics.filter((one) => names.includes(one.name)) : curves.metrics;
-    const state = { metric: metrics[0].name, axis: "round", log: metrics[0].log };
-    const plot = figure.querySelector(".plot");
-    const controls = figure.querySelector(".controls");
-    const draw = () => drawCurves(plot, curves, state);
-    const again = () => {
-      draw();
-      if (!names) {
-        writeNumbers(figure, curves, state);
-      }
-    };
-    const log = tick("log scale", state.log, (value) => {
-      state.log = value;
-      again();
-    });
-    const axes = Object.entries(AXES);
-    controls.append(
-      choice("Number", metrics.map((one) => [one.name, one.label]), state.metric, (value) => {
-        state.metric = value;
-        state.log = metrics.find((one) => one.name === value).log;
-        log.input.checked = state.log;
-        again();
-      }),
-      radios("over", axes, state.axis, (value) => {
-        state.axis = value;
-        again();
-      }),
-      log.named,
-    );
-    controls.hidden = false;
-    if (!names) {
-      prepareNumbers(figure, curves, state);
-    }
-    return draw;
-  }
-
-  // The same numbers as a table, for those who cannot see a figure.
-  function prepareNumbers(figure, curves, state) {
-    const details = figure.parentElement.querySelector("details.numbers");
-    details.hidden = false;
-    details.addEventListener("toggle", () => writeNumbers(figure, curves, state));
-  }
-
-  function writeNumbers(figure, curves, state) {
-    const details = figure.parentElement.querySelector("details.numbers");
-    if (!details.open) {
-      return;
-    }
-    const methods = curves.methods.filter((method) => method.series[state.metric]);
-    const rounds = new Map();
-    methods.forEach((method, column) => {
-      const curve = method.series[state.metric];
-      curve.at.forEach((place, order) => {
-        const round = method.x.round[place];
-        if (!rounds.has(round)) {
-          rounds.set(round, methods.map(() => null));
-        }
-        rounds.get(round)[column] = curve.mean[order];
-      });
-    });
-    const table = make("table");
-    table.append(make("caption", {}, curves.metrics.find((one) => one.name === state.metric).label));
-    const head = table.createTHead().insertRow();
-    head.append(make("th", { scope: "col" }, "round"));
-    methods.forEach((method) => head.append(make("th", { scope: "col", class: "number" }, method.method)));
-    const body = table.createTBody();
-    for (const round of Array.from(rounds.keys()).sort((a, b) => a - b)) {
-      const row = body.insertRow();
-      row.append(make("th", { scope: "row" }, String(round)));
-      rounds.get(round).forEach((value) => row.append(make("td", { class: "number" }, text(value))));
-    }
-    const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "numbers of the figure" });
-    scroll.append(table);
-    details.querySelector("div").replaceChildren(scroll);
-  }
 
   // Flatness.
 
@@ -478,71 +204,12 @@
     document.querySelector("nav").replaceChildren(list);
   }
 
-  // Colours.
-
-  function chooseTheme(theme) {
-    if (theme === "auto") {
-      delete root.dataset.theme;
-    } else {
-      root.dataset.theme = theme;
-    }
-    drawAgain();
-  }
-
-  // Tables.
-
-  function makeSortable(table) {
-    all("thead th", table).forEach((head, column) => {
-      const button = make("button", { type: "button" }, head.textContent);
-      head.replaceChildren(button);
-      button.addEventListener("click", () => sort(table, head, column));
-    });
-  }
-
-  function sort(table, head, column) {
-    const isNumber = head.classList.contains("number");
-    const before = head.getAttribute("aria-sort");
-    // Numbers begin with the largest, words with the first.
-    const first = isNumber ? "descending" : "ascending";
-    const second = isNumber ? "ascending" : "descending";
-    const now = before === first ? second : first;
-    all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", now);
-    const rows = all("tbody tr", table);
-    const sign = now === "ascending" ? 1 : -1;
-    rows.sort((one, other) => compare(one.cells[column], other.cells[column], isNumber, sign));
-    table.tBodies[0].append(...rows);
-  }
-
-  function compare(one, other, isNumber, sign) {
-    const [a, b] = [one.dataset.sort, other.dataset.sort];
-    // What has no value stands last, whatever the direction.
-    if (a === undefined || b === undefined) {
-      return (a === undefined) - (b === undefined);
-    }
-    return sign * (isNumber ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true }));
-  }
-
-  function makeCopyable(button) {
-    const code = button.parentElement.querySelector("code");
-    if (!navigator.clipboard) {
-      return;
-    }
-    button.hidden = false;
-    button.addEventListener("click", () => {
-      navigator.clipboard.writeText(code.textContent).then(
-        () => { button.textContent = "Copied"; },
-        () => { button.textContent = "Not copied"; },
-      );
-    });
-  }
-
   function begin() {
+    setLook(look);
     all("table[data-sortable]").forEach(makeSortable);
     all("button.copy").forEach(makeCopyable);
     document.querySelector(".switches").hidden = false;
-    document.getElementById("theme").addEventListener("change", (event) => chooseTheme(event.target.value));
-    dark.addEventListener("change", drawAgain);
+    followTheme(document.getElementById("theme"), drawAgain);
     const select = document.getElementById("view");
     if (select) {
       select.addEventListener("change", () => showView(Number(select.value)));
@@ -550,11 +217,11 @@
     showView(select ? Number(select.value) : 0);
     all("figure").forEach((figure) => seen.observe(figure));
     window.addEventListener("beforeprint", () => {
-      isPrinting = true;
+      setPrinting(true);
       shownFigures().forEach(draw);
     });
     window.addEventListener("afterprint", () => {
-      isPrinting = false;
+      setPrinting(false);
       drawAgain();
     });
   }

@@ -1,0 +1,106 @@
+"""Curves: read once, followed, thinned, with what a table shows of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flatfed.dashboard.entries import read_config
+from flatfed.dashboard.run_columns import MOST_POINTS, RunColumns
+from flatfed.runs.history import History
+from reports.disk import BACKPROPS, BYTES, SECONDS, row, write_run
+
+
+def columns_of(run: Path) -> RunColumns:
+    return RunColumns(run, run.parent, read_config(run, run.parent))
+
+
+def numbers(piece: dict[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one["value"] for one in piece["numbers"]}
+
+
+def test_every_number_over_every_axis(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(0.2, None, 0.5))
+    position, piece = columns_of(run).changes(None)
+    assert position == (1, 3) and piece is not None and piece["whole"]
+    assert piece["x"] == {
+        "round": [1, 2, 3],
+        "bytes": [3.0 * BYTES * n for n in (1, 2, 3)],
+        "backprops": [float(BACKPROPS * n) for n in (1, 2, 3)],
+        "seconds": [SECONDS * n for n in (1, 2, 3)],
+    }
+    assert piece["series"]["test_accuracy"] == {"at": [0, 2], "mean": [20.0, 50.0]}
+    assert piece["series"]["train_loss"]["at"] == [0, 1, 2]
+    assert [one["name"] for one in piece["metrics"]][:2] == ["test_accuracy", "train_loss"]
+    assert piece["metrics"][0]["label"] == "test accuracy (%)"
+    shown = numbers(piece)
+    assert (shown["round"], shown["accuracy (%), now"], shown["best"], shown["bytes"]) == (3, 50, 50, 9 * BYTES)
+    # Over the last two rounds, of which one was evaluated.
+    assert shown["last-n mean"] == 50
+
+
+def test_pieces_together_are_the_whole(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(), rounds=6)
+    columns, history = columns_of(run), History(run / "history.jsonl")
+    position, _ = columns.changes(None)
+    grown: list[float] = []
+    rounds: list[float] = []
+    for round in range(6):
+        history.append(row(round, round / 10))
+        position, piece = columns.changes(position)
+        assert piece is not None and piece["whole"] == (round == 0)
+        rounds += piece["x"]["round"]
+        grown += piece["series"]["test_accuracy"]["mean"]
+        assert columns.changes(position) == (position, None)
+    history.close()
+    _, whole = columns.changes(None)
+    assert whole is not None
+    assert (whole["x"]["round"], whole["series"]["test_accuracy"]["mean"]) == (rounds, grown)
+
+
+def test_a_history_that_was_cut_back_comes_as_a_whole(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(0.1, 0.2, 0.3))
+    columns = columns_of(run)
+    position, _ = columns.changes(None)
+    history = History(run / "history.jsonl")
+    history.begin([row(0, 0.1)])
+    history.close()
+    later, piece = columns.changes(position)
+    assert piece is not None and piece["whole"] and piece["x"]["round"] == [1]
+    assert later[0] > position[0]
+
+
+def test_long_curves_are_thinned_each_by_itself(tmp_path: Path) -> None:
+    count = 2 * MOST_POINTS
+    accuracies = tuple(0.5 if round % 50 == 0 else None for round in range(count))
+    _, piece = columns_of(write_run(tmp_path / "run", accuracies=accuracies)).changes(None)
+    assert piece is not None
+    assert len(piece["series"]["train_loss"]["at"]) == MOST_POINTS
+    evaluated = [piece["x"]["round"][place] for place in piece["series"]["test_accuracy"]["at"]]
+    assert evaluated == list(range(1, count, 50))
+    assert piece["x"]["round"][-1] == count
+
+
+def test_rejected_updates_are_counted_by_reason(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(0.1,))
+    history = History(run / "history.jsonl")
+    rejected = [{"client": 4, "reason": "not finite"}, {"client": 5, "reason": "\u202etoo long"}]
+    history.begin([row(0, 0.1), row(1, None) | {"rejected": rejected}, row(2, None) | {"rejected": rejected[:1]}])
+    history.close()
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    counts = {one["reason"]: one["count"] for one in piece["rejected"]["reasons"]}
+    assert counts == {"not finite": 2, r"\u202etoo long": 1}
+    assert piece["rejected"]["last"][0] == {"round": 3, "client": "4", "reason": "not finite"}
+    assert numbers(piece)["rejected updates"] == 3
+
+
+def test_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(0.1,))
+    history = History(run / "history.jsonl")
+    history.begin([row(0, 0.5) | {"test_accuracy": None}, row(1, 0.25) | {"watch": {"c": None}}])
+    history.close()
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    assert piece["series"]["test_accuracy"] == {"at": [1], "mean": [25.0]}
+    assert "c" not in piece["series"]
