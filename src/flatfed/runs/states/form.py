@@ -65,7 +65,8 @@ class StateForm:
         if StateForm.of(state) != self:
             raise CheckpointError(f"a client's state is {StateForm.of(state)}, and those before it were {self}")
         tensors = state.tensors()
-        return [_bytes_of(tensors[entry.name]) for entry in self.entries if entry.nbytes]
+        views = [_bytes_of(tensors[entry.name]) for entry in self.entries if entry.nbytes]
+        return views or [memoryview(bytes(self.size))]
 
     def state(self, data: bytearray) -> State:
         """Return the state that these bytes are, with memory of its own."""
