@@ -17,8 +17,8 @@ from methods.designs import WHOLE
 from runs.bench import in_new_process
 from runs.state_killer import CALLS
 
-STEP = 1 if WHOLE else 7
-"""Every seventh moment; every one in `make battery`."""
+STEP = 1 if WHOLE else 3
+"""Every third moment; every one in `make battery`."""
 
 
 def test_killed_before_any_system_call_or_in_any_write(tmp_path: Path) -> None:

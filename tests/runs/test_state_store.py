@@ -147,7 +147,7 @@ class Stores(RuleBasedStateMachine):
         assert sum(sizes) <= 4 * 8 * BYTES
 
 
-Stores.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
+Stores.TestCase.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
 TestStores = Stores.TestCase
 
 

@@ -84,10 +84,27 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a checkpoint: what its manifest is like on disk, and the client states that it refers to."""
+    """What is known of a checkpoint: what its manifest is like on disk, and the client states that it refers to.
+
+    Args:
+        state: of the manifest's file.
+        files: names of the files of client states.
+        entries: what the manifest says of each store; nothing where each client has a file.
+    """
 
     state: FileState | None
     files: frozenset[str]
+    entries: dict[str, Any]
+
+    @classmethod
+    def of(cls, state: FileState | None, manifest: dict[str, Any]) -> _Known:
+        """Return it for a manifest."""
+        states: dict[str, dict[str, Any]] = manifest["states"]
+        if manifest["format"] == EARLIER_FORMAT:
+            names = (entry.rsplit(":", 1)[0] for files in states.values() for entry in files.values())
+            return cls(state, frozenset(names), {})
+        names = (name for entry in states.values() for name in (entry["file"], entry["index"]["file"]))
+        return cls(state, frozenset(names), states)
 
 
 class Checkpoints:
@@ -146,7 +163,7 @@ class Checkpoints:
         for round in self.rounds():
             # One that is damaged or of another run does not count.
             with contextlib.suppress(CheckpointError):
-                entry = self._manifest(round)["states"].get(name, {})
+                entry = self._what_is_known(round).entries.get(name, {})
                 if entry.get("file") == file:
                     places[round] = indexed_places(self._states, entry)
         return places
@@ -169,7 +186,7 @@ class Checkpoints:
         _discard(final)
         temporary.rename(final)
         sync_directory(self._root)
-        self._known[round] = _Known(file_state(final / MANIFEST_FILE), _state_files(manifest))
+        self._known[round] = _Known.of(file_state(final / MANIFEST_FILE), manifest)
 
     def rounds(self) -> list[int]:
         """Return the rounds of which there is a checkpoint, newest first."""
@@ -216,7 +233,7 @@ class Checkpoints:
     def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
         """Read one checkpoint, checked against its digests; states that were not new in it are read when asked for."""
         refuse_way_out(self._path(round) / MANIFEST_FILE, self._home)
-        lease = Lease(self._path(round) / MANIFEST_FILE)
+        lease = Lease(self._path(round))
         manifest = self._manifest(round)
         marks = manifest.get("marks", NO_MARKS)
         check(round, marks)
@@ -254,15 +271,15 @@ class Checkpoints:
             raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
         shape = EARLIER_MANIFEST if manifest["format"] == EARLIER_FORMAT else MANIFEST
         check_structure(path / MANIFEST_FILE, manifest, shape)
-        self._known[round] = _Known(state, _state_files(manifest))
+        self._known[round] = _Known.of(state, manifest)
         return manifest
 
-    def _files_of(self, round: int) -> frozenset[str]:
-        """Return the client states that a checkpoint refers to; its manifest is read if it is not known as it is."""
+    def _what_is_known(self, round: int) -> _Known:
+        """Return what a checkpoint refers to; its manifest is read if it is not known as it is."""
         known = self._known.get(round)
-        if known is not None and known.state == file_state(self._path(round) / MANIFEST_FILE):
-            return known.files
-        return _state_files(self._manifest(round))
+        if known is None or known.state != file_state(self._path(round) / MANIFEST_FILE):
+            self._manifest(round)
+        return self._known[round]
 
     def _forget_old(self) -> None:
         """Keep the run's last two checkpoints, the named ones, those that are read, and the files they refer to."""
@@ -270,9 +287,9 @@ class Checkpoints:
         for round in self.rounds():
             # One that is damaged or of another run is not counted among the last two, and is not removed.
             with contextlib.suppress(CheckpointError):
-                own[round] = self._files_of(round)
+                own[round] = self._what_is_known(round).files
         for round in list(own)[KEPT:]:
-            if round not in self._kept and not is_leased(self._path(round) / MANIFEST_FILE):
+            if round not in self._kept and not is_leased(self._path(round)):
                 _discard(self._path(round))
                 del own[round]
                 del self._known[round]
@@ -303,14 +320,6 @@ class Checkpoints:
     @property
     def _states(self) -> Path:
         return self._root / "states"
-
-
-def _state_files(manifest: dict[str, Any]) -> frozenset[str]:
-    """Return the names of the files with client states that a checkpoint refers to."""
-    states: dict[str, dict[str, Any]] = manifest["states"]
-    if manifest["format"] == EARLIER_FORMAT:
-        return frozenset(entry.rsplit(":", 1)[0] for files in states.values() for entry in files.values())
-    return frozenset(name for entry in states.values() for name in (entry["file"], entry["index"]["file"]))
 
 
 def _discard(path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.method.state import State
-from flatfed.machine import open_regular
 from flatfed.runs.records.files import sync_directory
 from flatfed.runs.states.form import StateForm
 from flatfed.runs.states.index import IndexLog
@@ -19,6 +18,7 @@ from flatfed.runs.states.places import Places
 from flatfed.runs.states.state_file import Ref, StateFile
 
 Refs = dict[int, Ref]
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Vault:
@@ -112,23 +112,23 @@ def _entries(refs: Refs) -> list[tuple[int, int, bytes]]:
 
 
 class Lease:
-    """As long as this lives, the process that trains does not forget the checkpoint with this manifest.
+    """As long as this lives, the process that trains does not forget the checkpoint in this folder.
 
     Its states are read when they are asked for, which may be long after it was opened.
     """
 
-    def __init__(self, manifest: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         with suppress(OSError):  # one that is not there, or a file system without locks
-            descriptor = open_regular(manifest)
+            descriptor = os.open(folder, FOLDER)
             weakref.finalize(self, os.close, descriptor)
-            # `flock`, which belongs to this opening of the file: this process may be the one that trains.
+            # `flock`, which belongs to this opening of the folder: this process may be the one that trains.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def is_leased(manifest: Path) -> bool:
-    """Say whether somebody reads the checkpoint with this manifest."""
+def is_leased(folder: Path) -> bool:
+    """Say whether somebody reads the checkpoint in this folder."""
     try:
-        descriptor = open_regular(manifest)
+        descriptor = os.open(folder, FOLDER)
     except OSError:
         return False
     try:
