@@ -25,8 +25,7 @@ ENTRY = struct.Struct("<QQ32s")
 SPARE_ENTRIES = 1024
 """How many entries a log may have too many, however few clients there are."""
 
-Indexed = dict[int, tuple[int, bytes]]
-"""Place and SHA-256 by client, in the order in which they were last written."""
+IndexEntry = tuple[int, int, bytes]
 
 
 class IndexLog:
@@ -40,7 +39,7 @@ class IndexLog:
             self._descriptor = open_unlinked(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         weakref.finalize(self, os.close, self._descriptor)
 
-    def add(self, entries: Iterable[tuple[int, int, bytes]]) -> None:
+    def add(self, entries: Iterable[IndexEntry]) -> None:
         """Add entries of client, place and SHA-256, and force them to the disk."""
         data = b"".join(ENTRY.pack(*entry) for entry in entries)
         with naming(self.path):
@@ -69,16 +68,15 @@ class IndexLog:
         return {"file": self.path.name, "entries": self.entries, "sha256": self._sha.hexdigest()}
 
 
-def read_index(path: Path, mark: Mapping[str, Any]) -> Indexed:
-    """Read a log as far as a checkpoint refers to it; one that is shorter, or not what it was, is an error."""
+def read_index(path: Path, mark: Mapping[str, Any]) -> list[IndexEntry]:
+    """Read a log as far as a checkpoint refers to it; one that is shorter, or not what it was, is an error.
+
+    The last entry of a client counts.
+    """
     try:
         data = read_whole(path)[: mark["entries"] * ENTRY.size]
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != mark["sha256"]:
         raise CheckpointError(f"{path} is damaged: its first {mark['entries']} entries do not have their SHA-256")
-    indexed: Indexed = {}
-    for client, place, digest in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]):
-        indexed.pop(client, None)  # so that the order is that of the last entries
-        indexed[client] = place, digest
-    return indexed
+    return list(ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]))

@@ -30,8 +30,7 @@ class Places:
         self._earlier = dict(checkpoints or {})
         self._rounds = set(self._earlier)
         self._born: dict[int, int] = {}
-        self._holders: dict[int, set[int]] = {}
-        self._held: dict[int, set[int]] = {}
+        self._held: dict[int, list[int]] = {}
         wanted = frozenset[int]().union(current, *self._earlier.values())
         self._free = set(range(count)) - wanted
         self._lowest = sorted(self._free)
@@ -62,14 +61,16 @@ class Places:
 
     def supersede(self, places: Iterable[int]) -> None:
         """Let these be held by the checkpoints that refer to them, and by nothing else."""
+        self._hand_to(sorted(self._rounds, reverse=True), places)
+
+    def _hand_to(self, rounds: list[int], places: Iterable[int]) -> None:
+        """Note each place under the first of the checkpoints that refers to it; it is free where none does."""
         for place in places:
-            holders = {round for round in self._rounds if self._refers(round, place)}
-            if not holders:
+            holder = next((round for round in rounds if self._refers(round, place)), None)
+            if holder is None:
                 self.give_back(place)
-                continue
-            self._holders[place] = holders
-            for round in holders:
-                self._held.setdefault(round, set()).add(place)
+            else:
+                self._held.setdefault(holder, []).append(place)
 
     def _refers(self, round: int, place: int) -> bool:
         """Say whether a checkpoint refers to a place that the store referred to until now."""
@@ -82,12 +83,9 @@ class Places:
         """Note that a checkpoint is gone."""
         self._rounds.discard(round)
         self._earlier.pop(round, None)
-        for place in self._held.pop(round, ()):
-            holders = self._holders[place]
-            holders.discard(round)
-            if not holders:
-                del self._holders[place]
-                self.give_back(place)
+        # It was the newest that referred to them.
+        older = sorted((each for each in self._rounds if each < round), reverse=True)
+        self._hand_to(older, self._held.pop(round, ()))
 
     def shrink(self) -> int:
         """Leave out the free places at the end; return how many there are then."""

@@ -41,22 +41,23 @@ def open_states(manifest: Path, folder: Path, home: Path, entry: Mapping[str, An
     path, index = folder / Path(entry["file"]).name, folder / Path(entry["index"]["file"]).name
     for each in (path, index):
         refuse_way_out(each, home)
-    indexed = read_index(index, entry["index"])
+    entries = read_index(index, entry["index"])
     try:
         file = StateFile.open(path, form, lease)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if max((place for place, _ in indexed.values()), default=-1) >= file.places:
+    refs = {client: Ref(file, place, digest) for client, place, digest in entries}
+    if max((ref.place for ref in refs.values()), default=-1) >= file.places:
         raise CheckpointError(f"{path} is damaged: it is shorter than its index says")
-    for place, digest in list(indexed.values())[max(0, len(indexed) - entry["new"]) :]:
+    for _, place, digest in entries[max(0, len(entries) - entry["new"]) :]:
         file.check(place, digest)
-    return SavedStates({client: Ref(file, place, digest) for client, (place, digest) in indexed.items()}, file)
+    return SavedStates(refs, file)
 
 
 def indexed_places(folder: Path, entry: Mapping[str, Any]) -> frozenset[int]:
     """Return the places that a manifest refers to."""
-    indexed = read_index(folder / Path(entry["index"]["file"]).name, entry["index"])
-    return frozenset(place for place, _ in indexed.values())
+    entries = read_index(folder / Path(entry["index"]["file"]).name, entry["index"])
+    return frozenset({client: place for client, place, _ in entries}.values())
 
 
 class EarlierStates:
