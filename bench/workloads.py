@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from bare import Bare, BareProcesses, bare_evaluation
+from client_states import FEW, MANY, client_states
 from comparisons import AFTER, BARE, SIDE, BareRuns, Comparisons
 from curvature import BareProducts, Points, Steps, eigenvalue_facts
 from federated import Rounds, task_of
@@ -421,6 +422,17 @@ WORKLOADS = [
         [
             Target("saving / round, fedavg", ratio("save fedavg", "conv round, 2 workers"), most=0.03),
             Target("saving / round, scaffold", ratio("save scaffold", "conv round, 2 workers"), most=0.03),
+        ],
+    ),
+    Workload(
+        "states",
+        "a checkpoint after 500 clients changed, 650 parameters each, by the clients that have a state",
+        client_states,
+        [
+            Target(f"{MANY} / {FEW}", ratio(MANY, FEW), most=1.2),
+            Target(f"{MANY}: directory / raw state", fact(MANY, "directory"), most=1.3),
+            Target(f"{MANY}: files", fact(MANY, "files"), most=8),
+            Target(f"{MANY}: opening", fact(MANY, "open_seconds"), most=1, unit="s"),
         ],
     ),
     Workload(

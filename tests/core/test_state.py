@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import flatfed as ff
-from flatfed.core.method.state import MemoryStore, State, scalar, vector, window
-from flatfed.runs.spilling import SpillingStore
+from flatfed.core.method.state import Overlay, State, scalar, vector, window
+from flatfed.runs.states.store import StateStore
 
 MODEL = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 SLOTS = {"h": vector(), "old": vector("model"), "a": scalar(0.1), "rows": window(2, of="vector")}
@@ -51,10 +51,10 @@ def test_wrong_shapes_and_undeclared_names_are_errors_that_say_so():
             use()
 
 
-@pytest.fixture(params=["memory", "spilling", "mapped"])
+@pytest.fixture(params=["in memory", "in a file", "overlay"])
 def store(request):
-    budget = {"spilling": 2**20, "mapped": 0}
-    return MemoryStore(fresh) if request.param == "memory" else SpillingStore(fresh, budget[request.param])
+    kept = StateStore(fresh, 0 if request.param == "in a file" else 2**20)
+    return Overlay(kept) if request.param == "overlay" else kept
 
 
 def test_a_store_hands_out_copies_and_keeps_what_is_written(store):
@@ -68,10 +68,9 @@ def test_a_store_hands_out_copies_and_keeps_what_is_written(store):
     store.open(2).a = 0.7
     assert float(store.read(2).a) == 0.7
     assert store.known() == [2, 4]
-    assert store.take_changed() == {2, 4}
-    assert store.take_changed() == set()
+    store.close_opened()
+    assert float(store.read(2).a) == 0.7
     again = store.read(4)
     again.old += 1.0
     store.write(4, again)
     assert store.read(4).old.tolist() == [2.0, 3.0, 4.0]
-    assert store.take_changed() == {4}

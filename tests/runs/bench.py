@@ -80,21 +80,23 @@ def in_new_process(*arguments: str, timeout: float = 300) -> subprocess.Complete
 
 
 def referenced_states(path: Path) -> set[str]:
-    """Return the client-state files that a run's checkpoints refer to."""
+    """Return the files with client states that a run's checkpoints refer to."""
     manifests = [json.loads(file.read_text())["manifest"] for file in path.glob("checkpoints/round-*/checkpoint.json")]
-    return {
-        entry.rsplit(":", 1)[0]
-        for manifest in manifests
-        for states in manifest["states"].values()
-        for entry in states.values()
-    }
+    return {name for manifest in manifests for name in _state_files(manifest)}
+
+
+def _state_files(manifest: dict[str, Any]) -> set[str]:
+    entries = manifest["states"].values()
+    if manifest["format"] == 1:
+        return {entry.rsplit(":", 1)[0] for states in entries for entry in states.values()}
+    return {name for entry in entries for name in (entry["file"], entry["index"]["file"])}
 
 
 def litter(path: Path) -> list[str]:
     """Return what lies in a run directory and belongs to nothing: temporary files, states that nobody refers to."""
     wanted = referenced_states(path)
     hidden = [f for f in path.rglob("*") if f.name.startswith(".") and f.name != ".lock"]
-    unused = [f for f in path.glob("checkpoints/states/*.safetensors") if f.name not in wanted]
+    unused = [f for f in path.glob("checkpoints/states/*") if f.name not in wanted]
     return sorted(str(file.relative_to(path)) for file in {*hidden, *unused})
 
 

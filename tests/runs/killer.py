@@ -24,7 +24,7 @@ import flatfed.experiments.running.resume
 import flatfed.experiments.running.train
 from runs import bench
 
-CALLS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir")
+CALLS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "pwrite", "ftruncate")
 """The system calls by which a checkpoint comes to be; a process can die before each of them."""
 
 ARMED_AFTER = 1

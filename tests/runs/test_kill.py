@@ -50,7 +50,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Reports:
         "resume": {"kind": "steps", "n": 3},
     }
     reports = kill(tmp_path_factory.mktemp("count"), jobs)
-    assert {"fsync", "rename", "replace", "mkdir", "unlink", "rmdir"} <= set(reports["two"]["calls"])
+    assert {"fsync", "rename", "pwrite", "mkdir", "unlink", "rmdir"} <= set(reports["two"]["calls"])
     assert len(reports["two"]["calls"]) > 30
     return reports
 
@@ -59,14 +59,16 @@ Jobs = dict[str, dict[str, Any]]
 
 
 def jobs_of_bytes(directory: Path) -> Jobs:
-    """Limits below the size of a client's state, of the server's tensors and of the manifest."""
+    """Limits below the size of the clients' states, of their index, of the server's tensors and of the manifest."""
     small_run(directory / "sizes", rounds=3)
     sizes = {f.name: f.stat().st_size for f in (directory / "sizes/checkpoints/round-000003").iterdir()}
-    state = next((directory / "sizes/checkpoints/states").iterdir()).stat().st_size
+    states, index = ((directory / "sizes/checkpoints/states").glob(f"*.{kind}") for kind in ("states", "index"))
+    kinds = {"states": next(states).stat().st_size, "index": next(index).stat().st_size}
     server, manifest = sizes["server.safetensors"], sizes["checkpoint.json"]
-    assert len({state, server, manifest}) == 3
-    limits = {0, 1, 8, 100, *(n - 1 for n in (state, server, manifest)), (state + server) // 2}
-    below = {n for n in limits if n < max(server, state)}  # a manifest that is shorter is never the first to fail
+    lengths = {*kinds.values(), server, manifest}
+    assert len(lengths) == 4
+    limits = {0, 1, 8, 100, *(n - 1 for n in lengths), (kinds["states"] + server) // 2}
+    below = {n for n in limits if n < max(server, kinds["states"])}  # what is shorter is never the first to fail
     return {f"bytes-{n}": {"kind": "bytes", "n": n} for n in below}
 
 

@@ -190,6 +190,12 @@ def test_a_wrong_environment_is_no_reason_not_to_go_on(tmp_path: Path) -> None:
     assert changes_since(tmp_path) == ""
 
 
+STATES = {
+    "file": "a.states",
+    "form": [["h", "float32", [3]]],
+    "index": {"file": "a.index", "entries": 0, "sha256": ""},
+    "new": 0,
+}
 MANIFESTS: list[tuple[str, Any, str]] = [
     ("server", GONE, "lacks server"),
     ("marks", None, "marks is None, not an object"),
@@ -197,17 +203,31 @@ MANIFESTS: list[tuple[str, Any, str]] = [
     ("marks", {"history": {"rows": 1}}, "marks.history lacks seal"),
     ("states", [], "states is [], not an object"),
     ("states", {"clients": []}, "states.clients is [], not an object"),
+    ("states", {"clients": {}}, "states.clients lacks file"),
+    ("states", {"clients": STATES | {"file": "../../a"}}, "states.clients.file is '../../a', not a file"),
+    ("states", {"clients": STATES | {"index": {}}}, "states.clients.index lacks file"),
+    ("states", {"clients": STATES | {"new": -1}}, "states.clients.new is -1"),
+    ("states", {"clients": STATES | {"form": [["h", "float99", [3]]]}}, "is no name, type and shape"),
+    ("states", {"clients": STATES | {"form": [["h", "float32", [-3]]]}}, "is no name, type and shape"),
+    ("states", {"clients": STATES | {"form": [["h", ["float32"], [3]]]}}, "is no name, type and shape"),
+    ("states", {"clients": STATES}, "a.index cannot be read"),
+]
+EARLIER_MANIFESTS: list[tuple[str, Any, str]] = [
     ("states", {"clients": {"x": f"a:{'0' * 64}"}}, "states.clients holds 'x', which is no client's number"),
     ("states", {"clients": {"0": "../../a"}}, "states.clients.0 is '../../a', not a file and its SHA-256"),
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "words"), MANIFESTS)
-def test_manifests(name: str, value: Any, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("format", "name", "value", "words"),
+    [(2, *wrong) for wrong in MANIFESTS] + [(1, *wrong) for wrong in EARLIER_MANIFESTS],
+)
+def test_manifests(format: int, name: str, value: Any, words: str, tmp_path: Path) -> None:
     """Sealed as it should be: who can change a manifest can seal it."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", "r")
     checkpoints.save(1, {}, {})
     manifest = json.loads((tmp_path / "checkpoints/round-000001/checkpoint.json").read_text())["manifest"]
+    manifest["format"] = format
     put(manifest, name, value)
     sealed = {"manifest": manifest, "sha256": digest(json.dumps(manifest).encode())}
     (tmp_path / "checkpoints/round-000001/checkpoint.json").write_text(json.dumps(sealed))

@@ -1,8 +1,9 @@
 """Checkpoints: safetensors plus JSON, never pickle; complete or not there at all.
 
 A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
-file's SHA-256 is in its manifest. The state of a client is a file of its own, written when it changed and
-shared by the checkpoints that refer to it. The last two checkpoints are kept, and those of the rounds that were named.
+file's SHA-256 is in its manifest. The states of clients lie together in `checkpoints/states`, written when they changed
+and shared by the checkpoints that refer to them (`runs/states`). The last two checkpoints are kept, those of the rounds
+that were named, and any that somebody reads.
 At the end of this file: which tensors of a federation go into one, and how they are put back.
 """
 
@@ -12,7 +13,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from torch import Tensor
 
 from flatfed.core.configuration.checking import fault
 from flatfed.core.errors import CheckpointError
-from flatfed.core.method.messages import pack, unpack
-from flatfed.core.method.state import ClientStore, State
+from flatfed.core.method.messages import pack
+from flatfed.core.method.state import State
 from flatfed.core.round.federation import Federation
 from flatfed.runs.records.files import (
     FileState,
@@ -30,21 +31,25 @@ from flatfed.runs.records.files import (
     file_state,
     make_folder,
     read_json,
-    read_whole,
     refuse_link,
     refuse_way_out,
     remove_temporary_files,
-    replace_file,
     sync_directory,
     write_synced,
 )
-from flatfed.runs.records.structure import MANIFEST
+from flatfed.runs.records.structure import EARLIER_MANIFEST, MANIFEST
 from flatfed.runs.records.structure import check as check_structure
+from flatfed.runs.states.saved import SavedStates, indexed_places, open_earlier_states, open_states, read_tensors
+from flatfed.runs.states.store import StateStore
+from flatfed.runs.states.vault import Lease, Refs, Vault, is_leased
 
-FORMAT = 1
+FORMAT = 2
+EARLIER_FORMAT = 1
+"""With a file for each client's state: it is read, and no longer written."""
 MANIFEST_FILE = "checkpoint.json"
 # One more than is needed to go on, should the newest turn out to be damaged.
 KEPT = 2
+STATE_FILES = (".states", ".index", ".safetensors")
 
 Marks = Mapping[str, Any]
 """What other files of a run were like when a checkpoint was saved, by name."""
@@ -77,23 +82,29 @@ class Loaded:
     marks: Marks
 
 
-class SavedStates:
-    """The clients' states of a checkpoint, each read when it is asked for: together they may not fit into memory."""
-
-    def __init__(self, files: Mapping[int, tuple[Path, str]]) -> None:
-        self._files = files
-
-    def items(self) -> Iterator[tuple[int, dict[str, Tensor]]]:
-        """Yield each client with its state, checked against its digest."""
-        return ((client, _read(path, digest)) for client, (path, digest) in self._files.items())
-
-
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a checkpoint: what its manifest is like on disk, and the client states that it refers to."""
+    """What is known of a checkpoint: what its manifest is like on disk, and the client states that it refers to.
+
+    Args:
+        state: of the manifest's file.
+        files: names of the files of client states.
+        entries: what the manifest says of each store; nothing where each client has a file.
+    """
 
     state: FileState | None
     files: frozenset[str]
+    entries: dict[str, Any]
+
+    @classmethod
+    def of(cls, state: FileState | None, manifest: dict[str, Any]) -> _Known:
+        """Return it for a manifest."""
+        states: dict[str, dict[str, Any]] = manifest["states"]
+        if manifest["format"] == EARLIER_FORMAT:
+            names = (entry.rsplit(":", 1)[0] for files in states.values() for entry in files.values())
+            return cls(state, frozenset(names), {})
+        names = (name for entry in states.values() for name in (entry["file"], entry["index"]["file"]))
+        return cls(state, frozenset(names), states)
 
 
 class Checkpoints:
@@ -101,11 +112,12 @@ class Checkpoints:
 
     def __init__(self, directory: Path, run: str, kept: Collection[int] = ()) -> None:
         self._root, self._run, self._kept = directory, run, frozenset(kept)
-        self._manifests: dict[str, dict[str, str]] = {}
+        self._loaded: dict[str, SavedStates] = {}
+        self._vaults: dict[str, Vault] = {}
         self._known: dict[int, _Known] = {}
 
     def save(
-        self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks = NO_MARKS
+        self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, StateStore], marks: Marks = NO_MARKS
     ) -> None:
         """Write the state before `round` is played; where that fails, the earlier checkpoints stay as they are."""
         try:
@@ -115,30 +127,58 @@ class Checkpoints:
                 f"{self._root}: the checkpoint of round {round} cannot be written: {error}"
             ) from error
 
-    def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, ClientStore], marks: Marks) -> None:
+    def _save(self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, StateStore], marks: Marks) -> None:
         make_folder(self._root)
-        # The states first: a manifest must never refer to a file that is not there.
-        for name, store in stores.items():
-            changed = store.take_changed()
-            try:
-                self._save_states(name, store, changed, round)
-            except OSError:
-                # Some are not saved, and the next checkpoint must not take the older files for theirs.
-                store.mark_changed(changed)
-                raise
-        temporary = self._root / f".new-{round:06d}-{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        data = pack(tensors)
-        write_synced(temporary / "server.safetensors", data)
+        make_folder(self._states)
+        # The states first: a manifest must never refer to what is not there.
+        staged = {name: store.stage(self._vault(name)) for name, store in stores.items()}
         manifest = {
             "format": FORMAT,
             "run": self._run,
             "round": round,
-            "server": digest(data),
-            "states": {name: self._manifests.get(name, {}) for name in stores},
+            "server": "",
+            "states": self._write_indexes(staged),
             "marks": dict(marks),
         }
+        self._put_in_place(round, manifest, pack(tensors))
+        for name, (refs, new) in staged.items():
+            self._vaults[name].saved(round, refs, new)
+            stores[name].committed()
+        # Only when the new one is in place: at every moment there is one to go on from.
+        self._forget_old()
+
+    def _vault(self, name: str) -> Vault:
+        """Return where a store's states are written: the file that was loaded, or a new one."""
+        if name not in self._vaults:
+            self._vaults[name] = Vault(self._states, name)
+            loaded = self._loaded.pop(name, None)
+            if loaded is not None and loaded.file is not None:
+                current = [ref.place for ref in loaded.refs.values()]
+                self._vaults[name].go_on(loaded.file, current, self._places(name, loaded.file.name))
+        return self._vaults[name]
+
+    def _places(self, name: str, file: str) -> dict[int, frozenset[int]]:
+        """Return the places of a state file that each of the run's checkpoints refers to."""
+        places = {}
+        for round in self.rounds():
+            # One that is damaged or of another run does not count.
+            with contextlib.suppress(CheckpointError):
+                entry = self._what_is_known(round).entries.get(name, {})
+                if entry.get("file") == file:
+                    places[round] = indexed_places(self._states, entry)
+        return places
+
+    def _write_indexes(self, staged: Mapping[str, tuple[Refs, Refs]]) -> dict[str, Any]:
+        written = {name: self._vaults[name].write_index(refs, new) for name, (refs, new) in staged.items()}
+        return {name: entry for name, entry in written.items() if entry is not None}
+
+    def _put_in_place(self, round: int, manifest: dict[str, Any], data: bytes) -> None:
+        """Write a checkpoint under a temporary name, and give it its own at once."""
+        temporary = self._root / f".new-{round:06d}-{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        write_synced(temporary / "server.safetensors", data)
+        manifest["server"] = digest(data)
         write_synced(temporary / MANIFEST_FILE, json.dumps({"manifest": manifest, "sha256": _seal(manifest)}).encode())
         sync_directory(temporary)
         final = self._path(round)
@@ -146,9 +186,7 @@ class Checkpoints:
         _discard(final)
         temporary.rename(final)
         sync_directory(self._root)
-        self._known[round] = _Known(file_state(final / MANIFEST_FILE), _state_files(manifest))
-        # Only when the new one is in place: at every moment there is one to go on from.
-        self._forget_old()
+        self._known[round] = _Known.of(file_state(final / MANIFEST_FILE), manifest)
 
     def rounds(self) -> list[int]:
         """Return the rounds of which there is a checkpoint, newest first."""
@@ -193,21 +231,27 @@ class Checkpoints:
         return NO_MARKS
 
     def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
-        """Read one checkpoint, checking every file against its digest."""
+        """Read one checkpoint, checked against its digests; states that were not new in it are read when asked for."""
         refuse_way_out(self._path(round) / MANIFEST_FILE, self._home)
+        lease = Lease(self._path(round))
         manifest = self._manifest(round)
         marks = manifest.get("marks", NO_MARKS)
         check(round, marks)
         tensors = self._tensors(self._path(round) / "server.safetensors", manifest["server"])
-        entries: dict[str, dict[str, str]] = manifest["states"]
-        states = {name: self._load_states(files) for name, files in entries.items()}
-        # Saving goes on from here: a client whose state does not change keeps the file that it has.
-        self._manifests = entries
+        states = {name: self._open_states(round, manifest, name, lease) for name in manifest["states"]}
+        # Saving goes on from here: a client whose state does not change keeps the place that it has.
+        self._loaded, self._vaults = dict(states), {}
         return Loaded(round, tensors, states, marks)
+
+    def _open_states(self, round: int, manifest: dict[str, Any], name: str, lease: Lease) -> SavedStates:
+        entry = manifest["states"][name]
+        if manifest["format"] == EARLIER_FORMAT:
+            return open_earlier_states(self._states, self._home, entry, lease)
+        return open_states(self._path(round) / MANIFEST_FILE, self._states, self._home, entry, lease)
 
     def _tensors(self, path: Path, expected: Any) -> dict[str, Tensor]:
         refuse_way_out(path, self._home)
-        return _read(path, expected)
+        return read_tensors(path, expected)
 
     def _manifest(self, round: int) -> dict[str, Any]:
         """Return a checkpoint's manifest, or say why it is damaged, foreign or of another format."""
@@ -217,62 +261,45 @@ class Checkpoints:
         manifest = sealed.get("manifest")
         if not isinstance(manifest, dict) or fault(manifest) or sealed.get("sha256") != _seal(manifest):
             raise CheckpointError(f"{path} is damaged: its manifest does not match its own SHA-256")
-        if manifest.get("format") != FORMAT:
-            raise CheckpointError(f"{path} has format {manifest.get('format')!r}; this version reads {FORMAT}")
+        if manifest.get("format") not in (EARLIER_FORMAT, FORMAT):
+            raise CheckpointError(
+                f"{path} has format {manifest.get('format')!r}; this version reads {EARLIER_FORMAT} and {FORMAT}"
+            )
         if manifest.get("run") != self._run:
             raise CheckpointError(f"{path} belongs to another run ({manifest.get('run')}, not {self._run})")
         if manifest.get("round") != round:
             raise CheckpointError(f"{path} says that it is of round {manifest.get('round')}")
-        check_structure(path / MANIFEST_FILE, manifest, MANIFEST)
-        self._known[round] = _Known(state, _state_files(manifest))
+        shape = EARLIER_MANIFEST if manifest["format"] == EARLIER_FORMAT else MANIFEST
+        check_structure(path / MANIFEST_FILE, manifest, shape)
+        self._known[round] = _Known.of(state, manifest)
         return manifest
 
-    def _files_of(self, round: int) -> frozenset[str]:
-        """Return the client states that a checkpoint refers to; its manifest is read if it is not known as it is."""
+    def _what_is_known(self, round: int) -> _Known:
+        """Return what a checkpoint refers to; its manifest is read if it is not known as it is."""
         known = self._known.get(round)
-        if known is not None and known.state == file_state(self._path(round) / MANIFEST_FILE):
-            return known.files
-        return _state_files(self._manifest(round))
-
-    def _save_states(self, name: str, store: ClientStore, changed: set[int], round: int) -> None:
-        manifest = self._manifests.setdefault(name, {})
-        if changed:
-            make_folder(self._states)
-        for client in sorted(changed):
-            data = pack(store.read(client).tensors())
-            # With the round: earlier checkpoints still refer to the state of theirs.
-            file = f"{name}-{client:06d}-{round:06d}.safetensors"
-            replace_file(self._states / file, data)
-            manifest[str(client)] = f"{file}:{digest(data)}"
-
-    def _load_states(self, entries: Mapping[str, str]) -> SavedStates:
-        files = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
-        # The last part of the name only: a manifest must not lead out of the directory, and no link may.
-        places = {client: (self._states / Path(file).name, digest) for client, (file, digest) in files.items()}
-        for path, _ in places.values():
-            refuse_way_out(path, self._home)
-        states = SavedStates(places)
-        # A damaged one must show before anything is restored. Each is let go, and read again when it is restored: all
-        # together may not fit into memory.
-        for _ in states.items():
-            pass
-        return states
+        if known is None or known.state != file_state(self._path(round) / MANIFEST_FILE):
+            self._manifest(round)
+        return self._known[round]
 
     def _forget_old(self) -> None:
-        """Keep the run's last two checkpoints, the named ones, and the client states that they refer to."""
+        """Keep the run's last two checkpoints, the named ones, those that are read, and the files they refer to."""
         own: dict[int, frozenset[str]] = {}
         for round in self.rounds():
             # One that is damaged or of another run is not counted among the last two, and is not removed.
             with contextlib.suppress(CheckpointError):
-                own[round] = self._files_of(round)
+                own[round] = self._what_is_known(round).files
         for round in list(own)[KEPT:]:
-            if round not in self._kept:
+            if round not in self._kept and not is_leased(self._path(round)):
                 _discard(self._path(round))
                 del own[round]
                 del self._known[round]
+        # Their names must be gone before what they refer to is written over.
+        sync_directory(self._root)
+        for vault in self._vaults.values():
+            vault.forget(own)
         wanted = frozenset[str]().union(*own.values())
-        for file in self._states.glob("*.safetensors"):
-            if file.name not in wanted:
+        for file in self._states.iterdir():
+            if file.suffix in STATE_FILES and file.name not in wanted:
                 file.unlink(missing_ok=True)
 
     def sweep(self) -> None:
@@ -295,12 +322,6 @@ class Checkpoints:
         return self._root / "states"
 
 
-def _state_files(manifest: dict[str, Any]) -> frozenset[str]:
-    """Return the names of the files of client states that a checkpoint refers to."""
-    states: dict[str, dict[str, str]] = manifest["states"]
-    return frozenset(entry.rsplit(":", 1)[0] for files in states.values() for entry in files.values())
-
-
 def _discard(path: Path) -> None:
     """Remove a checkpoint at once: a half-removed one must not look like one."""
     if path.exists():
@@ -309,19 +330,6 @@ def _discard(path: Path) -> None:
         shutil.rmtree(trash, ignore_errors=True)
         path.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)
-
-
-def _read(path: Path, expected: Any) -> dict[str, Tensor]:
-    try:
-        data = read_whole(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if digest(data) != expected:
-        raise CheckpointError(f"{path} is damaged: its SHA-256 does not match the manifest")
-    try:
-        return unpack(data)
-    except Exception as error:
-        raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
 
 
 def _seal(manifest: dict[str, Any]) -> str:
@@ -343,7 +351,7 @@ def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
 
 
-def restore(federation: Federation, round: int, tensors: dict[str, Tensor], states: dict[str, Any]) -> None:
+def restore(federation: Federation, round: int, tensors: dict[str, Tensor], states: Mapping[str, SavedStates]) -> None:
     """Put a checkpoint's contents into a fresh federation."""
     # All are checked before the first is put in place, so that no federation is restored by half.
     for name, expected in tensors_of(federation).items():
@@ -354,9 +362,8 @@ def restore(federation: Federation, round: int, tensors: dict[str, Tensor], stat
     _fill("server", server.kept, tensors)
     _fill("average", federation.average_kept, tensors)
     for name, store in stores_of(federation).items():
-        for client, entries in states.get(name, {}).items():
-            store.write(client, State(entries))
-        store.take_changed()  # they are in the checkpoint: only what changes from now on is saved again
+        if name in states:
+            store.adopt(states[name])
     federation.round = round
 
 
@@ -370,6 +377,8 @@ def _fill(prefix: str, state: State, tensors: Mapping[str, Tensor]) -> None:
         setattr(state, name, tensors[f"{prefix}/{name}"])
 
 
-def stores_of(federation: Federation) -> dict[str, ClientStore]:
+def stores_of(federation: Federation) -> dict[str, StateStore]:
     """Return the stores whose clients' states go into a checkpoint."""
-    return {"clients": federation.clients, "records": federation.records}
+    stores = {"clients": federation.clients, "records": federation.records}
+    # Those of a plan are; a shadow's are not, and it is never saved.
+    return {name: store for name, store in stores.items() if isinstance(store, StateStore)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -125,7 +125,7 @@ class ClientStore(Protocol):
         ...
 
     def open(self, client: int) -> State:
-        """Return a client's state itself, to change in place."""
+        """Return a client's state itself, to change in place, until `close_opened`."""
         ...
 
     def write(self, client: int, state: State) -> None:
@@ -136,53 +136,9 @@ class ClientStore(Protocol):
         """Return the clients that have a state here, in order."""
         ...
 
-    def take_changed(self) -> set[int]:
-        """Return the clients whose state changed since the last call."""
+    def close_opened(self) -> None:
+        """Note that no state is changed any more that was opened."""
         ...
-
-    def mark_changed(self, clients: set[int]) -> None:
-        """Count these as changed again: they could not be saved."""
-        ...
-
-
-class MemoryStore:
-    """Client states in memory."""
-
-    def __init__(self, fresh: Callable[[], State]) -> None:
-        self._fresh = fresh
-        self._states: dict[int, State] = {}
-        self._changed: set[int] = set()
-
-    def read(self, client: int) -> State:
-        """Return a copy of a client's state; a fresh one if it has never taken part."""
-        return self._states[client].copy() if client in self._states else self._fresh()
-
-    def open(self, client: int) -> State:
-        """Return a client's state itself, to change in place."""
-        self._changed.add(client)
-        if client not in self._states:
-            self._states[client] = self._fresh()
-        return self._states[client]
-
-    def write(self, client: int, state: State) -> None:
-        """Keep this as the client's state."""
-        # A method without client state would otherwise fill memory and checkpoints with empty entries.
-        if len(state):
-            self._states[client] = state
-            self._changed.add(client)
-
-    def known(self) -> list[int]:
-        """Return the clients that have a state here, in order."""
-        return sorted(self._states)
-
-    def take_changed(self) -> set[int]:
-        """Return the clients whose state changed since the last call."""
-        changed, self._changed = self._changed, set()
-        return changed
-
-    def mark_changed(self, clients: set[int]) -> None:
-        """Count these as changed again: they could not be saved."""
-        self._changed |= clients
 
 
 class Overlay:
@@ -209,9 +165,5 @@ class Overlay:
         """Return the clients that have a state in either, in order."""
         return sorted({*self._below.known(), *self._own})
 
-    def take_changed(self) -> set[int]:
-        """Return none: nothing here is ever saved."""
-        return set()
-
-    def mark_changed(self, clients: set[int]) -> None:
-        """Nothing here is ever saved."""
+    def close_opened(self) -> None:
+        """Do nothing: all of it stays in memory."""

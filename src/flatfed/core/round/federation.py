@@ -197,6 +197,7 @@ class Federation:
 
     def begin_round(self) -> None:
         """Let server and method be those of the round that comes, also after the last that is planned."""
+        self.records.close_opened()  # by the update of the round before
         self.server.round, self.server.lr, self.server.watch = self.round, self._lr(self.round), {}
         self.method = self.algorithm.at(self.round)
 

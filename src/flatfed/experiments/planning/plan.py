@@ -47,11 +47,11 @@ from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.runs.metrics import describe_metrics
-from flatfed.runs.spilling import SpillingStore
+from flatfed.runs.states.store import StateStore
 from flatfed.tracking.tracker import Tracker
 
 STATE_BUDGET = 2**30
-"""Bytes of client state kept in memory; the rest lies in memory-mapped files."""
+"""Bytes of client state kept in memory; the rest lies in files."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Plan:
         buffers = layout.read_buffers(model, dtype)
         shared = initial[: layout.shared].clone()
         # The server's vectors are of the shared part alone; a client's are as long as its whole model.
-        records = SpillingStore(lambda: State.declared(first.records(), shared), STATE_BUDGET)
+        records = StateStore(lambda: State.declared(first.records(), shared), STATE_BUDGET)
         server = Server(
             shared,
             State.declared(first.server_state(), shared),
@@ -188,7 +188,7 @@ class Plan:
         fresh = fresh_client_state(first, initial, buffers, layout)
         if config_of(self.workers).keeps_states:
             fresh = handle()
-        clients = SpillingStore(fresh.copy, STATE_BUDGET)
+        clients = StateStore(fresh.copy, STATE_BUDGET)
         kept = None if self.average is None else State.declared(self.average.state(self.settings.rounds), shared)
         federation = Federation(
             self.task,

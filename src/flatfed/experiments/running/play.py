@@ -263,8 +263,6 @@ class _Session:
     def _take_over(self, federation: Federation, start: Loaded, rows: list[Row]) -> None:
         """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
         restore(federation, start.round, tensors_of(federation) | start.tensors, start.states)
-        for store in stores_of(federation).values():
-            store.mark_changed(set(store.known()))  # none of them is in this directory yet
         self.history.begin(_rows_before(start.round, rows))
 
     def _note(self, federation: Federation, row: Row) -> None:

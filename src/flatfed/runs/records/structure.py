@@ -338,7 +338,12 @@ ROW = Record(
 
 FILE_AND_DIGEST = Written("a file and its SHA-256", r"[^/:]+:[0-9a-f]{64}")
 MARKS = Record({}, {"config": TEXT, "history": HISTORY_MARK})
-MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))}, {"marks": MARKS})
+FILE = Written("a file", r"[^/]+")
+INDEX_MARK = Record({"file": FILE, "entries": INDEX, "sha256": TEXT})
+STATES = Record({"file": FILE, "form": Each(Each(ANYTHING)), "index": INDEX_MARK, "new": INDEX})
+MANIFEST = Record({"server": TEXT, "states": Named(STATES)}, {"marks": MARKS})
+EARLIER_MANIFEST = Record({"server": TEXT, "states": Named(ByClient(FILE_AND_DIGEST))}, {"marks": MARKS})
+"""With a file for each client's state."""
 RESULT_KEY = Record({}, {"sample": SAMPLE, "round": INDEX, "measurement": OPTIONS, "weights": TEXT})
 RESULT = Record(
     {

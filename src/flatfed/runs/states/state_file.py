@@ -1,0 +1,157 @@
+"""A file of client states: places of one size, each read and written by itself.
+
+States are read with `pread` and not through a mapping: of a file that somebody cut short, a mapping would end the
+process, where a read is an error that can be told. Nothing of the file stays in the process's memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+import weakref
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from flatfed.core.errors import CheckpointError
+from flatfed.core.method.state import State
+from flatfed.machine import open_regular
+from flatfed.runs.records.files import may_write, naming, open_unlinked
+from flatfed.runs.states.form import StateForm
+
+
+class StateSource(Protocol):
+    """Where states lie that are read when they are asked for."""
+
+    def read(self, place: int, digest: bytes) -> State:
+        """Return the state in a place; one that is not what it was is an error. An empty digest is not checked."""
+        ...
+
+
+class Ref(NamedTuple):
+    """Where a client's state lies; the digest is empty while no checkpoint refers to it."""
+
+    source: StateSource
+    place: int
+    digest: bytes
+
+
+class StateFile:
+    """Places of one size in a file, which has a name in a run directory or none at all."""
+
+    def __init__(self, descriptor: int, form: StateForm, path: Path | None, lease: object = None) -> None:
+        self.form, self.path = form, path
+        self._lease = lease
+        self._seen: set[int] = set()
+        self._writable = False
+        self._hold(descriptor)
+
+    def _hold(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def create(cls, folder: Path, name: str, form: StateForm) -> StateFile:
+        """Make a new file in a run directory."""
+        # With a name that no file had before: what was left there by another process is never taken for this one's.
+        path = folder / f"{name}-{secrets.token_hex(4)}.states"
+        with naming(path):
+            file = cls(open_unlinked(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), form, path)
+        file._writable = True
+        return file
+
+    @classmethod
+    def scratch(cls, form: StateForm, directory: Path | None = None) -> StateFile:
+        """Make a file without a name, which cannot be left behind."""
+        with tempfile.TemporaryFile(dir=directory) as temporary:
+            file = cls(os.dup(temporary.fileno()), form, None)
+        file._writable = True
+        return file
+
+    @classmethod
+    def open(cls, path: Path, form: StateForm, lease: object = None) -> StateFile:
+        """Open a file of a checkpoint, to read it; `lease` is kept as long as the file is read only."""
+        return cls(open_regular(path), form, path, lease)
+
+    def make_writable(self) -> bool:
+        """Open the file for writing too; say whether it may be written in place."""
+        assert self.path is not None
+        # A file with a second name is also somebody's copy, which must not change.
+        if not may_write(self.path) or os.fstat(self._descriptor).st_nlink > 1:
+            return False
+        self._hold(open_unlinked(self.path, os.O_RDWR))
+        self._writable, self._lease = True, None
+        return True
+
+    @property
+    def name(self) -> str:
+        """The file's name in its folder."""
+        assert self.path is not None
+        return self.path.name
+
+    @property
+    def places(self) -> int:
+        """How many whole places the file has."""
+        return os.fstat(self._descriptor).st_size // self.form.size
+
+    def read(self, place: int, digest: bytes) -> State:
+        """Return the state in a place; one that is not what it was is an error."""
+        data = self._data(place)
+        if digest and place not in self._seen:
+            self._compare(place, data, digest)
+        return self.form.state(data)
+
+    def check(self, place: int, digest: bytes) -> None:
+        """Refuse a place whose bytes are not what they were."""
+        self._compare(place, self._data(place), digest)
+
+    def digest(self, place: int) -> bytes:
+        """Return the SHA-256 of a place."""
+        return hashlib.sha256(self._data(place)).digest()
+
+    def write(self, place: int, state: State, hashed: bool) -> bytes:
+        """Write a state into a place; return its SHA-256 where that is asked for."""
+        sha, position = hashlib.sha256(), place * self.form.size
+        for view in self.form.views(state):
+            if hashed:
+                sha.update(view)
+            self._put(view, position)
+            position += len(view)
+        # What this process wrote itself need not be compared each time that it is read.
+        self._seen.add(place)
+        return sha.digest() if hashed else b""
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        with naming(self.path or Path("a scratch file")):
+            os.fsync(self._descriptor)
+
+    def cut(self, places: int) -> None:
+        """Let the file end after so many places."""
+        if self.places > places:
+            os.ftruncate(self._descriptor, places * self.form.size)
+
+    def _put(self, view: memoryview, position: int) -> None:
+        with naming(self.path or Path("a scratch file")):
+            while view:
+                written = os.pwrite(self._descriptor, view, position)
+                view, position = view[written:], position + written
+
+    def _data(self, place: int) -> bytearray:
+        data, done, first = bytearray(self.form.size), 0, place * self.form.size
+        while done < len(data):
+            count = os.preadv(self._descriptor, [memoryview(data)[done:]], first + done)
+            if not count:
+                raise self._damaged(place, "it ends before this place")
+            done += count
+        return data
+
+    def _compare(self, place: int, data: bytearray, digest: bytes) -> None:
+        if hashlib.sha256(data).digest() != digest:
+            raise self._damaged(place, "its bytes do not have the SHA-256 of the index")
+        if self._writable:
+            self._seen.add(place)
+
+    def _damaged(self, place: int, why: str) -> CheckpointError:
+        return CheckpointError(f"{self.path} is damaged at place {place}: {why}")
