@@ -20,6 +20,8 @@ from flatfed.flatness.surface import Surface, surface_at
 from flatfed.runs.results import finite
 
 LOCAL = (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS)
+PRODUCTS_VERSION = 2
+"""Version of measurements made of Hessian products: by tangents their last digits are others than before."""
 OnStep = Callable[[str, int, int | None], None]
 
 

@@ -13,17 +13,19 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError, nearest
-from flatfed.core.evaluation.evaluator import Evaluator, Statistics, even_chunks
+from flatfed.core.evaluation.evaluator import Evaluator, Statistics, batch_statistics, even_chunks
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
-from flatfed.core.randomness import key, key_global_generators, torch_generator
+from flatfed.core.randomness import key, key_global_generators, preserved_global_state, torch_generator
 from flatfed.core.task.examples import Examples, PartExamples, joined
 from flatfed.core.task.metrics import add_up
 from flatfed.core.task.task import Task
+from flatfed.flatness import products
+from flatfed.flatness.products import BatchLoss, Bent, ProductRule, Slopes, tangents_agree
 
 TRAIN, CLIENT = "train", "client"
 
@@ -123,10 +125,13 @@ def own(client: int, most: int | None = None, seed: int = 0, part: int = 0) -> S
 
 Tensors = Mapping[str, Tensor]
 Coefficients = tuple[float, ...]
-Slopes = Sequence[Tensor | None]
+
+TRIED = 4
+"""Examples of the trial of tangents, at most."""
 
 # Weakly, so that the examples go when their evaluator does.
 _OPENED: WeakKeyDictionary[Evaluator, dict[Sample, Examples]] = WeakKeyDictionary()
+_TRIED: WeakKeyDictionary[Evaluator, dict[Sample, bool]] = WeakKeyDictionary()
 
 
 def loss(evaluator: Evaluator, model: Tensors, point: Coefficients, sample: Sample, first: int, count: int) -> Tensors:
@@ -145,20 +150,19 @@ def noisy_loss(evaluator: Evaluator, model: Tensors, sigma: float, seed: int, nu
 
 def gradient(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
     """Return the sum of the gradients of the examples' losses."""
-    return _summed(evaluator, model, sample, first, count, lambda slopes, parameters: slopes)
+    return _summed(evaluator, model, sample, first, count, products.gradient)
 
 
-def product(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
-    """Return the sum of `H v` over the examples, `H` the Hessian of one's loss: the gradient of `<gradient, v>`."""
-    # Parameters that stay on the clients do not vary: the product is taken over the shared ones.
-    v = torch.zeros_like(evaluator.oracle.w)
-    v[: evaluator.layout.shared] = model["v"]
-    directions = [piece.view(v) for piece in evaluator.layout.parameters]
+def hessian_product(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the sum of `H v` over the examples, `H` the Hessian of one's loss."""
+    ways = products.hessian_by_tangents, products.hessian_by_double_backward
+    return _product(evaluator, model, sample, first, count, ways)
 
-    def bend(slopes: Slopes, parameters: Sequence[Tensor]) -> Slopes:
-        return _slopes_along(slopes, directions, parameters)
 
-    return _summed(evaluator, model, sample, first, count, bend, twice=True)
+def gauss_newton_product(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
+    """Return the sum of `G v` over the examples, `G` the Gauss-Newton matrix of one's loss."""
+    ways = products.gauss_newton_by_tangents, products.gauss_newton_by_double_backward
+    return _product(evaluator, model, sample, first, count, ways)
 
 
 def output_norms(evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int) -> Tensors:
@@ -237,16 +241,64 @@ def _totals(evaluator: Evaluator, w: Tensor, model: Tensors, sample: Sample, fir
     return add_up(parts)
 
 
+def _product(
+    evaluator: Evaluator, model: Tensors, sample: Sample, first: int, count: int, ways: tuple[ProductRule, ProductRule]
+) -> Tensors:
+    """Return a sum of products: with tangents where the trial of these examples shows that they can be had."""
+    rule = ways[0] if _carries_tangents(evaluator, sample) else ways[1]
+    # Parameters that stay on the clients do not vary: the product is taken over the shared ones.
+    pieces = evaluator.layout.parameters
+    v = [None if piece.local else piece.view(model["v"].to(evaluator.oracle.device)) for piece in pieces]
+    return _summed(evaluator, model, sample, first, count, lambda batch: rule(batch, v))
+
+
+def _carries_tangents(evaluator: Evaluator, sample: Sample) -> bool:
+    """Say whether tangents give the right products for this model; it is tried once for a sample.
+
+    By the task and the sample alone, so that every process comes to the same answer.
+    """
+    known = _TRIED.setdefault(evaluator, {})
+    if sample not in known:
+        with preserved_global_state():
+            known[sample] = all(tangents_agree(trial) for trial in _trials(evaluator, sample))
+    return known[sample]
+
+
+def _trials(evaluator: Evaluator, sample: Sample) -> Iterator[BatchLoss]:
+    """Yield the loss of a few examples in float64; also with the batch's own statistics, where they are used."""
+    examples = _examples(evaluator, sample)
+    key_global_generators(key(evaluator.settings.seed, sample.of, 0))
+    raw = examples.batch(torch.arange(min(TRIED, len(examples))))
+    inputs, targets = (x.double() if x.is_floating_point() else x for x in evaluator.oracle.batch(*raw))
+    model = _moved_model(evaluator)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    trial = BatchLoss(lambda: model(inputs), lambda outputs: evaluator.task.loss(outputs, targets), parameters)
+    yield trial
+    if evaluator.statistics == "batch-stats":
+        with batch_statistics(model):
+            yield trial
+
+
+def _moved_model(evaluator: Evaluator) -> nn.Module:
+    """Return the initial model with other values: some of the initial ones may be zero and hide a layer."""
+    model = evaluator.task.fresh_model(torch.float64).to(evaluator.oracle.device).eval()
+    generator = torch_generator(0, "trial of tangents")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(noise.to(parameter.device), alpha=0.05)
+    return model
+
+
 def _summed(
     evaluator: Evaluator,
     model: Tensors,
     sample: Sample,
     first: int,
     count: int,
-    of: Callable[[Slopes, Sequence[Tensor]], Slopes],
-    twice: bool = False,
+    of: Callable[[BatchLoss], Bent],
 ) -> Tensors:
-    """Return the sum over batches of something made of the loss's gradient, and how many targets counted."""
+    """Return the sum over batches of something made of the loss's derivatives, and how many targets counted."""
     named = dict(evaluator.oracle.model.named_parameters())
     parameters = [named[piece.name] for piece in evaluator.layout.parameters]
     total = torch.zeros_like(evaluator.oracle.w)
@@ -254,17 +306,19 @@ def _summed(
     policy = show(evaluator, model["w"], model)
     for inputs, targets in batches(evaluator, sample, first, count):
         with evaluator.inference(policy):
-            outputs = evaluator.inferred(inputs)
-            mean = evaluator.task.loss(outputs, targets)
-            # Some parameters may have no part in the loss.
-            slopes = torch.autograd.grad(mean, parameters, create_graph=twice, allow_unused=True)
-            parts = of(slopes, parameters)
+            outputs, parts = of(_batch_loss(evaluator, inputs, targets, parameters))
         with torch.no_grad():
             counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", len(targets)))
         _add(evaluator, total, parts, counted)
         weight += counted
     shared = total[: evaluator.layout.shared].to(CPU)
     return {"sum": shared, "counted": torch.tensor(weight, dtype=torch.float64)}
+
+
+def _batch_loss(evaluator: Evaluator, inputs: Tensor, targets: Tensor, parameters: Sequence[Tensor]) -> BatchLoss:
+    return BatchLoss(
+        lambda: evaluator.inferred(inputs), lambda outputs: evaluator.task.loss(outputs, targets), parameters
+    )
 
 
 def _add(evaluator: Evaluator, total: Tensor, parts: Slopes, counted: float) -> None:
@@ -274,20 +328,6 @@ def _add(evaluator: Evaluator, total: Tensor, parts: Slopes, counted: float) -> 
     for piece, part in zip(evaluator.layout.parameters, parts, strict=True):
         if part is not None:
             piece.view(total).add_(part, alpha=counted)
-
-
-def _slopes_along(slopes: Slopes, directions: Sequence[Tensor], parameters: Sequence[Tensor]) -> Slopes:
-    """Return the gradient of `<slopes, directions>`; a loss linear in the parameters has none."""
-    bent = [pair for pair in zip(slopes, directions, strict=True) if _varies(pair[0])]
-    if not bent:
-        return [None] * len(parameters)
-    varying, weights = zip(*bent, strict=True)
-    return torch.autograd.grad(varying, parameters, grad_outputs=weights, allow_unused=True)
-
-
-def _varies(slope: Tensor | None) -> bool:
-    # A slope that is constant in the parameters has no graph to differentiate.
-    return slope is not None and slope.requires_grad
 
 
 def _scores(outputs: Any) -> Tensor:

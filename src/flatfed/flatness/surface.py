@@ -121,7 +121,14 @@ class Surface:
 
     def product(self, v: Tensor, w: Tensor | None = None) -> Tensor:
         """Return `H(w) v`, `H` the Hessian of `L`."""
-        return self._mean(sums.product, self._model(w) | {"v": v})
+        return self._mean(sums.hessian_product, self._model(w) | {"v": v})
+
+    def gauss_newton_product(self, v: Tensor, w: Tensor | None = None) -> Tensor:
+        """Return `G(w) v`, `G = (1/n) sum_i J_i^T M_i J_i` the Gauss-Newton matrix of `L`.
+
+        `J_i` is the derivative of the outputs for an example, `M_i` the Hessian of its loss in the outputs.
+        """
+        return self._mean(sums.gauss_newton_product, self._model(w) | {"v": v})
 
     def stretches(self, work: WorkFunction) -> dict[str, Tensor]:
         """Return what a function finds in every stretch of the examples, one after the other."""

@@ -16,11 +16,16 @@ from flatfed.reports.tables.grid import EMPTY, NOTHING, Sheet, SheetCell, column
 from flatfed.runs.history import Row
 from flatfed.runs.results import finite
 
-BOUNDS = {"lambda_max": "lambda_max_residual", "trace": "trace_error", "lpf": "lpf_error"}
+BOUNDS = {
+    "lambda_max": "lambda_max_residual",
+    "gauss_newton_max": "gauss_newton_residual",
+    "trace": "trace_error",
+    "lpf": "lpf_error",
+}
 """Numbers that come with how well they are known; shown as ±."""
 OF_NO_RADIUS = ("heterogeneity", "batch_deviation")
 """Numbers of a measurement with a radius that do not depend on it."""
-HIDDEN = {*BOUNDS.values(), "lambda_products", RADIUS}
+HIDDEN = {*BOUNDS.values(), "lambda_products", "gauss_newton_products", RADIUS}
 """Numbers without a row of their own."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from flatfed.core.round.federation import Federation
 from flatfed.core.round.probe import ClientModel, Probe, last_round, probe
 from flatfed.core.task.metrics import MetricValue
 from flatfed.flatness import sums
-from flatfed.flatness.measurement import ClientMeasurement, MeasurementResult, Subject
+from flatfed.flatness.measurement import PRODUCTS_VERSION, ClientMeasurement, MeasurementResult, Subject
 from flatfed.flatness.measurements.radius import RADIUS, RHO, radius
 from flatfed.flatness.measurements.rises import count_steps
 from flatfed.flatness.sharpness import sharpness
@@ -54,6 +54,7 @@ class LocalModels(ClientMeasurement):
 class LocalEigenvalues(LocalModels):
     """Measurements of lambda_max of the clients' models."""
 
+    version: ClassVar[int] = PRODUCTS_VERSION
     tolerance: Positive = 0.01
     most: Count = 100
     seed: Index = 0

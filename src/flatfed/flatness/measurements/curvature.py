@@ -1,11 +1,15 @@
-"""Measurements of the Hessian."""
+"""Measurements of the Hessian, and of the Gauss-Newton matrix beside it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import ClassVar
+
+from torch import Tensor
 
 from flatfed.core.configuration.checking import Count, Index, Positive
-from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
+from flatfed.flatness.measurement import PRODUCTS_VERSION, Measurement, MeasurementResult, Subject
 from flatfed.flatness.spectra.lanczos import Eigenvalues
 from flatfed.flatness.spectra.spectrum import Mode, density, eigenvalues, trace
 from flatfed.flatness.spectra.stochastic import Density
@@ -14,6 +18,7 @@ from flatfed.flatness.spectra.stochastic import Density
 class LambdaMax(Measurement, id="lambda_max"):
     """The largest eigenvalue of the Hessian: how sharp the sharpest direction is."""
 
+    version: ClassVar[int] = PRODUCTS_VERSION
     mode: Mode = "lanczos"
     tolerance: Positive = 0.01
     most: Count = 100
@@ -24,9 +29,32 @@ class LambdaMax(Measurement, id="lambda_max"):
         return _result(_eigenvalues(subject, self, k=1), self.mode)
 
 
+class GaussNewton(Measurement, id="gauss_newton"):
+    """The largest eigenvalue of the Gauss-Newton matrix: the Hessian without the bending of the model itself.
+
+    `(1/n) sum_i J_i^T M_i J_i`, with `J_i` the derivative of the outputs and `M_i` the Hessian of the loss in them. For
+    cross-entropy it is the Fisher matrix, and no eigenvalue is negative.
+    """
+
+    tolerance: Positive = 0.01
+    most: Count = 100
+    seed: Index = 0
+
+    def measure(self, subject: Subject) -> MeasurementResult:
+        """Return the value, its residual and the products it took."""
+        largest = _largest(subject, self, subject.surface.gauss_newton_product, k=1)
+        numbers = {
+            "gauss_newton_max": float(largest.values[0]),
+            "gauss_newton_residual": float(largest.residuals[0]),
+            "gauss_newton_products": float(largest.products),
+        }
+        return MeasurementResult(numbers, remark=largest.remark)
+
+
 class LambdaRatio(Measurement, id="lambda_ratio"):
     """lambda_max / lambda_5: how much sharper the sharpest direction is than the fifth."""
 
+    version: ClassVar[int] = PRODUCTS_VERSION
     mode: Mode = "lanczos"
     tolerance: Positive = 0.01
     most: Count = 200
@@ -40,6 +68,7 @@ class LambdaRatio(Measurement, id="lambda_ratio"):
 class SpectrumOf(Measurement, id="spectrum"):
     """The k largest eigenvalues and, with samples > 0, the density of all of them."""
 
+    version: ClassVar[int] = PRODUCTS_VERSION
     k: Count = 50
     samples: Index = 0
     steps: Count = 60
@@ -64,6 +93,7 @@ class SpectrumOf(Measurement, id="spectrum"):
 class TraceOf(Measurement, id="trace"):
     """The trace of the Hessian by Hutchinson's estimate: the sum of all its eigenvalues."""
 
+    version: ClassVar[int] = PRODUCTS_VERSION
     samples: Count = 10
     seed: Index = 0
 
@@ -75,14 +105,24 @@ class TraceOf(Measurement, id="trace"):
 
 
 def _eigenvalues(subject: Subject, measurement: LambdaMax | LambdaRatio | SpectrumOf, k: int) -> Eigenvalues:
+    return _largest(subject, measurement, subject.surface.product, k, measurement.mode)
+
+
+def _largest(
+    subject: Subject,
+    measurement: GaussNewton | LambdaMax | LambdaRatio | SpectrumOf,
+    product: Callable[[Tensor], Tensor],
+    k: int,
+    mode: Mode = "lanczos",
+) -> Eigenvalues:
     return eigenvalues(
         subject.surface,
         k,
-        mode=measurement.mode,
+        mode=mode,
         tolerance=measurement.tolerance,
         most=measurement.most,
         seed=measurement.seed,
-        product=subject.counted(measurement.id, subject.surface.product, measurement.most),
+        product=subject.counted(measurement.id, product, measurement.most),
     )
 
 
