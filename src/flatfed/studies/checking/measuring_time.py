@@ -69,9 +69,10 @@ def is_affordable(plan: Plan, pace: Pace, asked: AskedMeasurement) -> bool:
 
 def seconds_to_measure(plan: Plan, asked: Sequence[AskedMeasurement]) -> list[float | None]:
     """Measure a model that has hardly been trained, and return the seconds of each; None where it cannot be taken."""
-    # One client is enough: those of a round take about the same.
-    with tried(replace(plan, sampler=Uniform(1))) as federation:
-        if any(one.measurement.looks_back for one in asked):
+    looks_back = any(one.measurement.looks_back for one in asked)
+    # Of those whose models are measured, one client is enough: those of a round take about the same.
+    with tried(replace(plan, sampler=Uniform(1)) if looks_back else plan) as federation:
+        if looks_back:
             federation.monitors = [_Remembering()]
             next(federation.rounds())
         surface_at(federation, federation.evaluated, Sample(most=FEW)).gradient()  # allocates
