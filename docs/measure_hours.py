@@ -15,7 +15,7 @@ from typing import Any
 
 from flatfed.named_code import USER
 from flatfed.studies.cells import Resolver
-from flatfed.studies.checking.check import check_study
+from flatfed.studies.checking.check_study import check_study
 from flatfed.studies.checking.timed_cells import TimedCells
 from flatfed.studies.presets import Preset, find_preset, paper_names, presets_of
 

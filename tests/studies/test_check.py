@@ -8,7 +8,7 @@ from typing import Any
 
 from cli.command import Outcome, flatfed
 from flatfed.studies.cells import Resolver
-from flatfed.studies.checking.check import check_study
+from flatfed.studies.checking.check_study import check_study
 from flatfed.studies.checking.timed_cells import TimedCells
 from flatfed.studies.checking.timing import timed
 from flatfed.studies.reading import study_of

@@ -204,6 +204,16 @@ def test_several_metrics_have_a_table_each(running: RunningStudy, tmp_path: Path
     assert ["test loss" in pivot["notes"][0].lower() for pivot in part["pivots"]] == [True, False]
 
 
+def test_the_first_metric_decides_targets(running: RunningStudy, tmp_path: Path) -> None:
+    report = {"metrics": ["loss"], "targets": "reference", "reference": "slow"}
+    again = RunningStudy(study_of(small(**STUDY | {"report": report})), running.folder.path)
+    write_study_report(again.table(), tmp_path)
+    lines = json.loads((tmp_path / "targets.json").read_text())
+    assert {line["value"] for line in lines} == {again.table().entry(setting, "slow").mean for setting in "ab"}
+    assert all(line["reached"] == line["runs"] for line in lines if line["method"] == "fedavg")
+    assert [view.extras.targets for view in study_views(again, lambda run: None)] == [(), ()]
+
+
 def test_centralised_training_is_a_line_to_hold_others_against(tmp_path: Path) -> None:
     methods = {"fedavg": None, "all data": {"method": "centralised", "rounds": 1}}
     running = run_here(tmp_path / "out", methods=methods)

@@ -9,7 +9,7 @@ from pathlib import Path
 from flatfed.machine import usable_cores
 from flatfed.named_code import USER, NamedBy
 from flatfed.studies.cells import Cell, Resolver, choosing_cells, reported_cells
-from flatfed.studies.checking.check import Checked, check_study
+from flatfed.studies.checking.check_study import Checked, check_study
 from flatfed.studies.entering import enter
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.results import StudyTable, table_of

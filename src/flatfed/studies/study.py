@@ -17,7 +17,7 @@ from flatfed.studies.parts import Fault, Reporting, Selection, Way
 from flatfed.studies.tuning.ranges import Space, fault_of_range
 
 if TYPE_CHECKING:
-    from flatfed.studies.checking.check import Checked
+    from flatfed.studies.checking.check_study import Checked
     from flatfed.studies.results import StudyTable
 
 LONGEST = 80

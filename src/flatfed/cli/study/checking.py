@@ -8,13 +8,13 @@ from flatfed.cli.output.progress import StepProgress, clock
 from flatfed.cli.output.streams import echo
 
 if TYPE_CHECKING:
-    from flatfed.studies.checking.check import Checked
+    from flatfed.studies.checking.check_study import Checked
     from flatfed.studies.run_study import RunningStudy
 
 
 def checked_here(running: RunningStudy, jobs: int) -> Checked:
     """Check a study, and show how far that is."""
-    from flatfed.studies.checking.check import check_study
+    from flatfed.studies.checking.check_study import check_study
 
     with StepProgress("methods in settings", at_once=False) as progress:
         return check_study(running.resolver, jobs, progress.show)

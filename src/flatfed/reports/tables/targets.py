@@ -81,11 +81,13 @@ class Reaching:
     target: Target
     results: Sequence[Result]
     baseline: str | None = None
+    chosen: Metric | None = None
+    """What is to reach the target, where it is not the methods' first metric."""
 
     @classmethod
-    def all(cls, results: Sequence[Result], extras: Extras) -> list[Reaching]:
+    def all(cls, results: Sequence[Result], extras: Extras, metric: Metric | None = None) -> list[Reaching]:
         """Return one for each target that was asked for."""
-        every = [cls(target, results, extras.baseline) for target in extras.targets]
+        every = [cls(target, results, extras.baseline, metric) for target in extras.targets]
         for reaching in every:
             extras.check_metric(reaching.metric)
         return every
@@ -100,6 +102,8 @@ class Reaching:
     @property
     def metric(self) -> Metric:
         """What is to reach the target."""
+        if self.chosen is not None:
+            return self.chosen
         if self.owner is None:
             return primary(self.results)
         return self.owner.primary

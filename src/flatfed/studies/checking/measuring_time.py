@@ -30,7 +30,7 @@ AFFORDABLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedMeasurement:
     """What is measured: how, and over which examples."""
 
     measurement: Measurement
@@ -46,19 +46,19 @@ class Asked:
         """Whether it says how many clients it asks."""
         return CHOSEN in parameters(type(self.measurement))
 
-    def of(self, examples: int) -> Asked:
+    def of(self, examples: int) -> AskedMeasurement:
         """Return the same over few examples, and of few clients."""
         measurement = self.measurement
         if self.chooses_clients:
             measurement = Measurement.registry.make(measurement.id, **{**_values(measurement), CHOSEN: CLIENTS})
-        return Asked(measurement, replace(self.sample, most=examples))
+        return AskedMeasurement(measurement, replace(self.sample, most=examples))
 
 
 def _values(measurement: Measurement) -> dict[str, Any]:
     return {name: getattr(measurement, name) for name in parameters(type(measurement))}
 
 
-def is_affordable(plan: Plan, pace: Pace, asked: Asked) -> bool:
+def is_affordable(plan: Plan, pace: Pace, asked: AskedMeasurement) -> bool:
     """Say whether a measurement can be tried in little time."""
     examples = float(FEW + MANY)
     if asked.asks_clients:
@@ -67,11 +67,12 @@ def is_affordable(plan: Plan, pace: Pace, asked: Asked) -> bool:
     return examples * PASSES * pace.backprop_of_example <= AFFORDABLE_SECONDS
 
 
-def seconds_to_measure(plan: Plan, asked: Sequence[Asked]) -> list[float | None]:
+def seconds_to_measure(plan: Plan, asked: Sequence[AskedMeasurement]) -> list[float | None]:
     """Measure a model that has hardly been trained, and return the seconds of each; None where it cannot be taken."""
-    # One client is enough: those of a round take about the same.
-    with tried(replace(plan, sampler=Uniform(1))) as federation:
-        if any(one.measurement.looks_back for one in asked):
+    looks_back = any(one.measurement.looks_back for one in asked)
+    # Of those whose models are measured, one client is enough: those of a round take about the same.
+    with tried(replace(plan, sampler=Uniform(1)) if looks_back else plan) as federation:
+        if looks_back:
             federation.monitors = [_Remembering()]
             next(federation.rounds())
         surface_at(federation, federation.evaluated, Sample(most=FEW)).gradient()  # allocates
@@ -92,7 +93,7 @@ class _Remembering:
         return {}
 
 
-def _seconds(federation: Federation, asked: Asked, plan: Plan) -> float | None:
+def _seconds(federation: Federation, asked: AskedMeasurement, plan: Plan) -> float | None:
     """Return the time of a measurement over all of its examples and clients, from that over few of them."""
     task = federation.task
     try:
@@ -113,11 +114,11 @@ def _seconds(federation: Federation, asked: Asked, plan: Plan) -> float | None:
     return of_example * count + of_clients
 
 
-def _timed(federation: Federation, asked: Asked) -> float:
+def _timed(federation: Federation, asked: AskedMeasurement) -> float:
     surface = surface_at(federation, federation.evaluated, asked.sample)
     return cpu_seconds(lambda: asked.measurement.measure(Subject(surface, federation)))
 
 
-def asked_by(monitor: Monitor) -> Asked:
+def asked_by(monitor: Monitor) -> AskedMeasurement:
     """Return what a monitor measures."""
-    return Asked(monitor.measurement, monitor.sample)
+    return AskedMeasurement(monitor.measurement, monitor.sample)

@@ -12,7 +12,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import Costs, costs
 from flatfed.studies.cells import description
 from flatfed.studies.checking.estimate import Estimate, RoundTime, estimate, time_of_round
-from flatfed.studies.checking.measuring_time import Asked, asked_by, is_affordable, seconds_to_measure
+from flatfed.studies.checking.measuring_time import AskedMeasurement, asked_by, is_affordable, seconds_to_measure
 from flatfed.studies.checking.timing import Pace, measure
 
 DIVISION = ("seed", "partition", "partition_seed")
@@ -32,7 +32,7 @@ class TimedCells:
     _paces: dict[str, Pace] = field(default_factory=dict)
     _costs: dict[str, Costs] = field(default_factory=dict)
     _times: dict[str, RoundTime] = field(default_factory=dict)
-    _measured: dict[tuple[str, Asked], float | None] = field(default_factory=dict)
+    _measured: dict[tuple[str, AskedMeasurement], float | None] = field(default_factory=dict)
 
     def estimate(self, comparison: Comparison, plan: Plan) -> Estimate:
         """Return what a cell takes, without what it watches."""
@@ -53,7 +53,9 @@ class TimedCells:
             self._paces[key] = measure(plan)
         return self._paces[key]
 
-    def measuring(self, comparison: Comparison, plan: Plan, asked: Sequence[Asked]) -> dict[Asked, float | None]:
+    def measuring(
+        self, comparison: Comparison, plan: Plan, asked: Sequence[AskedMeasurement]
+    ) -> dict[AskedMeasurement, float | None]:
         """Return the seconds of measurements of one model of a task; None where they are not known.
 
         Which method has trained it does not matter, but for whether the measurement means something for it.

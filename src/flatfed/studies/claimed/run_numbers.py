@@ -91,7 +91,8 @@ class StudyValues:
         target = self._target(entry.setting)
         if target is None:
             return None
-        shown = primary_of(metrics_of(rows, directory.config), directory.config)
+        first = primary_of(metrics_of(rows, directory.config), directory.config)
+        shown = self.table.metrics.get(entry.setting, first)
         reached = _reached(shown, rows, target)
         if reached is None:
             return math.inf

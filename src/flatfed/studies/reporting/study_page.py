@@ -18,7 +18,7 @@ from flatfed.reports.page.write import PAGE, available, write_page
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.results.results import collect, read_run
 from flatfed.reports.statistics.paired import PairedDifference
-from flatfed.reports.tables.columns import PLAIN
+from flatfed.reports.tables.columns import PLAIN, primary
 from flatfed.reports.tables.extras import Extras, Target
 from flatfed.reports.tables.grid import NOTHING
 from flatfed.reports.tables.pivot import DIVERGED, Pivot, decimals_for
@@ -149,14 +149,17 @@ def study_views(running: RunningStudy, classes_of: ClassesOf, extras: Extras = P
         if results:
             name = f"{title}: {setting}" if setting else title
             classes = classes_of(results[0].runs[0])
-            shown = _extras(table, setting) if extras == PLAIN else extras
+            shown = _extras(table, setting, results) if extras == PLAIN else extras
             views.append(ViewSource(name, results, "", shown, classes, again))
     return views
 
 
-def _extras(table: StudyTable, setting: str) -> Extras:
+def _extras(table: StudyTable, setting: str, results: Sequence[Result]) -> Extras:
     """Return the study's targets as its report has them; one that the metric cannot have is left out."""
     metric = table.metrics.get(setting)
+    if metric != primary(results):
+        # The page goes by the first metric of the runs, and the targets are of another.
+        return Extras()
     targets = []
     for text in target_texts(table):
         target = Target(text, target_value(table, setting, text))

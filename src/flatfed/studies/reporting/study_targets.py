@@ -102,7 +102,7 @@ def _of_setting(table: StudyTable, setting: str, found: Sequence[Result], text: 
         return
     extras = Extras(targets=(Target(text, value),))
     try:
-        (reaching,) = Reaching.all(found, extras)
+        (reaching,) = Reaching.all(found, extras, table.metrics.get(setting))
     except ConfigError as error:
         say(f"{setting_name(setting)}: {error}")
         return

@@ -71,7 +71,7 @@ def draw_beside(points: Sequence[BesidePoint], files: Sequence[Path], name: str,
 
 def _draw_point(axes: Any, point: BesidePoint, place: int) -> None:
     hollow = {"markerfacecolor": "white"}
-    # A white edge, so that one can be told from another below it.
+    # A white edge, so that one can be seen above another.
     full = {"markeredgecolor": "white", "markeredgewidth": 0.4}
     axes.errorbar(
         point.published,

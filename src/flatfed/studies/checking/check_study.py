@@ -14,7 +14,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.spelling.kinds import at_most
 from flatfed.flatness.sums import Sample
 from flatfed.studies.cells import Cell, Resolver, choosing_cells
-from flatfed.studies.checking.measuring_time import Asked
+from flatfed.studies.checking.measuring_time import AskedMeasurement
 from flatfed.studies.checking.timed_cells import TimedCells
 from flatfed.studies.checking.timing import timed
 from flatfed.studies.drawing.figure import CLASSES, Figure
@@ -40,7 +40,7 @@ class Checked:
     choosing: int
     jobs: int
     seconds: float = 0.0
-    """Of everything that is timed, with so many at once."""
+    """Of everything that is timed, with `jobs` cells at once."""
     measuring: float = 0.0
     """How much of it is spent on measurements: those of `report`, and those watched."""
     disk: int = 0
@@ -134,7 +134,9 @@ class _Sum:
     def _reported(self, comparison: Comparison, plan: Plan) -> float:
         """Return the seconds of what is measured of the final models of all seeds."""
         report = self.study.report
-        asked = [Asked(measurement, Sample(most=report.flatness_samples)) for measurement in report.measured()]
+        asked = [
+            AskedMeasurement(measurement, Sample(most=report.flatness_samples)) for measurement in report.measured()
+        ]
         return len(self.study.seeds) * self._measured(comparison, plan, asked)
 
     def _drawn(self, comparison: Comparison, plan: Plan, cell: Cell) -> float:
@@ -144,7 +146,7 @@ class _Sum:
         ]
         return self._measured(comparison, plan, asked)
 
-    def _measured(self, comparison: Comparison, plan: Plan, asked: list[Asked]) -> float:
+    def _measured(self, comparison: Comparison, plan: Plan, asked: list[AskedMeasurement]) -> float:
         times = self.known.measuring(comparison, plan, asked)
         self._leave_out(one.measurement.id for one, seconds in times.items() if seconds is None)
         return sum(seconds or 0.0 for seconds in times.values())
@@ -162,11 +164,11 @@ def _shows(figure: Figure, cell: Cell) -> bool:
     return cell.variant in (figure.methods or [cell.variant]) and cell.setting in (figure.settings or [cell.setting])
 
 
-def _asked_of(figure: Figure) -> Iterator[Asked]:
+def _asked_of(figure: Figure) -> Iterator[AskedMeasurement]:
     options = figure.values
     asked = asked_for(options)
     for measurement in asked.measurements:
-        yield Asked(measurement, Sample(asked.data, at_most(options["samples"]), options["seed"]))
+        yield AskedMeasurement(measurement, Sample(asked.data, at_most(options["samples"]), options["seed"]))
 
 
 def _choosing_runs(study: Study, variant: str, rounds: int) -> float:
