@@ -60,6 +60,16 @@ def hearing_steps(hear: OnSteps) -> Iterator[None]:
         _count.reset(token)
 
 
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Let nobody hear of rounds that are only tried."""
+    token = _count.set(None)
+    try:
+        yield
+    finally:
+        _count.reset(token)
+
+
 def step_count() -> StepCount | None:
     """Return what counts, where somebody hears."""
     return _count.get()
