@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 HEAR_SECONDS = 0.2
-"""No more often than this is somebody told: a step may be shorter than what it takes to show it."""
+"""Reports come no more often than this: a step may be shorter than what it takes to show it."""
 
 OnSteps = Callable[[int, int], None]
 """Hears how many of the local steps of an exchange are done, and how many there are."""
@@ -18,7 +18,7 @@ class StepCount:
     """Counts the local steps of one exchange after the other; costs a step nothing but an addition."""
 
     def __init__(self, hear: OnSteps) -> None:
-        self._hear, self._told = hear, 0.0
+        self._hear, self._reported = hear, 0.0
         self._total = self._replied = self._taken = 0
 
     def begin(self, total: int) -> None:
@@ -33,16 +33,16 @@ class StepCount:
         """Note how many were taken in this exchange, also by clients that have not answered."""
         self._taken = steps
         now = time.monotonic()
-        if now - self._told >= HEAR_SECONDS:
-            self._tell(now)
+        if now - self._reported >= HEAR_SECONDS:
+            self._report(now)
 
     def replied(self, steps: int) -> None:
         """Note that a client has answered that took this number of steps."""
         self._replied += steps
-        self._tell(time.monotonic())
+        self._report(time.monotonic())
 
-    def _tell(self, now: float) -> None:
-        self._told = now
+    def _report(self, now: float) -> None:
+        self._reported = now
         # A worker that died has taken steps that are taken again.
         self._hear(min(max(self._taken, self._replied), self._total), self._total)
 
