@@ -14,6 +14,9 @@ HERE = Path(__file__).parent
 WORK = HERE.parent / "gallery"
 PICTURES = HERE / "pictures" / "gallery"
 
+SCREEN_DPI = 200
+"""Dots per inch of the pictures of the documentation."""
+
 RUNS = "gallery/runs"
 FEDAVG, FEDSAM, FEDGLOSS = (f"{RUNS}/{method}/seed-0" for method in ("fedavg", "fedsam", "fedgloss+sam"))
 TRAIN = (
@@ -130,9 +133,18 @@ def main() -> None:
         print(command, flush=True)
         subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=HERE.parent, check=True)
     for picture in PICTURES_SHOWN:
-        shutil.copy(WORK / picture.file, PICTURES / Path(picture.file).name)
+        _copy_smaller(WORK / picture.file, PICTURES / Path(picture.file).name)
     (HERE / "gallery.md").write_text(_page(), encoding="utf-8")
     print(f"docs/gallery.md and {len(PICTURES_SHOWN)} pictures in {time.monotonic() - started:.0f} s")
+
+
+def _copy_smaller(picture: Path, copy: Path) -> None:
+    """Copy a picture for a screen: a page need not be as sharp as a print."""
+    from PIL import Image
+
+    with Image.open(picture) as image:
+        size = image.width * SCREEN_DPI // 300, image.height * SCREEN_DPI // 300
+        image.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(copy, optimize=True)
 
 
 def _page() -> str:

@@ -123,7 +123,7 @@ def test_show_has_the_columns(flat: Path) -> None:
 
 @pytest.mark.parametrize("columns", [80, 100, 120, 160])
 def test_no_cell_is_cut_off_on_a_terminal(columns: int, flat: Path) -> None:
-    text = on_terminal("show", flat, columns=columns).out
+    text = on_terminal("show", flat, "--wide", columns=columns).out
     lines = text.splitlines()
     assert all(len(line.rstrip()) <= columns for line in lines)
     assert "…" not in text

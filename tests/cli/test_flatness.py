@@ -252,7 +252,7 @@ def test_figures_of_spectra_and_of_accuracy_against_sharpness(comparison: Path) 
     runs = [comparison / "fedavg" / f"seed-{seed}" for seed in (0, 1)]
     outcome = flatfed("flatness", *runs, "--measure", "lambda_ratio", "--figures", "some/where")
     assert outcome.code == 0, outcome.err
-    names = {"spectra.png", "spectra.svg", "accuracy-lambda.png", "accuracy-lambda.svg"}
+    names = {f"{name}{ending}" for name in ("spectra", "accuracy-lambda") for ending in (".png", ".pdf", ".svg")}
     assert {file.name for file in Path("some/where").iterdir()} == names
     assert all(name in outcome.err for name in names)
     assert is_png(Path("some/where/spectra.png")) and is_png(Path("some/where/accuracy-lambda.png"))

@@ -70,7 +70,7 @@ def test_the_bar_says_what_the_percentage_is() -> None:
 
 @pytest.mark.parametrize("columns", [80, 100, 160])
 def test_no_figure_of_the_table_is_cut_off(columns: int, comparison: Path) -> None:
-    outcome = on_terminal("show", comparison, columns=columns)
+    outcome = on_terminal("show", comparison, "--wide", columns=columns)
     assert outcome.code == 0
     assert all(len(line.rstrip()) <= columns for line in outcome.out.splitlines())
     assert "…" not in outcome.out
@@ -83,3 +83,59 @@ def test_no_figure_of_the_table_is_cut_off(columns: int, comparison: Path) -> No
 
 def test_json_on_a_terminal_is_still_json(comparison: Path) -> None:
     assert on_terminal("show", comparison, "--json").json["methods"]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+def test_a_terminal_has_one_table_with_the_columns_that_fit(columns: int, comparison: Path) -> None:
+    outcome = on_terminal("show", comparison, columns=columns)
+    assert all(len(line.rstrip()) <= columns for line in outcome.out.splitlines())
+    assert len(re.findall(r"^ +method ", outcome.out, re.MULTILINE)) == 1
+    assert "last-3 mean" in outcome.out
+    assert ("--wide" in outcome.out) == (columns < 200)
+    assert ("s/client" in re.split(r"─+", outcome.out)[0]) == (columns == 200)
+
+
+def test_what_is_no_terminal_gets_every_column(comparison: Path) -> None:
+    outcome = flatfed("show", comparison)
+    assert "s/client" in outcome.out and "--wide" not in outcome.out
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_algorithms_are_listed_without_broken_words(columns: int) -> None:
+    outcome = on_terminal("list", "algorithms", columns=columns)
+    assert all(len(line) <= columns for line in outcome.out.splitlines())
+    [first] = [line for line in outcome.out.splitlines() if line.startswith("fedavg ")]
+    words = " ".join(outcome.out.split())
+    assert "Accelerated client gradient: the lookahead model goes down, at no extra traffic." in words
+    assert ("Federated averaging." in first) == (columns == 120)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_time_left_is_told_before_the_first_round_ends(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatfed.core.round.step_count.HEAR_SECONDS", 0.0)
+    small = ("--rounds", "2", "--clients", "2", "--per-round", "2", "--workers", workers, "--model", "logreg")
+    options = ("--batch-size", "1", "--no-vectorised", "--out", "out")
+    outcome = on_terminal("run", "digits", "fedavg", *small, *options, columns=100)
+    assert outcome.code == 0, outcome.err
+    drawn = [line for line in re.split(r"[\r\n]+", outcome.err) if "rounds" in line]
+    assert any(re.search(r" 0/2 rounds .*\d:\d\d left", line) for line in drawn), drawn
+
+
+def test_a_terminal_sees_what_is_waited_for_and_where_the_report_lies() -> None:
+    outcome = on_terminal("compare", "digits", "fedavg", *SMALL, "--out", "out", columns=100)
+    assert "loading digits" in outcome.err and "starting workers" in outcome.err
+    assert outcome.err.rstrip().endswith("report: out/report.md")
+
+
+def test_a_pipe_is_told_little() -> None:
+    outcome = flatfed("run", "digits", "fedavg", *SMALL, "--out", "out")
+    assert "loading" not in outcome.err and "starting" not in outcome.err
+    assert len(outcome.err.splitlines()) < 20
+
+
+def test_the_flatness_of_a_comparison_says_which_model_and_product() -> None:
+    options = ("--flatness", "--watch-samples", "50", "--out", "out")
+    outcome = on_terminal("compare", "digits", "fedavg", "fedsam", *SMALL, *options, columns=120)
+    assert outcome.code == 0, outcome.err
+    assert re.search(r"flatness of fedavg/seed-0: lambda_\w+: product 1 of ≤ \d+.* 0/2 runs", outcome.err)
+    assert re.search(r"flatness of fedsam/seed-0: .* 1/2 runs", outcome.err)

@@ -35,7 +35,7 @@ class DrawnRounds:
 
 
 def drawn_rounds(rounds: Sequence[int], every: int) -> DrawnRounds:
-    """Return how the rounds (from 1) that have a value are drawn, in a run that is evaluated every so many rounds."""
+    """Return how the rounds (from 1) that have a value are drawn, in a run that is evaluated every `every` rounds."""
     gaps = {after - before for before, after in pairwise(rounds[:-1])}
     even = [round for round in rounds if round % every == 0 or round == rounds[-1]]
     if len(gaps) < 2 or len(even) < FEWEST:

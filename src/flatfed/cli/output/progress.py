@@ -26,6 +26,8 @@ ROOMY = 60
 BAR, SHORTEST = 18, 8
 """Letters that the line of a bar takes besides its words: some of the bar, the time that has passed, and spaces; and
 those of a name, at least."""
+ALMOST = 0.99
+"""The share of a round that its steps are at most: it has ended when its row is there."""
 STARTING = "starting workers"
 """What is seen of a run between its summary and its first local steps."""
 
@@ -107,7 +109,7 @@ class Progress(Live):
         if not self.is_begun:
             return  # a trial, before the run
         # A round of several exchanges has the steps of each: it is not further than it was.
-        self.share = max(self.share, done / max(total, 1))
+        self.share = max(self.share, min(done / max(total, 1), ALMOST))
         if self.note == STARTING:
             self.note = ""
         self._show(self.round_done)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 HEAR_SECONDS = 0.2
-"""No more often than this is somebody told: a step may be shorter than what it takes to show it."""
+"""Reports come no more often than this: a step may be shorter than what it takes to show it."""
 
 OnSteps = Callable[[int, int], None]
 """Hears how many of the local steps of an exchange are done, and how many there are."""
@@ -18,7 +18,7 @@ class StepCount:
     """Counts the local steps of one exchange after the other; costs a step nothing but an addition."""
 
     def __init__(self, hear: OnSteps) -> None:
-        self._hear, self._told = hear, 0.0
+        self._hear, self._reported = hear, 0.0
         self._total = self._replied = self._taken = 0
 
     def begin(self, total: int) -> None:
@@ -32,18 +32,18 @@ class StepCount:
     def taken(self, steps: int) -> None:
         """Note how many were taken in this exchange, also by clients that have not answered."""
         self._taken = steps
-        self._tell()
+        self._report()
 
     def replied(self, steps: int) -> None:
         """Note that a client has answered that took this number of steps."""
         self._replied += steps
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = time.monotonic()
-        if now - self._told < HEAR_SECONDS:
+        if now - self._reported < HEAR_SECONDS:
             return
-        self._told = now
+        self._reported = now
         # A worker that died has taken steps that are taken again.
         self._hear(min(max(self._taken, self._replied), self._total), self._total)
 
@@ -55,6 +55,16 @@ _count: ContextVar[StepCount | None] = ContextVar("steps", default=None)
 def hearing_steps(hear: OnSteps) -> Iterator[None]:
     """Let `hear` know how far the rounds are that are played meanwhile."""
     token = _count.set(StepCount(hear))
+    try:
+        yield
+    finally:
+        _count.reset(token)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Let nobody hear of rounds that are only tried."""
+    token = _count.set(None)
     try:
         yield
     finally:

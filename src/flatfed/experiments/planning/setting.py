@@ -22,6 +22,7 @@ from flatfed.core.method.messages import Message
 from flatfed.core.method.state import Slots
 from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP
 from flatfed.core.round.sampling import Sampler, Uniform
+from flatfed.core.round.step_count import unheard
 from flatfed.core.task.examples import PartExamples, Partition, TensorExamples
 from flatfed.core.task.task import Task
 from flatfed.data.augment.spelling import spelled
@@ -144,7 +145,7 @@ class _Probe:
         settings = Settings(rounds=2, lr=0.01, batch_size=None, local_epochs=steps, dtype="float64")
         engine = _CountingEngine(task, algorithm, settings)
         federation = Plan(task, algorithm, settings, Uniform(1), workers=0).federation(engine)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), unheard():
             warnings.simplefilter("ignore")
             rounds = federation.rounds()
             # The first round may be another one: FedGF, say, has no earlier model to send in it.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.flatness.drawable import Floats
-from flatfed.reports.figures.drawing.style import INK, SMALL, fold
+from flatfed.reports.figures.drawing.style import INK, LETTERS, SMALL, fold
 
 ANGLES = tuple(math.radians(angle) for angle in (90, 0, 180, 270, 45, 135, 315, 225))
 GAPS = (3.0, 8.0, 14.0, 22.0)
@@ -121,7 +121,7 @@ def _write(axes: Any, tag: Tag) -> Any:
     halo = [Stroke(linewidth=1.5, foreground="white"), Normal()]
     lead = {"arrowstyle": "-", "color": tag.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2, "path_effects": halo}
     text = axes.annotate(
-        fold(tag.text, 0.6 * axes.bbox.width / axes.figure.dpi, SMALL),  # a wide one would leave the frame
+        _folded(axes, tag.text),
         (tag.x, tag.y),
         (0, 0),
         textcoords="offset points",
@@ -137,6 +137,12 @@ def _write(axes: Any, tag: Tag) -> Any:
     # Else the layout would make room for the name, and its place would no longer be right.
     text.set_in_layout(False)
     return text
+
+
+def _folded(axes: Any, text: str) -> str:
+    """Return a name in lines much shorter than the frame is wide, or it would leave it; words stay whole."""
+    longest = (max(map(len, text.split()), default=0) + 1) * SMALL / LETTERS
+    return fold(text, max(0.6 * axes.bbox.width / axes.figure.dpi, longest), SMALL)
 
 
 def _offers(spot: Spot, size: tuple[float, float], frame: Box, scale: float) -> list[_Offer]:
