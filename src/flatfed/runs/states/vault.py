@@ -96,7 +96,8 @@ class Vault:
 
     def saved(self, round: int, refs: Refs, new: Refs) -> None:
         """Note that the checkpoint with this index is in place; `refs` are those of the one before."""
-        superseded = [refs[client].place for client in new if client in refs and self.owns(refs[client])]
+        before = [refs[client] for client in new if client in refs]
+        superseded = [ref.place for ref in before if ref.source is self.file]
         self._places.save(round, [ref.place for ref in new.values()], superseded)
 
     def forget(self, there: Collection[int]) -> None:
