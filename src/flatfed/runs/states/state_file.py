@@ -1,7 +1,7 @@
 """A file of client states: places of one size, each read and written by itself.
 
 States are read with `pread` and not through a mapping: of a file that somebody cut short, a mapping would end the
-process, where a read is an error that can be told. Nothing of the file stays in the process's memory.
+process, where a read is an error that can be reported. Nothing of the file stays in the process's memory.
 """
 
 from __future__ import annotations
