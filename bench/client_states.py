@@ -17,8 +17,8 @@ from flatfed.core.method.state import State
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.states.store import StateStore
 
-PARAMETERS, PER_ROUND = 650, 500
-"""A linear model from 64 to 10, and the clients that take part between two checkpoints."""
+PARAMETERS, PER_ROUND = 2_500, 500
+"""A small model, and the clients that take part between two checkpoints."""
 
 FEW, MANY = "1,000 clients", "100,000 clients"
 
@@ -48,7 +48,7 @@ class SavedRounds:
         return time.perf_counter() - started
 
     def round(self) -> float:
-        return self._save(self._draw.sample(range(self._clients), PER_ROUND))
+        return self._save(sorted(self._draw.sample(range(self._clients), PER_ROUND)))  # as a cohort is
 
     def close(self) -> None:
         raw = self._clients * PARAMETERS * 4

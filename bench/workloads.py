@@ -426,7 +426,7 @@ WORKLOADS = [
     ),
     Workload(
         "states",
-        "a checkpoint after 500 clients changed, 650 parameters each, by the clients that have a state",
+        "a checkpoint after 500 clients changed, 2,500 parameters each, by the clients that have a state",
         client_states,
         [
             Target(f"{MANY} / {FEW}", ratio(MANY, FEW), most=1.2),

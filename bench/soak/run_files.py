@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import struct
 from pathlib import Path
 from typing import Any
+
+INDEX_ENTRY = struct.Struct("<QQ32s")
+"""An entry of an index of client states: client, place, SHA-256."""
+
+WIDTHS = {"float64": 8, "int64": 8, "float32": 4}
+"""Bytes of a number, by the types that states have here."""
 
 TIMES = ("seconds", "client_seconds", "seal")
 """What differs from run to run in a line of the history: the times, and the seal, which covers them."""
@@ -115,11 +123,16 @@ def server_tensors(run: Path) -> dict[str, Any]:
 def client_states(run: Path) -> dict[str, dict[str, Any]]:
     """Return every client's state of the newest checkpoint, by store and client, as bytes."""
     manifest = json.loads((newest_checkpoint(run) / "checkpoint.json").read_text())["manifest"]
-    folder = run / "checkpoints/states"
-    return {
-        store: {client: tensors(folder / entry.rsplit(":", 1)[0]) for client, entry in entries.items()}
-        for store, entries in manifest["states"].items()
-    }
+    return {store: _states(run / "checkpoints/states", entry) for store, entry in manifest["states"].items()}
+
+
+def _states(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the bytes in each client's place; the last entry of a client in the index counts."""
+    log = (folder / entry["index"]["file"]).read_bytes()[: entry["index"]["entries"] * INDEX_ENTRY.size]
+    places = {client: place for client, place, _ in INDEX_ENTRY.iter_unpack(log)}
+    size = sum(WIDTHS[dtype] * math.prod(shape) for _, dtype, shape in entry["form"])
+    with (folder / entry["file"]).open("rb") as file:
+        return {str(client): os.pread(file.fileno(), size, place * size) for client, place in places.items()}
 
 
 def tensors(path: Path) -> dict[str, Any]:
@@ -139,8 +152,8 @@ def litter(run: Path) -> list[str]:
     """Return what lies in a run directory and belongs to nothing: temporary files, states that nobody refers to."""
     wanted: set[str] = set()
     for file in run.glob("checkpoints/round-*/checkpoint.json"):
-        for entries in json.loads(file.read_text())["manifest"]["states"].values():
-            wanted.update(entry.rsplit(":", 1)[0] for entry in entries.values())
+        for entry in json.loads(file.read_text())["manifest"]["states"].values():
+            wanted.update((entry["file"], entry["index"]["file"]))
     hidden = [path for path in run.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
     unused = [path for path in run.glob("checkpoints/states/*") if path.name not in wanted]
     return sorted(str(path.relative_to(run)) for path in {*hidden, *unused})

@@ -17,7 +17,7 @@ import torch
 
 from flatfed.core.method.state import State
 from flatfed.runs.checkpoints import Checkpoints
-from flatfed.runs.states import index
+from flatfed.runs.states import index_log
 from flatfed.runs.states.store import StateStore
 from runs.bench import litter
 
@@ -136,7 +136,7 @@ def wrong(place: Path, n: int, halfway: bool) -> str:
 
 
 def main(place: Path, step: int) -> None:
-    index.SPARE_ENTRIES = 0  # so that the log is begun anew now and then
+    index_log.SPARE_ENTRIES = 0  # so that the log is begun anew now and then
     counted = place / "counted"
     (read, write) = os.pipe()
 

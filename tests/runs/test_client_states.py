@@ -15,8 +15,8 @@ import flatfed as ff
 from engines.bench import assert_same, bits, exact
 from flatfed.core.method.state import State
 from flatfed.runs.checkpoints import Checkpoints, Loaded
-from flatfed.runs.states.index import ENTRY
-from flatfed.runs.states.places import Places
+from flatfed.runs.states.free_places import Places
+from flatfed.runs.states.index_log import ENTRY
 from flatfed.runs.states.store import StateStore
 from runs.bench import POPULATION, litter, small_run
 from runs.earlier_layout import in_earlier_layout
@@ -130,7 +130,7 @@ def test_a_file_becomes_shorter_where_its_end_is_free(tmp_path: Path) -> None:
 def test_the_index_is_begun_anew_when_it_is_twice_as_long_as_it_need_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flatfed.runs.states.index.SPARE_ENTRIES", 0)
+    monkeypatch.setattr("flatfed.runs.states.index_log.SPARE_ENTRIES", 0)
     session = Session(tmp_path / "checkpoints").save(1, *range(10))
     names, most = set(), 0
     for round in range(2, 30):

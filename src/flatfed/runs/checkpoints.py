@@ -41,7 +41,7 @@ from flatfed.runs.records.structure import EARLIER_MANIFEST, MANIFEST
 from flatfed.runs.records.structure import check as check_structure
 from flatfed.runs.states.saved import SavedStates, indexed_places, open_earlier_states, open_states, read_tensors
 from flatfed.runs.states.store import StateStore
-from flatfed.runs.states.vault import Lease, Refs, Vault, is_leased
+from flatfed.runs.states.vault import ReadLock, Refs, Vault, is_read
 
 FORMAT = 2
 EARLIER_FORMAT = 1
@@ -233,21 +233,21 @@ class Checkpoints:
     def load(self, round: int, check: Check = lambda round, marks: None) -> Loaded:
         """Read one checkpoint, checked against its digests; states that were not new in it are read when asked for."""
         refuse_way_out(self._path(round) / MANIFEST_FILE, self._home)
-        lease = Lease(self._path(round))
+        lock = ReadLock(self._path(round))
         manifest = self._manifest(round)
         marks = manifest.get("marks", NO_MARKS)
         check(round, marks)
         tensors = self._tensors(self._path(round) / "server.safetensors", manifest["server"])
-        states = {name: self._open_states(round, manifest, name, lease) for name in manifest["states"]}
+        states = {name: self._open_states(round, manifest, name, lock) for name in manifest["states"]}
         # Saving goes on from here: a client whose state does not change keeps the place that it has.
         self._loaded, self._vaults = dict(states), {}
         return Loaded(round, tensors, states, marks)
 
-    def _open_states(self, round: int, manifest: dict[str, Any], name: str, lease: Lease) -> SavedStates:
+    def _open_states(self, round: int, manifest: dict[str, Any], name: str, lock: ReadLock) -> SavedStates:
         entry = manifest["states"][name]
         if manifest["format"] == EARLIER_FORMAT:
-            return open_earlier_states(self._states, self._home, entry, lease)
-        return open_states(self._path(round) / MANIFEST_FILE, self._states, self._home, entry, lease)
+            return open_earlier_states(self._states, self._home, entry, lock)
+        return open_states(self._path(round) / MANIFEST_FILE, self._states, self._home, entry, lock)
 
     def _tensors(self, path: Path, expected: Any) -> dict[str, Tensor]:
         refuse_way_out(path, self._home)
@@ -289,7 +289,7 @@ class Checkpoints:
             with contextlib.suppress(CheckpointError):
                 own[round] = self._what_is_known(round).files
         for round in list(own)[KEPT:]:
-            if round not in self._kept and not is_leased(self._path(round)):
+            if round not in self._kept and not is_read(self._path(round)):
                 _discard(self._path(round))
                 del own[round]
                 del self._known[round]

@@ -15,7 +15,7 @@ from flatfed.core.method.messages import unpack
 from flatfed.core.method.state import State
 from flatfed.runs.records.files import read_whole, refuse_way_out
 from flatfed.runs.states.form import StateForm
-from flatfed.runs.states.index import read_index
+from flatfed.runs.states.index_log import read_index
 from flatfed.runs.states.state_file import Ref, StateFile
 
 
@@ -30,7 +30,7 @@ class SavedStates:
         return ((client, ref.source.read(ref.place, ref.digest).tensors()) for client, ref in self.refs.items())
 
 
-def open_states(manifest: Path, folder: Path, home: Path, entry: Mapping[str, Any], lease: object) -> SavedStates:
+def open_states(manifest: Path, folder: Path, home: Path, entry: Mapping[str, Any], lock: object) -> SavedStates:
     """Return what a manifest refers to; its index and the states that were new in it are checked.
 
     Those that were there before are shared with the checkpoint before it. They are checked when they are read: then it
@@ -43,7 +43,7 @@ def open_states(manifest: Path, folder: Path, home: Path, entry: Mapping[str, An
         refuse_way_out(each, home)
     entries = read_index(index, entry["index"])
     try:
-        file = StateFile.open(path, form, lease)
+        file = StateFile.open(path, form, lock)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     refs = {client: Ref(file, place, digest) for client, place, digest in entries}
@@ -63,21 +63,21 @@ def indexed_places(folder: Path, entry: Mapping[str, Any]) -> frozenset[int]:
 class EarlierStates:
     """States as earlier versions wrote them: a safetensors file for each client."""
 
-    def __init__(self, files: list[Path], lease: object) -> None:
-        self._files, self._lease = files, lease
+    def __init__(self, files: list[Path], lock: object) -> None:
+        self._files, self._lock = files, lock
 
     def read(self, place: int, digest: bytes) -> State:
         """Return the state in the n-th file."""
         return State(read_tensors(self._files[place], digest.hex()))
 
 
-def open_earlier_states(folder: Path, home: Path, entries: Mapping[str, str], lease: object) -> SavedStates:
+def open_earlier_states(folder: Path, home: Path, entries: Mapping[str, str], lock: object) -> SavedStates:
     """Return what a manifest of an earlier version refers to; every file is checked."""
     named = {int(client): entry.rsplit(":", 1) for client, entry in entries.items()}
     files = [folder / Path(file).name for file, _ in named.values()]
     for path in files:
         refuse_way_out(path, home)
-    source = EarlierStates(files, lease)
+    source = EarlierStates(files, lock)
     refs = {client: Ref(source, n, bytes.fromhex(sha)) for n, (client, (_, sha)) in enumerate(named.items())}
     saved = SavedStates(refs, None)
     # A damaged one must show before anything is restored. Each is let go: all together may not fit into memory.

@@ -1,7 +1,7 @@
 """A file of client states: places of one size, each read and written by itself.
 
 States are read with `pread` and not through a mapping: of a file that somebody cut short, a mapping would end the
-process, where a read is an error that can be told. Nothing of the file stays in the process's memory.
+process, where a read is an error that can be reported. Nothing of the file stays in the process's memory.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Ref(NamedTuple):
 class StateFile:
     """Places of one size in a file, which has a name in a run directory or none at all."""
 
-    def __init__(self, descriptor: int, form: StateForm, path: Path | None, lease: object = None) -> None:
+    def __init__(self, descriptor: int, form: StateForm, path: Path | None, lock: object = None) -> None:
         self.form, self.path = form, path
-        self._lease = lease
+        self._lock = lock
         self._seen: set[int] = set()
         self._writable = False
         self._hold(descriptor)
@@ -70,9 +70,9 @@ class StateFile:
         return file
 
     @classmethod
-    def open(cls, path: Path, form: StateForm, lease: object = None) -> StateFile:
-        """Open a file of a checkpoint, to read it; `lease` is kept as long as the file is read only."""
-        return cls(open_regular(path), form, path, lease)
+    def open(cls, path: Path, form: StateForm, lock: object = None) -> StateFile:
+        """Open a file of a checkpoint, to read it; `lock` is kept as long as the file is read only."""
+        return cls(open_regular(path), form, path, lock)
 
     def make_writable(self) -> bool:
         """Open the file for writing too; say whether it may be written in place."""
@@ -81,7 +81,7 @@ class StateFile:
         if not may_write(self.path) or os.fstat(self._descriptor).st_nlink > 1:
             return False
         self._hold(open_unlinked(self.path, os.O_RDWR))
-        self._writable, self._lease = True, None
+        self._writable, self._lock = True, None
         return True
 
     @property
@@ -128,7 +128,7 @@ class StateFile:
             os.fsync(self._descriptor)
 
     def cut(self, places: int) -> None:
-        """Let the file end after so many places."""
+        """Let the file end after this many places."""
         if self.places > places:
             os.ftruncate(self._descriptor, places * self.form.size)
 

@@ -61,12 +61,12 @@ class StateStore:
         if not len(state):
             return
         self._note_change(client)
-        if client not in self._memory:
-            self._keep(client, state)
+        if client in self._opened:
+            for name, entry in self._memory[client].tensors().items():
+                entry.copy_(getattr(state, name))  # whoever opened it sees it too
             return
-        self._memory.move_to_end(client)
-        for name, entry in self._memory[client].tensors().items():
-            entry.copy_(getattr(state, name))  # whoever opened it sees it too
+        self._drop(client)
+        self._keep(client, state)
 
     def known(self) -> list[int]:
         """Return the clients that have a state here, in order."""
@@ -98,7 +98,12 @@ class StateStore:
             if client in self._unwritten:
                 self._spilled[client] = self._vault.write(self._memory[client])
                 self._unwritten.discard(client)
-            self._in_memory -= _size(self._memory.pop(client))
+            self._drop(client)
+
+    def _drop(self, client: int) -> None:
+        state = self._memory.pop(client, None)
+        if state is not None:
+            self._in_memory -= _size(state)
 
     # Checkpoints.
 

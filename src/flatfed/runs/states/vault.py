@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.method.state import State
-from flatfed.runs.records.files import sync_directory
+from flatfed.runs.records.files import PAUSE_SECONDS, TRIES, sync_directory
 from flatfed.runs.states.form import StateForm
-from flatfed.runs.states.index import IndexLog
-from flatfed.runs.states.places import Places
+from flatfed.runs.states.free_places import Places
+from flatfed.runs.states.index_log import IndexLog
 from flatfed.runs.states.state_file import Ref, StateFile
 
 Refs = dict[int, Ref]
@@ -96,7 +97,8 @@ class Vault:
 
     def saved(self, round: int, refs: Refs, new: Refs) -> None:
         """Note that the checkpoint with this index is in place; `refs` are those of the one before."""
-        superseded = [refs[client].place for client in new if client in refs and self.owns(refs[client])]
+        before = [refs[client] for client in new if client in refs]
+        superseded = [ref.place for ref in before if ref.source is self.file]
         self._places.save(round, [ref.place for ref in new.values()], superseded)
 
     def forget(self, there: Collection[int]) -> None:
@@ -111,7 +113,7 @@ def _entries(refs: Refs) -> list[tuple[int, int, bytes]]:
     return [(client, ref.place, ref.digest) for client, ref in refs.items()]
 
 
-class Lease:
+class ReadLock:
     """As long as this lives, the process that trains does not forget the checkpoint in this folder.
 
     Its states are read when they are asked for, which may be long after it was opened.
@@ -121,11 +123,22 @@ class Lease:
         with suppress(OSError):  # one that is not there, or a file system without locks
             descriptor = os.open(folder, FOLDER)
             weakref.finalize(self, os.close, descriptor)
+            _share(descriptor)
+
+
+def _share(descriptor: int) -> None:
+    """Take the lock; the process that trains holds it for a moment when it looks, so it is tried a few times."""
+    for _ in range(TRIES):
+        try:
             # `flock`, which belongs to this opening of the folder: this process may be the one that trains.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return
 
 
-def is_leased(folder: Path) -> bool:
+def is_read(folder: Path) -> bool:
     """Say whether somebody reads the checkpoint in this folder."""
     try:
         descriptor = os.open(folder, FOLDER)

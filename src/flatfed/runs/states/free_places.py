@@ -8,7 +8,11 @@ written over, nothing is copied to make room, and the work per checkpoint follow
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Collection, Iterable, Mapping
+
+LONG_AGO = -1
+"""When a state was written that was there before this process began."""
 
 
 class Places:
@@ -29,7 +33,8 @@ class Places:
         self.count = count
         self._earlier = dict(checkpoints or {})
         self._rounds = set(self._earlier)
-        self._born: dict[int, int] = {}
+        # By place, in an array: a dictionary of many places would be all over the memory.
+        self._born = array("q", [LONG_AGO]) * count
         self._held: dict[int, list[int]] = {}
         wanted = frozenset[int]().union(current, *self._earlier.values())
         self._free = set(range(count)) - wanted
@@ -44,11 +49,13 @@ class Places:
                 self._free.discard(place)
                 return place
         self.count += 1
+        if len(self._born) < self.count:
+            self._born.append(LONG_AGO)
         return self.count - 1
 
     def give_back(self, place: int) -> None:
         """Let a place be free that no checkpoint refers to."""
-        self._born.pop(place, None)
+        self._born[place] = LONG_AGO
         self._free.add(place)
         heapq.heappush(self._lowest, place)
 
@@ -57,7 +64,8 @@ class Places:
         self.forget(round)  # one of the same round was in its place
         self.supersede(superseded)
         self._rounds.add(round)
-        self._born.update(dict.fromkeys(new, round))
+        for place in new:
+            self._born[place] = round
 
     def supersede(self, places: Iterable[int]) -> None:
         """Let these be held by the checkpoints that refer to them, and by nothing else."""
@@ -77,7 +85,7 @@ class Places:
         if round in self._earlier:
             return place in self._earlier[round]
         # Every checkpoint since the state was written there does.
-        return self._born.get(place, round) <= round
+        return self._born[place] <= round
 
     def forget(self, round: int) -> None:
         """Note that a checkpoint is gone."""
