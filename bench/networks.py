@@ -14,7 +14,7 @@ from flatfed.machine import keep_freed_memory
 
 
 def networks(repeats: int) -> dict[str, Result]:
-    """Return CPU seconds of a round of two clients with two to four steps each, network by network."""
+    """Return CPU seconds of a round of two clients with two to eight steps each, network by network."""
     keep_freed_memory()  # for both: in process they share it
     results: dict[str, Result] = {}
     for problem in NETWORKS:

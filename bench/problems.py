@@ -77,7 +77,7 @@ TINY = Problem("tiny", lambda: nn.Linear(3072, 10), (3072,), 1000, 50, 50, 10)
 
 CIFAR = (3, 32, 32)
 NETWORKS: list[Problem] = [
-    Problem("resnet18-gn", lambda: build("resnet18-gn", 10, 3, 32, 0), CIFAR, 4, 32, 2, 16),
+    Problem("resnet18-gn", lambda: build("resnet18-gn", 10, 3, 32, 0), CIFAR, 4, 128, 2, 16),
     Problem("wrn-28-4", lambda: build("wrn-28-4", 10, 3, 32, 0), CIFAR, 4, 16, 2, 8),
     Problem("mobilenetv2-gn", lambda: build("mobilenetv2-gn", 10, 3, 32, 0), CIFAR, 4, 64, 2, 32),
     Texts("textcnn", lambda: textcnn(10, WORDS, LENGTH), (LENGTH,), 4, 256, 2, 64),

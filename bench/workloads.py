@@ -435,7 +435,7 @@ WORKLOADS = [
     ),
     Workload(
         "networks",
-        "a round of two clients, two to four steps each, in process, CPU seconds",
+        "a round of two clients, two to eight steps each, in process, CPU seconds",
         networks,
         TARGETS,
     ),
