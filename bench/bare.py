@@ -17,14 +17,16 @@ from torch import Tensor, nn
 class Bare:
     """The clients of a round one after another in this process: copy the model in, step in place, add up."""
 
-    def __init__(self, problem: Problem, name: str = "bare loop", sam: bool = False) -> None:
-        self.name, self.problem, self.sam = name, problem, sam
+    def __init__(
+        self, problem: Problem, name: str = "bare loop", clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.name, self.problem, self._clock = name, problem, clock
         self.inputs, self.targets = problem.data()
         self.model = problem.fresh_model().to(memory_format=torch.channels_last)
         self.parameters = list(self.model.parameters())
 
     def round(self) -> float:
-        started = time.perf_counter()
+        started = self._clock()
         start = [p.detach().clone() for p in self.parameters]
         total = [torch.zeros_like(p) for p in self.parameters]
         for client in range(self.problem.per_round):
@@ -38,7 +40,7 @@ class Bare:
         with torch.no_grad():
             for p, t in zip(self.parameters, total, strict=True):
                 p.copy_(t)
-        return time.perf_counter() - started
+        return self._clock() - started
 
     def client(self, client: int) -> None:
         first = client * self.problem.samples
@@ -49,7 +51,7 @@ class Bare:
         x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
         for p in self.parameters:
             p.grad = None
-        F.cross_entropy(self.model(x), y).backward()
+        self.problem.loss(self.model(x), y).backward()
         with torch.no_grad():
             for p in self.parameters:
                 p.mul_(1 - LR * WEIGHT_DECAY).add_(p.grad, alpha=-LR)

@@ -15,6 +15,7 @@ from problems import CONV
 from torch import Tensor
 
 import flatfed as ff
+from flatfed.flatness import products, sums
 from flatfed.flatness.landscape.scenes import random_directions
 from flatfed.flatness.spectra.lanczos import Lanczos, largest_eigenvalues
 from flatfed.flatness.spectra.power import power_iteration
@@ -84,11 +85,60 @@ class Points:
     def round(self) -> float:
         points = [(0.01 * next(self.numbers), 0.1) for _ in range(self.count)]
         started = time.perf_counter()
-        self.lab.surface.figures_at(points, self.directions)
+        self.lab.surface.metrics_at(points, self.directions)
         return (time.perf_counter() - started) / self.count
 
     def close(self) -> None:
         self.lab.close()
+
+
+class Ways:
+    """One way of computing a product, on some images of the CNN in this process; CPU seconds."""
+
+    def __init__(self, name: str, rule: products.ProductRule | None) -> None:
+        keep_freed_memory()  # as flatfed's processes do: a forward pass that pays page faults would flatter the product
+        self.name, self._rule = name, rule
+        self.model = CONV.fresh_model().to(memory_format=torch.channels_last)
+        self.parameters = list(self.model.parameters())
+        self.v = [torch.randn_like(p) for p in self.parameters]
+        self.inputs, self.targets = images(2 * BATCH)
+
+    def round(self) -> float:
+        started = time.process_time()
+        for x, y in zip(self.inputs.split(BATCH), self.targets.split(BATCH), strict=True):
+            self._once(x.contiguous(memory_format=torch.channels_last), y)
+        return time.process_time() - started
+
+    def _once(self, x: Tensor, y: Tensor) -> None:
+        def loss(outputs: Any) -> Tensor:
+            return F.cross_entropy(outputs, y)
+
+        if self._rule is not None:
+            self._rule(products.BatchLoss(lambda: self.model(x), loss, self.parameters), self.v)
+            return
+        with torch.no_grad():
+            loss(self.model(x))
+
+    def close(self) -> None:
+        pass
+
+
+def lambda_max_facts() -> dict[str, Any]:
+    """Return what lambda_max of the CNN on 1,000 images costs and is, by double backward and by tangents."""
+    before = _lambda_max(False)
+    after = _lambda_max(True)
+    return {"lambda_seconds": after[0] / before[0], "lambda_difference": abs(after[1] / before[1] - 1)}
+
+
+def _lambda_max(tangents: bool) -> tuple[float, float]:
+    trial, sums.tangents_agree = sums.tangents_agree, lambda batch: tangents
+    try:
+        lab = ff.laboratory(ff.Task(CONV.fresh_model(), [images(1000)]))
+        started = time.process_time()
+        value = lab.measure("lambda_max")["lambda_max"].numbers["lambda_max"]
+        return time.process_time() - started, value
+    finally:
+        sums.tangents_agree = trial
 
 
 def eigenvalue_facts() -> dict[str, Any]:
@@ -140,9 +190,10 @@ def _lanczos_products(surface: Any, truth: Tensor, seed: int) -> int:
     start = torch.randn(surface.size, generator=torch.Generator().manual_seed(seed), dtype=surface.w.dtype)
     lanczos = Lanczos(surface.product, start, 300)
     while lanczos.step():
-        found = torch.linalg.eigvalsh(lanczos.found.matrix).flip(0)[:5]
+        found_all = torch.linalg.eigvalsh(lanczos.tridiagonal.matrix).flip(0)
+        found = found_all[:5]
         if len(found) == 5 and bool(((found / truth - 1).abs() < 0.01).all()):
-            return len(lanczos.found.alphas)
+            return len(found_all)
     return 300
 
 

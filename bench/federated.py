@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ ENDLESS = 1_000_000
 def task_of(problem: Problem, test: Any = None) -> ff.Task:
     inputs, targets = problem.data()
     numbers = torch.arange(len(inputs)).split(problem.samples)
-    return ff.Task(problem.fresh_model(), Partition(inputs, targets, numbers), test=test)
+    return ff.Task(problem.fresh_model(), Partition(inputs, targets, numbers), test=test, loss=problem.loss)
 
 
 class Rounds:
@@ -40,8 +40,9 @@ class Rounds:
         task: ff.Task | None = None,
         per_round: int | None = None,
         evaluate_every: int = ENDLESS,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.name = name
+        self.name, self._clock = name, clock
         settings = Settings(
             rounds=ENDLESS,
             lr=LR,
@@ -65,9 +66,9 @@ class Rounds:
         self._rows: Iterator[dict[str, Any]] = self.federation.rounds()
 
     def round(self) -> float:
-        started = time.perf_counter()
+        started = self._clock()
         next(self._rows)
-        return time.perf_counter() - started
+        return self._clock() - started
 
     def close(self) -> None:
         self.engine.close()

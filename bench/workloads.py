@@ -18,9 +18,10 @@ import torch
 from bare import Bare, BareProcesses, bare_evaluation
 from client_states import FEW, MANY, client_states
 from comparisons import AFTER, BARE, SIDE, BareRuns, Comparisons
-from curvature import BareProducts, Points, Steps, eigenvalue_facts
+from curvature import BareProducts, Points, Steps, Ways, eigenvalue_facts, lambda_max_facts
 from federated import Rounds, task_of
 from harness import Case, Result, Target, extra_memory, extra_seconds, fact, fact_ratio, ratio, take_turns
+from networks import TARGETS, networks
 from problems import CONV, TINY, Problem
 from ray_rounds import ray, ray_sizes
 from torch import nn
@@ -267,6 +268,24 @@ def flatness(repeats: int) -> dict[str, Result]:
     return results
 
 
+FORWARD, DOUBLE, TANGENTS = "forward pass", "Hessian, double backward", "Hessian, tangents"
+GAUSS_NEWTON = "Gauss-Newton, tangents"
+
+
+def products(repeats: int) -> dict[str, Result]:
+    from flatfed.flatness import products as rules
+
+    makers: list[Maker] = [
+        partial(Ways, FORWARD, None),
+        partial(Ways, DOUBLE, rules.hessian_by_double_backward),
+        partial(Ways, TANGENTS, rules.hessian_by_tangents),
+        partial(Ways, GAUSS_NEWTON, rules.gauss_newton_by_tangents),
+    ]
+    results = take_turns("products", makers, repeats)
+    results[TANGENTS].facts |= lambda_max_facts()
+    return results
+
+
 class Saving:
     """A checkpoint after a round."""
 
@@ -319,12 +338,19 @@ class Command:
         pass
 
 
+ONE_ROUND = "flatfed run digits fedavg --rounds 1"
+ROUND = """['run', 'digits', 'fedavg', '--rounds', '1', '--out', __import__('tempfile').mkdtemp() + '/run']"""
+DIVIDED = "from flatfed.experiments.tasks.recipe import TaskRecipe as T; T('cifar10', clients=100).build()"
+
+
 def start(repeats: int) -> dict[str, Result]:
     every = "import flatfed as ff; ff.Task, ff.make, ff.train"
     makers: list[Maker] = [
         partial(Command, "import torch", "-c", "import torch"),
         partial(Command, "import torch, flatfed", "-c", f"import torch; {every}"),
         partial(Command, "flatfed --help", "-c", "from flatfed.cli.main import main; main(['--help'])"),
+        partial(Command, ONE_ROUND, "-c", f"from flatfed.cli.main import main; main({ROUND})"),
+        partial(Command, "cifar10, divided", "-c", f"import torch; {every}; {DIVIDED}"),
     ]
     return take_turns("start", makers, repeats)
 
@@ -416,6 +442,23 @@ WORKLOADS = [
         ],
     ),
     Workload(
+        "products",
+        "one product, cnn on 1,024 images in batches of 512, CPU seconds; lambda_max on 1,000 images",
+        products,
+        [
+            Target("Hessian product in forward passes", ratio(TANGENTS, FORWARD), most=6.0),
+            Target("tangents / double backward", ratio(TANGENTS, DOUBLE), most=0.65),
+            Target("lambda_max, tangents / double backward", fact(TANGENTS, "lambda_seconds"), most=0.65),
+            Target("lambda_max, relative difference of the two", fact(TANGENTS, "lambda_difference"), most=1e-6),
+        ],
+    ),
+    Workload(
+        "networks",
+        "a round of two clients, two to eight steps each, in process, CPU seconds",
+        networks,
+        TARGETS,
+    ),
+    Workload(
         "checkpoint",
         "saving after every round of conv",
         checkpoint,
@@ -465,6 +508,8 @@ WORKLOADS = [
         start,
         [
             Target("flatfed beyond torch", extra_seconds("import torch, flatfed", "import torch"), most=0.3, unit="s"),
+            Target("one round / import torch", ratio(ONE_ROUND, "import torch"), most=1.6),
+            Target("cifar10, divided", extra_seconds("cifar10, divided", "import torch, flatfed"), most=1, unit="s"),
             Target("flatfed --help", lambda results: results["flatfed --help"].median, most=1, unit="s"),
         ],
     ),

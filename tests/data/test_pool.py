@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 import zlib
 from dataclasses import FrozenInstanceError, replace
@@ -21,7 +22,7 @@ from flatfed.data import Normalise, Pool, catalogue, datasets, load
 from flatfed.data.augment import Crop
 from flatfed.data.catalogue import broken_modules
 from flatfed.data.directory import MissingOption
-from flatfed.data.sources.published.digits import MEAN, STD
+from flatfed.data.sources.published.digits import MEAN, STD, _load_digits
 from flatfed.data.storage.pool import image_pool
 from flatfed.models import models
 
@@ -173,9 +174,21 @@ def test_every_option_has_an_annotation_that_fits_its_default(name: str) -> None
 
 
 def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ConfigError, match=r"needs scikit-learn; pip install 'flatfed\[data\]'"):
         load("digits")
+
+
+def test_digits_are_those_that_scikit_learn_loads() -> None:
+    library = pytest.importorskip("sklearn.datasets")
+    pixels, labels = _load_digits()
+    bunch = library.load_digits()
+    assert (pixels == bunch.images).all() and (labels == bunch.target).all()
+
+
+def test_digits_are_loaded_without_importing_scikit_learn() -> None:
+    code = "import sys; from flatfed.data import load; load('digits'); sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # --- digits ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,7 @@ from flatfed.data.storage.pool import Normalise, Pool, image_pool
 CLASS_NAMES = tuple(f"digit {digit}" for digit in range(10))
 CLASSES = len(CLASS_NAMES)
 TEST_PER_CLASS = 36
+SIDE = 8
 WHITE = 16.0
 MEAN = (0.30542,)
 STD = (0.37609,)
@@ -24,10 +29,10 @@ STD = (0.37609,)
 @source("digits")
 def digits() -> Pool:
     """Handwritten digits, 8x8 grey, 10 classes, 1,437 train and 360 test (scikit-learn)."""
-    bunch = _load_digits()
-    images = torch.from_numpy(bunch.images.astype(np.uint8)).unsqueeze(1)
-    targets = torch.from_numpy(bunch.target.astype(np.int64))
-    test = _test_mask(bunch.target)
+    pixels, labels = _load_digits()
+    images = torch.from_numpy(pixels.astype(np.uint8)).unsqueeze(1)
+    targets = torch.from_numpy(labels)
+    test = _test_mask(labels)
     return image_pool(
         "digits",
         (images[~test], targets[~test]),
@@ -40,12 +45,28 @@ def digits() -> Pool:
     )
 
 
-def _load_digits() -> Any:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ConfigError("the data set 'digits' needs scikit-learn; pip install 'flatfed[data]'") from error
-    return load_digits()
+def _load_digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return images and labels out of scikit-learn's own file: to import that library takes as long as PyTorch does."""
+    table = _read_table()
+    return table[:, :-1].reshape(-1, SIDE, SIDE), table[:, -1]
+
+
+def _read_table() -> np.ndarray[Any, Any]:
+    """Return a row for each image: its pixels and its label."""
+    for folder in _library_folders():
+        path = Path(folder, "datasets", "data", "digits.csv.gz")
+        if path.exists():
+            with gzip.open(path, "rt") as file:
+                rows = [line.split(",") for line in file]
+            # Written as decimals, all of them whole.
+            return np.array(rows).astype(np.float64).astype(np.int64)
+    raise ConfigError("the data set 'digits' needs scikit-learn; pip install 'flatfed[data]'")
+
+
+def _library_folders() -> Sequence[str]:
+    """Return where scikit-learn is installed, without importing it."""
+    spec = importlib.util.find_spec("sklearn")
+    return () if spec is None else list(spec.submodule_search_locations or ())
 
 
 def _test_mask(targets: np.ndarray[Any, Any]) -> torch.Tensor:
