@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import re
 import shlex
@@ -18,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -103,7 +106,9 @@ def keep(page: Any, shot: Shot) -> None:
     """Save a picture."""
     file = PICTURES / shot.file
     page.wait_for_timeout(500)  # until nothing moves any more
-    page.screenshot(path=str(file))
+    taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    # 256 colours are as many as a page has, but for shades of letters.
+    taken.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     assert file.stat().st_size < MOST_BYTES, f"{file} is too large"
     print(file, file.stat().st_size)
 

@@ -5,6 +5,7 @@ An id is a hash of the path below the folder. Requests name ids, and ids are loo
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import stat
@@ -28,7 +29,7 @@ class FolderPlace:
     name: str
     """The path below the folder that is watched, fit to be shown."""
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """What requests call it."""
         return id_of(self.path)

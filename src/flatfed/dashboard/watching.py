@@ -76,13 +76,16 @@ class Watch:
         """See what changed, in whatever thread; two never look at once."""
         with self._looking:
             now = time.monotonic()
-            if now >= self._walk_due:
+            is_thorough = now >= self._walk_due
+            if is_thorough:
                 self._walk()
             are_locks_due = now >= self._lock_due
             if are_locks_due:
                 self._lock_due = now + LOCK_SECONDS
             for place in list(self._tree.runs.values()):
-                self._look_at(place, are_locks_due)
+                # What does not run is looked at with the folder: of many runs most do not.
+                if is_thorough or self._is_running(place):
+                    self._look_at(place, are_locks_due)
 
     def look_at_studies(self) -> None:
         """See what changed in studies; the first time this loads what studies need, which takes seconds."""
@@ -118,6 +121,10 @@ class Watch:
             self._grids = {id: grid for id, grid in self._grids.items() if id in tree.studies}
         for place, reason in tree.unreadable.values():
             self._note(place, (), None, unreadable(place, reason))
+
+    def _is_running(self, place: FolderPlace) -> bool:
+        known = self._runs.get(place.id)
+        return known is None or known.entry["status"] == "running"
 
     def _look_at(self, place: FolderPlace, are_locks_due: bool) -> None:
         known = self._runs.get(place.id)
