@@ -127,8 +127,9 @@ class StateStore:
 
     def _move(self, vault: Vault) -> None:
         """Write to another place from now on; what lies where it may not stay is written there with the next."""
-        for client, ref in self._spilled.items():
-            self._spilled[client] = vault.write(ref.source.read(ref.place, ref.digest))
+        spilled = self._spilled.items()
+        # All of them before the first counts: what is spilled is always in the one vault that this store has.
+        self._spilled = {client: vault.write(ref.source.read(ref.place, ref.digest)) for client, ref in spilled}
         self._vault = vault
         self._elsewhere = {client for client, ref in self._saved.items() if not vault.owns(ref)}
 
