@@ -151,7 +151,9 @@ def measure_latency(folder: Path, count: int) -> None:
             history.append(row(round))
         history.close()
 
-    with server(folder) as (port, _):
+    # As of a run that trains: its lock is held, and its record says so.
+    directory.set_status("running")
+    with directory.lock(), server(folder) as (port, _):
         run = next(entry["id"] for entry in first_list(port) if entry["name"] == "latency")
         with stream(port, f"runs={run}") as events:
             writer = threading.Thread(target=write)

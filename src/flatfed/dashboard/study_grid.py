@@ -26,7 +26,7 @@ class StudyGrid:
     def __init__(self, place: FolderPlace, root: Path) -> None:
         self._place, self._root = place, root
         self._running: RunningStudy | None = None
-        self._record_state: FileState | None = None
+        self._record_state: tuple[FileState | None, ...] = ()
         self._seen: Seen | None = None
         self._head: dict[str, Any] = {}
         self._head_version = 0
@@ -54,7 +54,7 @@ class StudyGrid:
         from flatfed.studies.run_study import RunningStudy
 
         record = read_record(self._place.path / STUDY, self._root)
-        state = state_of(self._place.path / STUDY)
+        state = state_of(self._place.path / STUDY), state_of(self._place.path / "failures")
         if self._running is None or state != self._record_state:
             study = recorded_study(StudyFolder(self._place.path))
             self._running, self._record_state = RunningStudy(study, self._place.path), state
@@ -78,6 +78,9 @@ class StudyGrid:
             state = OPEN
         if state == "begun":
             state = statuses.get(run, OPEN)
+        elif statuses.get(run) == "running":
+            # It had ended and is tried again: what is known of it by now is not kept.
+            state, self._running = "running", None
         return {
             "key": escaped(cell.key),
             "method": escaped(cell.variant),
