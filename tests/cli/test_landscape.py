@@ -93,7 +93,11 @@ def test_every_kind_writes_its_pictures_and_numbers(kind: str, runs: list[Path],
     assert not count
     assert read_json(Path(f"first/{kind}.json")) == read_json(Path(f"o/p/{kind}.json"))
     pages = [f"{kind}.html"] if kind in ("surface", "client") else []
-    expected = {f"{kind}.json", *pages, *(f"{name}.{ending}" for name in FILES[kind] for ending in ("png", "svg"))}
+    expected = {
+        f"{kind}.json",
+        *pages,
+        *(f"{name}.{ending}" for name in FILES[kind] for ending in ("png", "pdf", "svg")),
+    }
     assert {file.name for file in Path("o/p").iterdir()} == expected
     assert outcome.err.splitlines()[-1].startswith("written: ")
     assert all(str(Path("o/p") / name) in outcome.err for name in expected)
@@ -171,7 +175,7 @@ def test_a_client_in_two_runs(runs: list[Path]) -> None:
     assert outcome.code == 0, outcome.err
     pictures = [f"client{part}" for part in ("", "-own-contours", "-everyone-contours")]
     check_pictures(Path("o"), pictures)
-    expected = {f"{name}.{ending}" for name in pictures for ending in ("png", "svg")}
+    expected = {f"{name}.{ending}" for name in pictures for ending in ("png", "pdf", "svg")}
     expected |= {"client.json", "client-own.html", "client-everyone.html"}
     assert {file.name for file in Path("o").iterdir()} == expected
     client = min(read_history(runs[0])[-1]["clients"])

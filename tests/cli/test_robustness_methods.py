@@ -27,7 +27,10 @@ FEW = ("--corruptions", "gaussian_noise,contrast,saturate")
 @pytest.fixture(scope="session")
 def _measured(_comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     path = Path(shutil.copytree(_comparison, tmp_path_factory.mktemp("measured") / "three"))
-    return path, flatfed("robustness", path, *FEW)
+    with pytest.MonkeyPatch.context() as patch:
+        # As in each test: this may be made before the pictures of the module are small.
+        patch.setattr("flatfed.reports.figures.drawing.writing.DPI", 40)
+        return path, flatfed("robustness", path, *FEW)
 
 
 @pytest.fixture
