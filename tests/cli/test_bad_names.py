@@ -12,7 +12,7 @@ from cli.command import SMALL, Outcome, fingerprint, flatfed, refused
 COMMANDS = [
     (["rnu", "digits", "fedavg"], ["'rnu'", "'run'"]),
     (["compair"], ["'compair'", "'compare'"]),
-    (["nonsense"], ["'nonsense'", "compare, data, deploy, evaluate, flatness, landscape"]),
+    (["nonsense"], ["'nonsense'", "compare, dashboard, data, deploy, evaluate, flatness, landscape"]),
     (["-x"], ["-x"]),
     (["run"], ["DATASET"]),
     (["run", "digits"], ["ALGORITHM"]),

@@ -133,9 +133,9 @@ def test_a_pipe_is_told_little() -> None:
     assert len(outcome.err.splitlines()) < 20
 
 
-def test_the_flatness_of_a_comparison_says_which_model_and_product() -> None:
+def test_the_flatness_of_a_comparison_says_which_model() -> None:
     options = ("--flatness", "--watch-samples", "50", "--out", "out")
     outcome = on_terminal("compare", "digits", "fedavg", "fedsam", *SMALL, *options, columns=120)
     assert outcome.code == 0, outcome.err
-    assert re.search(r"flatness of fedavg/seed-0: lambda_\w+: product 1 of ≤ \d+.* 0/2 runs", outcome.err)
-    assert re.search(r"flatness of fedsam/seed-0: .* 1/2 runs", outcome.err)
+    assert re.search(r"flatness of fedavg/seed-0.* 0/2 runs", outcome.err)
+    assert re.search(r"flatness of fedsam/seed-0.* 1/2 runs", outcome.err)

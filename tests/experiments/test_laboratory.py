@@ -116,7 +116,7 @@ def test_steps_are_reported() -> None:
     lab = ff.laboratory(trained(), on_step=lambda *step: heard.append(step))
     lab.measure("lambda_max", "discrepancy")
     names = [name for name, _, _ in heard]
-    assert names[0] == "lambda_max" and "lambda_max: product 1" in names
+    assert names[0] == "lambda_max" and "lambda_max: product 1 of ≤ 100" in names
     assert [step for step in heard if step[0].startswith("discrepancy: client")] == [
         (f"discrepancy: client {k}", k, 6) for k in range(6)
     ]

@@ -107,7 +107,7 @@ def test_measurements_of_clients_of_the_last_round(run: Path, work: Work) -> Non
     counts = work.of("flatness", run, "--measure", "client_divergence,client_lambda(most=3),client_accuracy")
     assert once(counts, "config.json", "status.json", BUILDS)
     assert counts["history.jsonl"] <= 2, "for the table, and for who took part"
-    assert counts[COPIES] == ENGINE_AND_START + 1
+    assert counts[COPIES] == ENGINE_AND_START + 2, "the state before the last round, and one trial of products for all"
 
 
 def test_an_evaluation(run: Path, work: Work) -> None:

@@ -197,7 +197,7 @@ def products_of(model: nn.Module) -> tuple[Tensor, Tensor]:
     return at.product(v), at.gauss_newton_product(v)
 
 
-def test_the_trial_is_made_once_for_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trial_is_made_once_for_a_set_of_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     trials: list[bool] = []
 
     def counted(batch: BatchLoss) -> bool:
@@ -211,7 +211,7 @@ def test_the_trial_is_made_once_for_a_sample(monkeypatch: pytest.MonkeyPatch) ->
         at.gauss_newton_product(v)
     assert trials == [True]
     at.over("client 0").product(v)
-    assert trials == [True, True]
+    assert trials == [True], "one for all clients serves for each"
 
 
 def test_statistics_of_the_batch() -> None:

@@ -253,15 +253,22 @@ def _product(
 
 
 def _carries_tangents(evaluator: Evaluator, sample: Sample) -> bool:
-    """Say whether tangents give the right products for this model; it is tried once for a sample.
+    """Say whether tangents give the right products for this model; it is tried once for a set of examples.
 
-    By the task and the sample alone, so that every process comes to the same answer.
+    By the task and the set alone, so that every process comes to the same answer.
     """
     known = _TRIED.setdefault(evaluator, {})
-    if sample not in known:
+    tried = _tried_for(sample)
+    if tried not in known:
         with preserved_global_state():
-            known[sample] = all(tangents_agree(trial) for trial in _trials(evaluator, sample))
-    return known[sample]
+            known[tried] = all(tangents_agree(trial) for trial in _trials(evaluator, tried))
+    return known[tried]
+
+
+def _tried_for(sample: Sample) -> Sample:
+    """Return the whole set that a sample is of; a trial for all clients serves for each."""
+    is_test = sample.of != TRAIN and not sample.of.startswith(f"{CLIENT} ")
+    return Sample(sample.of) if is_test else Sample()
 
 
 def _trials(evaluator: Evaluator, sample: Sample) -> Iterator[BatchLoss]:

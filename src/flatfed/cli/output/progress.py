@@ -174,6 +174,7 @@ class StepProgress(Live):
     def __init__(self, unit: str, at_once: bool = True) -> None:
         super().__init__()
         self.unit = unit
+        self._done: int | None = None
         self._spoken = -math.inf if at_once else time.monotonic()
 
     def show(self, name: str, done: int, total: int | None) -> None:
@@ -181,7 +182,9 @@ class StepProgress(Live):
         if self._is_live:
             self._begin(partial(_steps_bar, self.unit), total)
             shown = clipped(name, len(f"{total}/{total} {self.unit} 0:00:00"))
-            self._bar.update(self._task, completed=done, total=total, description=shown)
+            # A new piece is drawn at once; what happens within it, when the bar is drawn anyway.
+            self._bar.update(self._task, completed=done, total=total, description=shown, refresh=done != self._done)
+            self._done = done
         # After the last piece nothing comes next.
         elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
             self._spoken = time.monotonic()

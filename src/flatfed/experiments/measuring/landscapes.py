@@ -74,8 +74,11 @@ def _about(labs: Sequence[Laboratory]) -> str:
     """Say of what the models are: `digits: fedavg and fedsam after round 200`."""
     tasks = [lab.directory.config["task"] for lab in labs if lab.directory is not None]
     names = _listed([str(task.get("dataset") or task.get("name", "")) for task in tasks])
-    rounds = _listed([str(lab.run.round) for lab in labs])
-    return ": ".join(filter(None, (names, f"{_listed([lab.label for lab in labs])} after round {rounds}")))
+    models = _listed([lab.label for lab in labs])
+    rounds = _listed([str(lab.run.round) for lab in labs if lab.directory is not None])
+    if rounds:
+        models += f" after round {rounds}"
+    return ": ".join(filter(None, (names, models)))
 
 
 def _listed(words: Sequence[str]) -> str:
