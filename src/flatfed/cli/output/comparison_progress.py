@@ -71,7 +71,9 @@ class ComparisonProgress(Live):
             total = self.rounds * self.runs
             self._begin(rounds_bar, total, left="", note="")
             name = clipped(self._names(), len(f"{total}" * 2 + f"/ rounds  {left}"))
-            self._bar.update(self._task, completed=complete, description=name, note="", left=left)
+            # At once: it may be over before the bar is drawn again.
+            is_new = self.notes.get(run) == STARTING
+            self._bar.update(self._task, completed=complete, description=name, note="", left=left, refresh=is_new)
         elif self._is_due(self.done[run]):
             self.spoken = time.monotonic()
             note = self.notes.get(run, "").replace(STARTING, "")

@@ -130,7 +130,9 @@ class Progress(Live):
             self._begin(rounds_bar, self.rounds, left="", note="")
             note = self.note if columns() >= ROOMY else ""
             name = clipped(self.name, len(f"{self.rounds}" * 2 + f"/ rounds {note} {left}"))
-            self._bar.update(self._task, completed=complete, description=name, note=note, left=left)
+            # At once: it may be over before the bar is drawn again.
+            is_new = self.note == STARTING
+            self._bar.update(self._task, completed=complete, description=name, note=note, left=left, refresh=is_new)
         elif self._is_due(round):
             self.spoken = time.monotonic()
             place = f"{self.name}: round {round}/{self.rounds}"
