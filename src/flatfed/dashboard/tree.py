@@ -103,6 +103,13 @@ def links_out(path: Path, root: Path) -> Path | None:
     for place, folders, files in os.walk(path):
         for name in (*folders, *files):
             entry = Path(place) / name
-            if stat.S_ISLNK(entry.lstat().st_mode) and not entry.resolve().is_relative_to(home):
+            if _is_link(entry) and not entry.resolve().is_relative_to(home):
                 return entry
     return None
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except FileNotFoundError:  # a run that goes on puts files in the place of others
+        return False
