@@ -117,8 +117,10 @@ def test_a_comparison_has_its_runs_side_by_side_its_measurements_and_its_report(
         assert steps(found) == [1, 2, 3]
         assert found.measured["flatness/lambda_max"] > 0
     assert "curves.png" in from_tensorboard(Path("both/tensorboard/report")).files
+    assert recorded_trackers(Path("both")) == (ff.TensorBoard(),)
     more = flatfed("compare", "digits", "fedavg", "fedsam", "fedprox", *SMALL, "--out", "both")
     assert more.code == 0, more.err
+    assert "tensorboard takes nothing" not in more.err and "not all" not in more.err
     assert steps(from_tensorboard(Path("both/tensorboard/fedprox/seed-0"))) == [1, 2, 3]
     assert flatfed("resume", "both", "--rounds", "4").code == 0
     assert steps(from_tensorboard(Path("both/tensorboard/fedavg/seed-0"))) == [1, 2, 3, 4]
