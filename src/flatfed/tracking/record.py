@@ -80,9 +80,9 @@ def read_sent(path: Path, tracker: Tracker, of: str = "") -> SentRecord:
 
 
 def recorded_trackers(path: Path) -> tuple[Tracker, ...]:
-    """Return where a run was sent before by this user, each tracker once; what another user's record says is left alone.
+    """Return where a run was sent before by this user; what another user's record says is left alone.
 
-    A comparison has a record of its name beside that of its files.
+    Each is there once, though a comparison has a record of its name beside that of its files.
     """
     found: list[Tracker] = []
     for file in sorted((path / FOLDER).glob(f"*/{FILE}")):
