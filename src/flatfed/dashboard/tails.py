@@ -160,7 +160,7 @@ class HistoryFollower:
         return row
 
     def _spoil(self, line: int, what: str) -> None:
-        """Note a damage; under another generation, so that it is told also where no row comes with it."""
+        """Note a damage; under another generation, so that it is reported also where no row comes with it."""
         self.damage = f"history.jsonl, line {line} {what}"
         self.generation = next(GENERATIONS)
 
