@@ -1,4 +1,4 @@
-"""Connections within bounds: so many at once, and none that asks for nothing or reads nothing."""
+"""Connections within bounds: a number at once, and none that asks for nothing or reads nothing."""
 
 from __future__ import annotations
 
