@@ -105,10 +105,10 @@ def _text(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def started(folder: Path, *options: str) -> Board:
+def started(folder: Path, *options: str, command: str = COMMAND) -> Board:
     """Start a dashboard on a free port, or on the one that is named."""
     port = () if "--port" in options else ("--port", "0")
-    process = nursery.start("-c", COMMAND, "dashboard", str(folder), *port, *options)
+    process = nursery.start("-c", command, "dashboard", str(folder), *port, *options)
     out, err = process.folder / "out", process.folder / "err"
     pattern = re.compile(r"(http://\S+:(\d+)/\S*)\n")
     until(lambda: pattern.search(_text(out)) or _text(err))
@@ -118,9 +118,9 @@ def started(folder: Path, *options: str) -> Board:
 
 
 @contextmanager
-def dashboard(folder: Path, *options: str) -> Iterator[Board]:
+def dashboard(folder: Path, *options: str, command: str = COMMAND) -> Iterator[Board]:
     """Run a dashboard, and end it."""
-    board = started(folder, *options)
+    board = started(folder, *options, command=command)
     try:
         yield board
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.command import flatfed, refused
 from dashboard.board import next_of, started
-from flatfed.dashboard import serve
+from flatfed.dashboard.serving import serve
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")

@@ -45,6 +45,12 @@ def test_the_last_evaluated_round_counts(tmp_path: Path) -> None:
     assert entry(write_run(tmp_path / "none", accuracies=()))["value"] is None
 
 
+def test_a_number_without_bounds_is_no_value(tmp_path: Path) -> None:
+    found = entry(write_run(tmp_path / "run", accuracies=(0.4, 1e308)))
+    assert found["value"] == 40.0
+    json.dumps(found, allow_nan=False)
+
+
 def huge(run: Path) -> None:
     (run / "config.json").write_bytes(b" " * (MOST_BYTES + 1))
 

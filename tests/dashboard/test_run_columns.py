@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from flatfed.dashboard import run_columns
 from flatfed.dashboard.entries import read_config
 from flatfed.dashboard.run_columns import MOST_POINTS, RunColumns
 from flatfed.runs.history import History
@@ -22,7 +26,7 @@ def numbers(piece: dict[str, Any]) -> dict[str, Any]:
 def test_every_number_over_every_axis(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", accuracies=(0.2, None, 0.5))
     position, piece = columns_of(run).changes(None)
-    assert position == (1, 3) and piece is not None and piece["whole"]
+    assert position[1] == 3 and piece is not None and piece["whole"]
     assert piece["x"] == {
         "round": [1, 2, 3],
         "bytes": [3.0 * BYTES * n for n in (1, 2, 3)],
@@ -104,3 +108,53 @@ def test_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
     assert piece is not None
     assert piece["series"]["test_accuracy"] == {"at": [1], "mean": [25.0]}
     assert "c" not in piece["series"]
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 10**400, 2**70])
+def test_numbers_without_bounds_can_be_sent(value: float, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=())
+    history = History(run / "history.jsonl")
+    for round in range(3):
+        history.append({**row(round, 0.5), "test_accuracy": value, "seconds": value, "bytes_up": value})
+    history.append({**row(3, 0.5), "round": 10**30})
+    history.close()
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    json.dumps(piece, allow_nan=False)
+    assert piece["x"]["round"] == [1, 2, 3] and "line 4" in piece["damage"]
+
+
+def test_a_run_in_the_place_of_another_is_never_taken_for_the_rest_of_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", accuracies=(0.1, 0.2))
+    known, _ = columns_of(run).changes(None)
+    (run / "history.jsonl").unlink()
+    history = History(run / "history.jsonl")
+    for round in range(3):
+        history.append(row(round, 0.9))
+    history.close()
+    _, piece = columns_of(run).changes(known)
+    assert piece is not None and piece["whole"]
+    assert piece["series"]["test_accuracy"]["mean"] == [90.0, 90.0, 90.0]
+
+
+def test_a_history_without_an_end_is_shown_as_far_as_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_columns, "MOST_VALUES", 20)
+    columns = columns_of(write_run(tmp_path / "run", accuracies=(0.1,) * 50))
+    position, piece = columns.changes(None)
+    assert piece is not None and piece["damage"] == run_columns.TOO_LONG
+    assert position[1] < 10
+    assert columns.changes(position) == (position, None)
+
+
+def test_reasons_without_end_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_columns, "MOST_REASONS", 3)
+    run = write_run(tmp_path / "run", accuracies=())
+    history = History(run / "history.jsonl")
+    history.append({**row(0, 0.5), "rejected": [{"client": n, "reason": f"reason {n}"} for n in range(10)]})
+    history.close()
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    counts = {one["reason"]: one["count"] for one in piece["rejected"]["reasons"]}
+    assert counts == {"reason 0": 1, "reason 1": 1, "reason 2": 1, run_columns.OTHER_REASON: 7}

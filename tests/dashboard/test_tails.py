@@ -89,6 +89,23 @@ def test_a_damaged_line_ends_what_is_shown_and_says_so(line: bytes, tmp_path: Pa
     assert next(iter(last_rows(path, tmp_path)))["round"] == 1
 
 
+def test_a_damaged_history_is_read_again_only_when_it_was_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    written(path, 2).close()
+    good = path.read_bytes()
+    follower = HistoryFollower(path, tmp_path)
+    follower.restarted()
+    assert len(list(follower.new_rows())) == 2
+    before = follower.generation
+    path.write_bytes(good + b"no JSON\n")
+    assert not follower.restarted() and list(follower.new_rows()) == []
+    assert follower.damage and follower.generation > before, "the damage is news"
+    assert not follower.restarted()
+    path.write_bytes(good)
+    assert follower.restarted() and len(list(follower.new_rows())) == 2
+    assert not follower.damage
+
+
 def test_a_row_that_was_changed_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     written(path, 3).close()

@@ -110,6 +110,20 @@ def test_a_study_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert "cannot be read" in study["problem"] or "does not hold" in study["problem"]
 
 
+def test_a_grid_follows_no_link_out_of_the_folder(tmp_path: Path) -> None:
+    secret = write_run(tmp_path / "outside", status="failed", reason="a secret")
+    run_here(tmp_path / "folder" / "study", methods={"fedavg": None}, seeds=[0])
+    (status,) = (tmp_path / "folder" / "study" / "cells").rglob("status.json")
+    status.unlink()
+    status.symlink_to(secret / "status.json")
+    watch = Watch(tmp_path / "folder")
+    watch.look()
+    watch.look_at_studies()
+    (study,) = watch.changes_since(0).studies
+    assert "leads out of the folder" in study["problem"]
+    assert "a secret" not in str(study)
+
+
 def test_ids_lead_to_what_was_found_and_to_nothing_else(tmp_path: Path) -> None:
     run = write_run(tmp_path / "folder" / "run")
     write_run(tmp_path / "outside")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +13,18 @@ from flatfed.tracking.tracker import Remote, Tracker
 
 
 class Lines(Tracker, id="lines"):
-    """Writes a line for each call; with a file `broken` there all calls fail, and with `hangs` none ends."""
+    """Writes a line for each call; with a file `broken` there all calls fail, with `hangs` none ends.
+
+    With `leaves` it starts a process, and leaves it."""
 
     folder: str
     hangs: bool = False
+    leaves: bool = False
 
     def begin(self, subject: TrackedRun, remote: str | None) -> Remote:
+        if self.leaves:
+            left = subprocess.Popen(["sleep", "1000"])
+            Path(self.folder, "left").write_text(str(left.pid))
         while self.hangs:
             time.sleep(60)
         return LinesRun(Path(self.folder), remote or subject.name)

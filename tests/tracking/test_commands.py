@@ -110,15 +110,18 @@ def test_where_somebody_else_sent_a_run_is_not_gone_on_with(monkeypatch: pytest.
 
 def test_a_comparison_has_its_runs_side_by_side_its_measurements_and_its_report() -> None:
     words = ("compare", "digits", "fedavg", "fedsam", *SMALL, "--flatness", "--watch-samples", "50", "--out", "both")
-    outcome = flatfed(*words, "--track", "tensorboard")
+    outcome = flatfed(*words, "--track", "tensorboard", "--jobs", "2")
     assert outcome.code == 0, outcome.err
+    assert "2 runs at a time" in outcome.err
     for method in ("fedavg", "fedsam"):
         found = from_tensorboard(Path("both/tensorboard") / method / "seed-0")
         assert steps(found) == [1, 2, 3]
         assert found.measured["flatness/lambda_max"] > 0
     assert "curves.png" in from_tensorboard(Path("both/tensorboard/report")).files
+    assert recorded_trackers(Path("both")) == (ff.TensorBoard(),)
     more = flatfed("compare", "digits", "fedavg", "fedsam", "fedprox", *SMALL, "--out", "both")
     assert more.code == 0, more.err
+    assert "tensorboard takes nothing" not in more.err and "not all" not in more.err
     assert steps(from_tensorboard(Path("both/tensorboard/fedprox/seed-0"))) == [1, 2, 3]
     assert flatfed("resume", "both", "--rounds", "4").code == 0
     assert steps(from_tensorboard(Path("both/tensorboard/fedavg/seed-0"))) == [1, 2, 3, 4]

@@ -6,10 +6,12 @@ import json
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ import flatfed as ff
 from cli.command import flatfed
 from engines.bench import eventually
 from nursery import environment
-from runs.bench import ROUNDS, digest, small_run
+from reports.disk import write_run
+from runs.bench import ROUNDS, digest, in_new_process, small_run
 from runs.test_full_disk import can_mount
 from tracking.readers import from_mlflow
 from tracking.server import MLflowServer
@@ -118,6 +121,30 @@ def test_a_server_that_accepts_and_is_silent(
     assert bits == expected
     assert len(said) == 2
     assert f"flatfed track {tmp_path / 'run'} --to 'mlflow(uri={uri})'" in said[1]
+
+
+REFUSED = """
+import sys
+from pathlib import Path
+import flatfed as ff
+from flatfed.tracking.subject import TrackedRun
+subject = TrackedRun(Path(sys.argv[2]), "refused", {"../no/name": 1})
+try:
+    ff.MLflow(uri=sys.argv[1], experiment="refused").begin(subject, None)
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_run_whose_parameters_are_refused_does_not_stay_as_one_that_runs(
+    server: MLflowServer, tmp_path: Path
+) -> None:
+    write_run(tmp_path / "run")
+    outcome = in_new_process("-c", REFUSED, server.uri, str(tmp_path / "run"))
+    assert "Exception" in outcome.stdout, outcome.stderr
+    with closing(sqlite3.connect(server.folder / "mlflow.db")) as store:
+        found = store.execute("select lifecycle_stage from runs where name = 'refused'").fetchall()
+    assert found == [("deleted",)]
 
 
 def test_a_server_that_is_killed_and_comes_back(

@@ -15,9 +15,12 @@ from engines.bench import alive, eventually
 from flatfed.runs.directory import RunDirectory
 from flatfed.tracking.record import read_sent
 from flatfed.tracking.run_tracking import SenderProcess, send
+from flatfed.tracking.sender import ROWS
 from flatfed.tracking.subject import point_of, subject_of
+from reports.disk import write_run
 from runs.bench import ROUNDS, digest, in_new_process, small_run
 from tracking.readers import from_tensorboard
+from tracking.stubborn import Lines
 from tracking.table import steps
 
 KILLED = """
@@ -91,6 +94,58 @@ def test_a_sender_ends_with_its_parent_and_is_a_session_of_its_own(tmp_path: Pat
     assert os.getsid(pid) == pid, "Ctrl-C on a terminal is for the run alone"
     process.stop()
     assert not alive(pid)
+
+
+HANGS = """
+import os, signal, sys
+from pathlib import Path
+from runs.bench import small_run
+from tracking.stubborn import Lines
+from tracking.test_processes import senders
+folder = Path(sys.argv[1])
+
+
+def die(row):
+    while not (folder / "left").exists():
+        pass
+    (folder / "sender").write_text(str(senders()[0]))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+small_run(folder / "run", track=Lines(str(folder), hangs=True, leaves=True, patience=0.5), on_round=die)
+"""
+
+
+def test_a_tracker_that_hangs_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    assert in_new_process("-c", HANGS, str(tmp_path)).returncode == -signal.SIGKILL
+    for name in ("sender", "left"):
+        pid = int((tmp_path / name).read_text())
+        eventually(lambda pid=pid: not alive(pid), f"the process of {name} has ended")
+
+
+def test_what_a_tracker_has_started_ends_with_it(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    assert send(Lines(str(tmp_path), leaves=True), [tmp_path / "run"])
+    pid = int((tmp_path / "left").read_text())
+    eventually(lambda: not alive(pid), "it has ended")
+
+
+def test_a_long_history_goes_in_pieces(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", accuracies=(0.5,) * 250)
+    assert send(Lines(str(tmp_path)), [tmp_path / "run"])
+    calls = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    pieces = [value for call, value in calls if call == "points"]
+    assert [step for piece in pieces for step in piece] == list(range(1, 251))
+    assert max(map(len, pieces)) == ROWS
+
+
+def test_patience_is_for_all_directories_together(tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    runs = [write_run(tmp_path / f"run-{number}") for number in range(20)]
+    with pytest.warns(UserWarning, match="lines takes nothing"):
+        assert not send(Lines(str(tmp_path), patience=3.0), runs)
+    # Each takes half a second at least.
+    assert not (runs[-1] / "tracking").exists()
 
 
 def test_a_run_that_another_process_trains_is_sent_without_an_end(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import FlatfedError
 from flatfed.dashboard.differing import differing_settings
 from flatfed.dashboard.events import Hub, stream, version_of
-from flatfed.dashboard.tree import links_out
+from flatfed.dashboard.tree import refuse_links_out
 from flatfed.reports.page.page_files import plotly_script, report_policy, shared_file
 
 MakeReport = Callable[[Path, Path], None]
@@ -103,9 +103,7 @@ class Dashboard:
         return Response(text, media_type="text/html", headers={"content-security-policy": report_policy()})
 
     def _report_text(self, path: Path) -> bytes:
-        link = links_out(path, self._hub.watch.root)
-        if link is not None:
-            raise FlatfedError(f"{link} is a link that leads out of the folder; put the file itself there")
+        refuse_links_out(path, self._hub.watch.root)
         with tempfile.TemporaryDirectory(prefix="flatfed-report-") as folder:
             file = Path(folder) / "report.html"
             self._make_report(path, file)

@@ -70,7 +70,8 @@ async def stream(hub: Hub, picked: Sequence[str], since: int) -> AsyncIterator[s
     try:
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         # Whoever comes first waits for the first look, so that the first list is complete.
-        await asyncio.to_thread(watch.look)
+        with suppress(OSError):
+            await asyncio.to_thread(watch.look)
         yield message("hello", _hello(watch), watch.boot, since)
         positions: dict[str, Position | None] = dict.fromkeys(picked)
         while not hub.is_ending():

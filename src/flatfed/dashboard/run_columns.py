@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,11 @@ MOST_POINTS = 500
 """Of a curve that is sent; a curve that grows gets its new points beside them."""
 MOST_COLUMNS = 200
 """Of one run; a row may come from anybody."""
+MOST_VALUES = 4_000_000
+"""Numbers of one run that are kept, 20 of each of 200,000 rounds, say."""
+MOST_REASONS = 500
+OTHER_REASON = "another reason"
+TOO_LONG = "history.jsonl is too long to be shown whole; these are its first rounds"
 RECENT_REJECTED = 50
 AXES = ("round", "bytes", "backprops", "seconds")
 NO_CURVES = {"round", "bytes_down", "bytes_up", "backprops", "seconds", "attempts"}
@@ -31,10 +37,10 @@ class NumberColumn:
     """The values of one number, and the rows that have it."""
 
     def __init__(self) -> None:
-        self.at: list[int] = []
-        self.values: list[float] = []
+        self.at = array("q")
+        self.values = array("d")
 
-    def since(self, row: int) -> tuple[list[int], list[float]]:
+    def since(self, row: int) -> tuple[Sequence[int], Sequence[float]]:
         """Return rows and values from a row on."""
         first = len(self.at)
         while first and self.at[first - 1] >= row:
@@ -52,7 +58,8 @@ class RunColumns:
         self._clear()
 
     def _clear(self) -> None:
-        self._axes: dict[str, list[float]] = {name: [] for name in AXES}
+        self._axes = {name: array("d") for name in AXES}
+        self._count = 0
         self._columns: dict[str, NumberColumn] = {}
         self._reasons: Counter[str] = Counter()
         self._rejected: deque[dict[str, Any]] = deque(maxlen=RECENT_REJECTED)
@@ -62,8 +69,7 @@ class RunColumns:
         with self._lock:
             if self._follower.restarted():
                 self._clear()
-            for row in self._follower.new_rows():
-                self._add(row)
+            self._read()
             count = len(self._axes["round"])
             position = self._follower.generation, count
             if known == position:
@@ -72,7 +78,19 @@ class RunColumns:
             first = known[1] if known is not None and is_more else 0
             return position, self._piece(first)
 
+    def _read(self) -> None:
+        if self._is_full():
+            return
+        for row in self._follower.new_rows():
+            self._add(row)
+            if self._is_full():
+                return
+
+    def _is_full(self) -> bool:
+        return self._count >= MOST_VALUES
+
     def _add(self, row: Row) -> None:
+        self._count += len(AXES)
         place = len(self._axes["round"])
         traffic = (number(row.get("bytes_down")) or 0) + (number(row.get("bytes_up")) or 0)
         costs = (traffic, number(row.get("backprops")) or 0, number(row.get("seconds")) or 0)
@@ -84,7 +102,8 @@ class RunColumns:
             self._add_number(name, number(value), place)
         for rejected in row.get("rejected") or ():
             reason, client = (escaped(str(rejected.get(name)))[:300] for name in ("reason", "client"))
-            self._reasons[reason] += 1
+            is_new = reason not in self._reasons and len(self._reasons) >= MOST_REASONS
+            self._reasons[OTHER_REASON if is_new else reason] += 1
             self._rejected.append({"round": row["round"] + 1, "client": client, "reason": reason})
 
     def _add_number(self, name: str, value: float | None, place: int) -> None:
@@ -94,6 +113,7 @@ class RunColumns:
             if len(self._columns) >= MOST_COLUMNS:
                 return
             self._columns[name] = NumberColumn()
+        self._count += 1
         column = self._columns[name]
         column.at.append(place)
         column.values.append(value)
@@ -116,7 +136,7 @@ class RunColumns:
             "metrics": [self._described(name) for name in self._ordered()],
             "numbers": self.numbers(),
             "rejected": self.rejected(),
-            "damage": self._follower.damage,
+            "damage": self._follower.damage or (TOO_LONG if self._is_full() else ""),
         }
 
     def _ordered(self) -> list[str]:

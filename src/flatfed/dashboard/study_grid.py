@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.dashboard.sealed_reading import FileState, read_record, state_of
-from flatfed.dashboard.tree import STUDY, FolderPlace, id_of
+from flatfed.dashboard.tree import STUDY, FolderPlace, id_of, refuse_links_out
 
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
@@ -56,6 +56,7 @@ class StudyGrid:
         record = read_record(self._place.path / STUDY, self._root)
         state = state_of(self._place.path / STUDY), state_of(self._place.path / "failures")
         if self._running is None or state != self._record_state:
+            refuse_links_out(self._place.path, self._root)
             study = recorded_study(StudyFolder(self._place.path))
             self._running, self._record_state = RunningStudy(study, self._place.path), state
         running = self._running

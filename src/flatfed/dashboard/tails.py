@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from flatfed.dashboard.sealed_reading import open_within
+from flatfed.dashboard.sealed_reading import FileState, open_within, state_of
 from flatfed.runs.history import Row
 from flatfed.runs.records.earlier_versions import row_of_today
 from flatfed.runs.records.files import chained, fits_chain, opened_in_chain
@@ -19,6 +20,12 @@ FARTHEST = 16
 """Blocks from the end in which a row is looked for."""
 PIECE = 4 * 2**20
 """Bytes that are read at once from the front; no line is longer."""
+LARGEST = 1e100
+"""Beyond it nothing is drawn: sums of smaller numbers, and a hundred times as much, are finite."""
+MOST_ROUNDS = 2**53
+"""What a browser counts exactly."""
+GENERATIONS = itertools.count(1)
+"""Of all histories: whoever followed one file never takes another for the rest of it."""
 
 
 def last_rows(path: Path, root: Path) -> Iterator[Row]:
@@ -69,7 +76,7 @@ def _parsed(line: bytes) -> Row | None:
 def _can_be_shown(row: Row) -> bool:
     """Say whether what is used here has its form; to check all of every row would take longer than reading it."""
     round, rejected = row.get("round"), row.get("rejected", [])
-    if not isinstance(round, int) or round < 0 or not isinstance(row.get("watch", {}), dict):
+    if type(round) is not int or not 0 <= round < MOST_ROUNDS or not isinstance(row.get("watch", {}), dict):
         return False
     return isinstance(rejected, list) and all(isinstance(one, dict) for one in rejected)
 
@@ -78,13 +85,14 @@ class HistoryFollower:
     """Reads a history once, and then what is added to it.
 
     Attributes:
-        generation: goes up when the history was cut back or replaced, and is read anew.
+        generation: another, and higher, when the history was cut back or replaced, and is read anew.
         damage: why it was read no further; empty where nothing is wrong.
     """
 
     def __init__(self, path: Path, root: Path) -> None:
         self._path, self._root = path, root
-        self.generation = 0
+        self.generation = next(GENERATIONS)
+        self._state: FileState | None = None
         self._begin(None)
 
     def _begin(self, inode: int | None) -> None:
@@ -93,16 +101,19 @@ class HistoryFollower:
         self.damage = ""
 
     def restarted(self) -> bool:
-        """Say whether the file is another than before, shorter, or was damaged; then it is read from its beginning."""
-        try:
-            found = self._path.lstat()
-        except OSError:
-            found = None
-        inode = None if found is None else found.st_ino
-        is_same = inode == self._inode and (found is None or found.st_size >= self._offset) and not self.damage
+        """Say whether the file is another than before, shorter, or was damaged and written to since.
+
+        Then it is read from its beginning.
+        """
+        before, state = self._state, state_of(self._path)
+        self._state = state
+        inode = None if state is None else state[0]
+        is_longer = state is None or state[1] >= self._offset
+        is_mended = bool(self.damage) and state != before
+        is_same = inode == self._inode and is_longer and not is_mended
         if not is_same:
             self._begin(inode)
-            self.generation += 1
+            self.generation = next(GENERATIONS)
         return not is_same
 
     def new_rows(self) -> Iterator[Row]:
@@ -127,7 +138,7 @@ class HistoryFollower:
             whole, found, _ = piece.rpartition(b"\n")
             if not found:
                 if len(piece) == PIECE:
-                    self.damage = f"history.jsonl, line {self._line + 1} has no end"
+                    self._spoil(self._line + 1, "has no end")
                 return
             for line in whole.split(b"\n"):
                 self._offset += len(line) + 1
@@ -144,9 +155,14 @@ class HistoryFollower:
         # Where the first line has no seal, none has one: it is of an earlier version.
         fits = fits_chain(seal, self._seal) if self._is_sealed else not seal
         if row is None or not fits:
-            self.damage = f"history.jsonl, line {self._line} is damaged"
+            self._spoil(self._line, "is damaged")
             return None
         return row
+
+    def _spoil(self, line: int, what: str) -> None:
+        """Note a damage; under another generation, so that it is reported also where no row comes with it."""
+        self.damage = f"history.jsonl, line {line} {what}"
+        self.generation = next(GENERATIONS)
 
 
 def number(value: Any) -> float | None:
@@ -157,4 +173,4 @@ def number(value: Any) -> float | None:
         as_float = float(value)
     except OverflowError:
         return None
-    return as_float if abs(as_float) < float("inf") else None
+    return as_float if abs(as_float) < LARGEST else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flatfed.core.configuration.checking import escaped
+from flatfed.core.errors import CheckpointError
 
 RUN, COMPARISON, STUDY = "config.json", "comparison.json", "study.json"
 """The files that say what a folder is."""
@@ -103,6 +104,20 @@ def links_out(path: Path, root: Path) -> Path | None:
     for place, folders, files in os.walk(path):
         for name in (*folders, *files):
             entry = Path(place) / name
-            if stat.S_ISLNK(entry.lstat().st_mode) and not entry.resolve().is_relative_to(home):
+            if _is_link(entry) and not entry.resolve().is_relative_to(home):
                 return entry
     return None
+
+
+def refuse_links_out(path: Path, root: Path) -> None:
+    """Refuse a folder below which a link leads out of `root`."""
+    link = links_out(path, root)
+    if link is not None:
+        raise CheckpointError(f"{link} is a link that leads out of the folder; put the file itself there")
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except FileNotFoundError:  # a run that goes on puts files in the place of others
+        return False

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import FlatfedError
 from flatfed.dashboard.entries import Entry, command_of, entry_of, unreadable
 from flatfed.dashboard.run_columns import Position, RunColumns
 from flatfed.dashboard.sealed_reading import FileState, state_of
@@ -201,7 +200,7 @@ class Watch:
                 self._columns.popitem(last=False)
         try:
             return columns.changes(position)
-        except (FlatfedError, OSError):  # replaced or removed a moment ago; the next look says so
+        except Exception:  # replaced or removed a moment ago, or of anybody: the other runs are shown all the same
             return position, None
 
     def config_of(self, id: str) -> dict[str, Any] | None:

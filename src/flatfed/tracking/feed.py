@@ -24,7 +24,7 @@ class Feed:
 
     def __init__(self, subject: TrackedRun) -> None:
         self._subject = subject
-        self._offset, self._elapsed, self._rest = 0, 0.0, b""
+        self._offset, self._elapsed = 0, 0.0
 
     def points(self) -> Iterator[Point]:
         """Yield the rows that have come since the last time."""

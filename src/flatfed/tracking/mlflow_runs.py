@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -79,9 +80,15 @@ class MLflow(Tracker, id="mlflow"):
             tags["mlflow.parentRunId"] = subject.group_id
         made = client.create_run(self._experiment(client), start_time=subject.began, tags=tags, run_name=subject.name)
         id = str(made.info.run_id)
-        parameters = _parameters(subject.parameters)
-        for first in range(0, len(parameters), PARAMETERS):
-            client.log_batch(id, params=parameters[first : first + PARAMETERS])
+        try:
+            parameters = _parameters(subject.parameters)
+            for first in range(0, len(parameters), PARAMETERS):
+                client.log_batch(id, params=parameters[first : first + PARAMETERS])
+        except Exception:
+            # The next try makes another: this one must not stay as one that runs.
+            with contextlib.suppress(Exception):
+                client.delete_run(id)
+            raise
         return id
 
     def _experiment(self, client: Any) -> str:

@@ -80,13 +80,16 @@ def read_sent(path: Path, tracker: Tracker, of: str = "") -> SentRecord:
 
 
 def recorded_trackers(path: Path) -> tuple[Tracker, ...]:
-    """Return where a run was sent before by this user; what another user's record says is left alone."""
+    """Return where a run was sent before by this user; what another user's record says is left alone.
+
+    Each is there once, though a comparison has a record of its name beside that of its files.
+    """
     found: list[Tracker] = []
     for file in sorted((path / FOLDER).glob(f"*/{FILE}")):
         # A record that cannot be read, or names a tracker that is not known here, must not stop the run.
         with contextlib.suppress(CheckpointError, ConfigError, KeyError, TypeError):
             found += _of_file(path, read_json(file))
-    return tuple(found)
+    return chosen(found)
 
 
 def _of_file(path: Path, record: dict[str, Any]) -> tuple[Tracker, ...]:

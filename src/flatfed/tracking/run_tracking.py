@@ -67,7 +67,8 @@ class SenderProcess:
         if "error" in news:
             self.errors.append(news["error"])
             return
-        self._heard = time.monotonic()  # progress
+        if news.get("complete", True):
+            self._heard = time.monotonic()  # progress; to give up one of many directories is none
         if news.get("remote"):
             self.remotes[news["path"]] = news["remote"]
         if "done" in news:
@@ -87,9 +88,8 @@ class SenderProcess:
 
     def stop(self) -> None:
         """Let nothing of it stay: it, and what its library has started."""
-        if not self._is_over:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # also when it has said that it is done: nothing is left to lose
+            os.killpg(self._process.pid, signal.SIGKILL)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with contextlib.suppress(OSError):
@@ -121,6 +121,7 @@ def _request(tracker: Tracker, paths: Sequence[Path], follows: bool) -> dict[str
         "sys_path": sys.path,
         "paths": [str(path.absolute()) for path in paths],
         "follows": follows,
+        "parent": os.getpid(),
     }
 
 

@@ -10,10 +10,13 @@ import importlib
 import json
 import os
 import select
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +39,12 @@ ROWS = 100
 class Orders:
     """What the parent says: that the run has ended, or nothing more, because it is gone."""
 
-    def __init__(self, ended: bool) -> None:
-        self._parent, self.ended = os.getppid(), ended
+    def __init__(self, parent: int, ended: bool) -> None:
+        self._parent, self.ended = parent, ended
+
+    def is_orphaned(self) -> bool:
+        """Say whether the parent is gone."""
+        return os.getppid() != self._parent
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of the run, for at most some seconds."""
@@ -47,7 +54,7 @@ class Orders:
             # In short stretches: workers of the parent hold the pipe open when the parent is gone.
             if select.select([0], [], [], max(0.0, min(left, LOOK_SECONDS)))[0]:
                 self.ended = True
-            self.ended = self.ended or os.getppid() != self._parent
+            self.ended = self.ended or self.is_orphaned()
             if left <= 0:
                 return
 
@@ -61,13 +68,35 @@ class News:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.set_blocking(self._out, False)
+        self.last = time.monotonic()
+        """When there was progress."""
 
     def tell(self, **news: Any) -> None:
         """Tell something."""
+        if "error" not in news:
+            self.last = time.monotonic()
         try:
             os.write(self._out, json.dumps(news).encode() + b"\n")
         except OSError:  # the parent is gone, or busy; it learns of it in the end
             return
+
+
+class Watchdog(threading.Thread):
+    """Ends the process when nobody is left to do so: its parent is gone, and the tracker hangs."""
+
+    def __init__(self, orders: Orders, news: News, patience: float) -> None:
+        super().__init__(daemon=True)
+        self._orders, self._news, self._patience = orders, news, patience
+
+    def run(self) -> None:
+        """Look now and then."""
+        while not self._orders.is_orphaned():
+            time.sleep(LOOK_SECONDS)
+        self._news.last = max(self._news.last, time.monotonic())
+        while time.monotonic() - self._news.last < self._patience:
+            time.sleep(LOOK_SECONDS)
+        # With all that the tracker's library has started: the session is this process's own.
+        os.killpg(0, signal.SIGKILL)
 
 
 class Sending:
@@ -123,15 +152,19 @@ class Sending:
 
     def _send(self, is_last: bool) -> None:
         """Send what is new; at last also measurements, files, and how it ended."""
-        self.waiting += self.feed.points()
         if self.remote is None:
             self.remote = self._begun()
-        while self.waiting:
+        while self._has_rows():
             self._send_rows(self.remote, self.waiting[:ROWS])
         if is_last:
             self._send_rest(self.remote)
             self.remote.close()
             self.remote = None
+
+    def _has_rows(self) -> bool:
+        """Read some rows, and no more than go at once: a tracker may fail for days."""
+        self.waiting += islice(self.feed.points(), ROWS - len(self.waiting))
+        return bool(self.waiting)
 
     def _begun(self) -> Remote:
         """Begin the run at the tracker, or take it up."""
@@ -210,7 +243,8 @@ def main() -> None:
     sys.path += [entry for entry in request["sys_path"] if entry not in sys.path]
     importlib.import_module(request["module"])
     [tracker] = chosen(request["tracker"])
-    orders = Orders(ended=not request["follows"])
+    orders = Orders(request["parent"], ended=not request["follows"])
+    Watchdog(orders, news, tracker.patience).start()
     complete = [_send_one(tracker, Path(path), orders, news, request["follows"]) for path in request["paths"]]
     news.tell(done=all(complete))
     # Not through the usual exit: a library's threads may wait for a server there.

@@ -27,7 +27,7 @@ def dashboard(folder: Path, host: str, port: int, token_file: Path | None, opens
     It only reads, and answers on this machine alone unless --host says otherwise. Code that a run names is not
     imported.
     """
-    from flatfed.dashboard.serve import address_of, bound_socket, require_dashboard, serve, token_for
+    from flatfed.dashboard.serving.serve import address_of, bound_socket, require_dashboard, serve, token_for
 
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name one that holds runs, or will")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flatfed.core.errors import PARAMETER, ConfigError
-from flatfed.dashboard.guard import Guard, is_loopback
+from flatfed.dashboard.serving.guard import Guard, is_loopback
 
 if TYPE_CHECKING:
     from flatfed.dashboard.app import MakeReport
@@ -76,6 +76,7 @@ def serve(folder: Path, host: str, bound: socket.socket, token: str, make_report
 
     from flatfed.dashboard.app import application
     from flatfed.dashboard.events import Hub
+    from flatfed.dashboard.serving.connections import BoundedConnection
     from flatfed.dashboard.watching import Watch
 
     hub = Hub(Watch(folder.resolve()))
@@ -86,6 +87,7 @@ def serve(folder: Path, host: str, bound: socket.socket, token: str, make_report
         log_level="critical",
         access_log=False,
         lifespan="off",
+        http=BoundedConnection,
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
