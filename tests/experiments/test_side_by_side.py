@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from flatfed.core.round.sampling import Uniform
 from flatfed.experiments.comparing import side_by_side
 from flatfed.experiments.comparing.side_by_side import RunsSideBySide, Unfollowed, bytes_of_run, runs_at_once
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.children import Tell
+from flatfed.experiments.running.children import DONE, WAIT_SECONDS, Tell, begin
 from flatfed.machine import available_memory, is_alive, take_cores, usable_cores, worker_count
 
 SMALL = ("--rounds", "3", "--clients", "5", "--per-round", "2", "--model", "logreg", "--evaluate-every", "1")
@@ -182,6 +183,18 @@ def test_an_interrupt_lets_all_of_them_save(tmp_path: Path) -> None:
     assert [(tmp_path / name).exists() for name in "abc"] == [True, True, False]
     for name in "ab":  # none is left
         assert not is_alive(int((tmp_path / name).read_text()))
+
+
+def test_one_that_has_ended_is_stopped_and_waited_for_without_harm() -> None:
+    """An interrupt may come when its end was noticed, and before it was taken from the list."""
+    child = begin(lambda tell: tell({"done": 1}))
+    while child.ended() is None:
+        select.select([child.incoming], [], [], WAIT_SECONDS)
+    assert child.listen() == [{"done": 1}]
+    child.close()
+    child.stop()
+    child.wait()
+    assert child.ended() == DONE
 
 
 def test_cores_are_shared_by_agreement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,22 @@ def test_both_ways_agree_on_the_networks(name: str) -> None:
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9 * largest)
 
 
+def test_padding_may_be_counted_from_the_end() -> None:
+    tokens = torch.tensor([[0, 4], [4, 4], [2, 3]])
+    assert tangents_agree(batch_of(Padded(), tokens))
+
+
+class Padded(nn.Module):
+    """Tokens of which the last of five is padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(5, 3))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.table, padding_idx=-1).mean(dim=1).exp()
+
+
 def test_nothing_is_left_on_the_parameters() -> None:
     batch = batch_of(network("tanh"), data("tanh")[0])
     products.hessian_by_tangents(batch, [torch.ones_like(p) for p in batch.parameters])

@@ -204,6 +204,30 @@ def test_a_resumed_run_whose_states_all_lie_in_files_comes_to_the_same_bits(
     assert_same(bits(ff.load_run(tmp_path / "run"), POPULATION), expected)
 
 
+def test_a_run_keeps_its_states_when_its_directory_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plan, "STATE_BUDGET", 0)
+    begun = small_run(tmp_path / "run", rounds=3, average=None)
+    resumed = ff.resume(tmp_path / "run", rounds=5)
+    ff.resume(tmp_path / "run", rounds=9)
+    for run, rounds in ((begun, 3), (resumed, 5)):
+        assert_same(bits(run, POPULATION), bits(small_run(None, rounds=rounds, average=None), POPULATION))
+
+
+def test_a_state_of_no_checkpoint_that_another_wrote_over_is_refused(tmp_path: Path) -> None:
+    checkpoints, store = Checkpoints(tmp_path, "run"), StateStore(fresh, budget=0)
+    store.write(0, fresh())
+    checkpoints.save(1, {}, {"clients": store})
+    store.write(1, fresh())
+    checkpoints.leave({"clients": store})
+    (file,) = (tmp_path / "states").glob("*.states")
+    with file.open("r+b") as other:
+        other.seek(BYTES)
+        other.write(b"another")
+    assert store.read(0).tensors().keys() == fresh().tensors().keys()
+    with pytest.raises(ff.CheckpointError, match="is damaged at place 1"):
+        store.read(1)
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's account of memory")
 def test_what_lies_on_disk_does_not_stay_in_memory(tmp_path: Path) -> None:
     size, clients = 2**20, 64  # 4 MB each

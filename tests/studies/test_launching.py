@@ -83,7 +83,7 @@ def test_workers_of_an_array_share_the_cells_and_one_that_is_preempted_comes_bac
     assert not (tmp_path / "out" / "failures").exists()
     again = flatfed("study", "run", "study.yaml", "--out", "out", "--launcher", "slurm")
     assert again.code == 0
-    assert "nothing is left to train" in again.err
+    assert "nothing is left to do" in again.err
 
 
 def logs(folder: Path) -> str:

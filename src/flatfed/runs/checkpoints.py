@@ -115,6 +115,8 @@ class Checkpoints:
         self._loaded: dict[str, SavedStates] = {}
         self._vaults: dict[str, Vault] = {}
         self._known: dict[int, _Known] = {}
+        self._passed_over: set[int] = set()
+        self._latest = 0
 
     def save(
         self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, StateStore], marks: Marks = NO_MARKS
@@ -145,7 +147,16 @@ class Checkpoints:
             self._vaults[name].saved(round, refs, new)
             stores[name].committed()
         # Only when the new one is in place: at every moment there is one to go on from.
-        self._forget_old()
+        self._latest = round
+        self._passed_over.discard(round)
+        self._forget_old(round)
+
+    def leave(self, stores: Mapping[str, StateStore]) -> None:
+        """Save no more, so that another may go on; as long as the stores live, the last checkpoint stays for them."""
+        if self._vaults:
+            lock = ReadLock(self._path(self._latest))
+            for store in stores.values():
+                store.leave(lock)
 
     def _vault(self, name: str) -> Vault:
         """Return where a store's states are written: the file that was loaded, or a new one."""
@@ -203,10 +214,12 @@ class Checkpoints:
             try:
                 loaded = self.load(round, check)
             except CheckpointError as error:
-                passed_over[round] = error
+                # Its frames would hold the checkpoint's lock, and through this dictionary themselves.
+                passed_over[round] = error.with_traceback(None)
                 continue
             for number, reason in passed_over.items():
                 # Another is used, so what could be done about this one is not of interest.
+                self._passed_over.add(number)
                 say(
                     f"checkpoint of round {number} cannot be used: {getattr(reason, 'what', reason)}; "
                     f"that of round {round} is used instead"
@@ -281,15 +294,18 @@ class Checkpoints:
             self._manifest(round)
         return self._known[round]
 
-    def _forget_old(self) -> None:
+    def _forget_old(self, saved: int) -> None:
         """Keep the run's last two checkpoints, the named ones, those that are read, and the files they refer to."""
         own: dict[int, frozenset[str]] = {}
         for round in self.rounds():
             # One that is damaged or of another run is not counted among the last two, and is not removed.
             with contextlib.suppress(CheckpointError):
                 own[round] = self._what_is_known(round).files
-        for round in list(own)[KEPT:]:
-            if round not in self._kept and not is_read(self._path(round)):
+        # Those after the one that was saved were passed over, and the run comes to them again.
+        before = [round for round in own if round <= saved]
+        last = [round for round in before if round not in self._passed_over][:KEPT]
+        for round in before:
+            if round not in last and round not in self._kept and not is_read(self._path(round)):
                 _discard(self._path(round))
                 del own[round]
                 del self._known[round]

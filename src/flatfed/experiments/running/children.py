@@ -38,6 +38,7 @@ class Child:
     error: str = ""
     trace: str = ""
     _rest: bytes = b""
+    _code: int | None = None
 
     def listen(self) -> list[News]:
         """Take in what it says, and return what is new."""
@@ -67,14 +68,18 @@ class Child:
 
         What it said before that can still be heard: `close` comes after it.
         """
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if pid == 0:
-            return None
-        return os.waitstatus_to_exitcode(status)
+        if self._code is None:
+            # Together: it can be asked only once, and its number may be another process's after that.
+            with signals_held():
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
 
     def close(self) -> None:
-        """Hear it no more."""
-        os.close(self.incoming)
+        """Hear it no more; whoever is interrupted in the middle of this may do it again."""
+        incoming, self.incoming = self.incoming, -1
+        if incoming >= 0:
+            os.close(incoming)
 
     def wait(self) -> None:
         """Wait until it has ended; what it still says is taken in, or it would wait for a listener."""
@@ -84,8 +89,9 @@ class Child:
         self.close()
 
     def stop(self) -> None:
-        """Ask it to save and to end."""
-        os.kill(self.pid, signal.SIGTERM)
+        """Ask it to save and to end, where it has not ended."""
+        if self.ended() is None:
+            os.kill(self.pid, signal.SIGTERM)
 
 
 @contextmanager

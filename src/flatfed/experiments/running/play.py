@@ -122,6 +122,7 @@ class _Session:
             stack.callback(engine.close)
             stack.callback(self._close_history)
             federation = self.plan.federation(engine)
+            stack.callback(self._leave, federation)
             with self._full_disk_told():
                 self._begin(federation)
                 run = Run(federation, self.history, self.directory)
@@ -307,6 +308,11 @@ class _Session:
         self.history.sync()
         self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation), self._marks())
         self.saved_round, self.saved_at = federation.round, time.monotonic()
+
+    def _leave(self, federation: Federation) -> None:
+        """Let the client states of this run be read as they are, whoever goes on with its directory."""
+        if self.checkpoints is not None:
+            self.checkpoints.leave(stores_of(federation))
 
     def _marks(self) -> dict[str, Any]:
         """Return what a checkpoint notes of the other files, to notice when they are changed."""

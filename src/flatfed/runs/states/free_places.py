@@ -30,14 +30,15 @@ class Places:
         current: Collection[int] = (),
         checkpoints: Mapping[int, frozenset[int]] | None = None,
     ) -> None:
-        self.count = count
         self._earlier = dict(checkpoints or {})
         self._rounds = set(self._earlier)
-        # By place, in an array: a dictionary of many places would be all over the memory.
-        self._born = array("q", [LONG_AGO]) * count
-        self._held: dict[int, list[int]] = {}
         wanted = frozenset[int]().union(current, *self._earlier.values())
-        self._free = set(range(count)) - wanted
+        # A file that was cut short has fewer places than its checkpoints refer to: those are taken, not new ones.
+        self.count = max(count, max(wanted, default=-1) + 1)
+        # By place, in an array: a dictionary of many places would be all over the memory.
+        self._born = array("q", [LONG_AGO]) * self.count
+        self._held: dict[int, list[int]] = {}
+        self._free = set(range(self.count)) - wanted
         self._lowest = sorted(self._free)
         self.supersede(wanted - set(current))
 

@@ -84,6 +84,11 @@ class StateFile:
         self._writable, self._lock = True, None
         return True
 
+    def leave(self, lock: object) -> None:
+        """Note that others may write the file from now on: what is read is compared, and `lock` is kept."""
+        self._writable, self._lock = False, lock
+        self._seen.clear()
+
     @property
     def name(self) -> str:
         """The file's name in its folder."""

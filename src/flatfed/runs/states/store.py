@@ -140,6 +140,11 @@ class StateStore:
         self._changed.clear()
         self._elsewhere.clear()
 
+    def leave(self, lock: object) -> None:
+        """Write no more: others may, but for what is kept by `lock`; so what is read is compared from now on."""
+        self._spilled = {client: self._vault.hashed(ref) for client, ref in self._spilled.items()}
+        self._vault.leave(lock)
+
 
 def _size(state: State) -> int:
     return sum(_aligned(tensor) for tensor in state.tensors().values())

@@ -101,6 +101,11 @@ class Vault:
         superseded = [ref.place for ref in before if ref.source is self.file]
         self._places.save(round, [ref.place for ref in new.values()], superseded)
 
+    def leave(self, lock: object) -> None:
+        """Note that another process may go on in the file; `lock` keeps the checkpoint that was saved last."""
+        if self.file is not None:
+            self.file.leave(lock)
+
     def forget(self, there: Collection[int]) -> None:
         """Let the places be free that none of the checkpoints refers to that are still there."""
         for round in self._places.rounds - set(there):

@@ -157,14 +157,16 @@ def _offer(rank: int, spot: Spot, size: tuple[float, float], frame: Box, free: f
     across = math.cos(angle) * (width / 2 + free)
     up = math.sin(angle) * (height / 2 + free)
     if abs(up) >= height / 2:  # above or below the place, a name can be moved to the side without covering it
-        across = _moved_inside(spot[0] + across, width, frame) - spot[0]
+        across = _moved_inside(spot[0] + across, width, frame[0], frame[2]) - spot[0]
+    elif abs(across) >= width / 2:  # and at its side up or down
+        up = _moved_inside(spot[1] + up, height, frame[1], frame[3]) - spot[1]
     box = _around(spot[0] + across, spot[1] + up, width, height)
     return _Offer(rank, across, up, rank >= len(ANGLES), box, _lead(spot, box))
 
 
-def _moved_inside(x: float, width: float, frame: Box) -> float:
-    """Return where the middle of a name must be for its ends to lie between the frame's, if it is that narrow."""
-    return float(np.clip(x, frame[0] + width / 2, max(frame[2] - width / 2, frame[0] + width / 2)))
+def _moved_inside(middle: float, size: float, first: float, last: float) -> float:
+    """Return where the middle of a name must be for its ends to lie between the frame's, if it is that small."""
+    return float(np.clip(middle, first + size / 2, max(last - size / 2, first + size / 2)))
 
 
 def _around(x: float, y: float, width: float, height: float) -> Box:
