@@ -98,7 +98,7 @@ def opened(browser: Any, address: str, shot: Shot) -> Any:
     """Open a page in a window of a picture's size."""
     size = {"width": shot.width, "height": shot.height}
     page = browser.new_context(viewport=size, color_scheme=shot.colours).new_page()
-    page.goto(address)
+    page.goto(address, timeout=120_000)
     return page
 
 
@@ -107,8 +107,8 @@ def keep(page: Any, shot: Shot) -> None:
     file = PICTURES / shot.file
     page.wait_for_timeout(500)  # until nothing moves any more
     taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    # 256 colours are as many as a page has, but for shades of letters.
-    taken.quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
+    # 256 colours are as many as a page has, but for shades of letters; colours of lines have to stay what they are.
+    taken.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
     assert file.stat().st_size < MOST_BYTES, f"{file} is too large"
     print(file, file.stat().st_size)
 
