@@ -108,7 +108,8 @@ def keep(page: Any, shot: Shot) -> None:
     page.wait_for_timeout(500)  # until nothing moves any more
     taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     # 256 colours are as many as a page has, but for shades of letters; colours of lines have to stay what they are.
-    taken.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
+    few = taken.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
+    few.save(file, optimize=True)
     assert file.stat().st_size < MOST_BYTES, f"{file} is too large"
     print(file, file.stat().st_size)
 
