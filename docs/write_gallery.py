@@ -144,7 +144,9 @@ def _copy_smaller(picture: Path, copy: Path) -> None:
 
     with Image.open(picture) as image:
         size = image.width * SCREEN_DPI // 300, image.height * SCREEN_DPI // 300
-        image.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(copy, optimize=True)
+        smaller = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    few = smaller.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
+    few.save(copy, optimize=True)
 
 
 def _page() -> str:

@@ -14,6 +14,7 @@ from dashboard.browsing import BROWSER, FLAGS, Shown, opened
 from flatfed.runs.history import History
 from reports.disk import row, write_run
 from reports.page.test_hostile_names import HOSTILE
+from reports.page.test_page_browser import DENSE_LINES, LINES
 from studies.bench import run_here
 
 pytest.importorskip("starlette")
@@ -106,6 +107,17 @@ def test_curves_over_every_axis_and_every_number(shown: Shown) -> None:
     figure.locator("input[type=checkbox]").check()
     shown.wait("document.querySelectorAll('#picked details.numbers tbody tr').length === 4")
     shown.check()
+
+
+def test_rounds_that_were_evaluated_more_often_are_a_thin_line_behind(browser: Any, tmp_path: Path) -> None:
+    accuracies = tuple(round / 50 if round % 5 == 0 or round > 30 else None for round in range(1, 41))
+    write_run(tmp_path / "run", accuracies=accuracies, evaluate_every=5)
+    with dashboard(tmp_path) as board:
+        shown = opened(browser, board.address)
+        shown.pick("run")
+        assert shown.page.locator("#curves .plot").evaluate(LINES) == DENSE_LINES
+        shown.check()
+        shown.page.close()
 
 
 def test_a_group_is_picked_at_once_and_a_page_that_is_loaded_again_shows_the_same(shown: Shown) -> None:

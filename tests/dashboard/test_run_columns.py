@@ -158,3 +158,26 @@ def test_reasons_without_end_are_counted_together(tmp_path: Path, monkeypatch: p
     assert piece is not None
     counts = {one["reason"]: one["count"] for one in piece["rejected"]["reasons"]}
     assert counts == {"reason 0": 1, "reason 1": 1, "reason 2": 1, run_columns.OTHER_REASON: 7}
+
+
+def test_rounds_that_were_evaluated_more_often_are_known(tmp_path: Path) -> None:
+    rounds, every = 40, 5
+    accuracies = tuple(0.5 if round % every == 0 or round > 30 else None for round in range(1, rounds + 1))
+    run = write_run(tmp_path / "run", accuracies=accuracies, evaluate_every=every)
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    curve = piece["series"]["test_accuracy"]
+    assert curve["every"] == every and len(curve["at"]) == 16
+    # What every round has lies evenly.
+    assert "every" not in piece["series"]["train_loss"]
+
+
+def test_even_rounds_stay_even_where_a_long_curve_is_thinned(tmp_path: Path) -> None:
+    rounds, every = 6 * MOST_POINTS, 2
+    accuracies = tuple(0.5 if round % every == 0 or round > rounds - 100 else None for round in range(1, rounds + 1))
+    run = write_run(tmp_path / "run", accuracies=accuracies, evaluate_every=every)
+    _, piece = columns_of(run).changes(None)
+    assert piece is not None
+    drawn = [piece["x"]["round"][place] for place in piece["series"]["test_accuracy"]["at"]]
+    assert sum(round % every == 0 for round in drawn) == MOST_POINTS
+    assert [round for round in drawn if round % every] == list(range(rounds - 99, rounds, every))

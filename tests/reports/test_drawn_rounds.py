@@ -84,5 +84,5 @@ def test_the_page_has_the_even_rounds_and_the_dense_ones_apart(tmp_path: Path) -
     [dense] = series["dense"]
     assert [rounds[place] for place in dense["at"]] == list(range(100, 201))
     assert len(dense["mean"]) == 101
-    assert data["thinned"] == "Curves go through every 10 rounds; each of the rounds 100 to 200 was evaluated."
+    assert data["thinned"] == "Curves go through every 10 rounds; thin lines show each of the rounds 100 to 200."
     assert "dense" not in method["series"]["train_loss"]

@@ -13,8 +13,9 @@ from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import averaged_rounds
 from flatfed.dashboard.entries import primary_metric
 from flatfed.dashboard.tails import HistoryFollower, number
+from flatfed.reports.drawn_rounds import FEWEST
 from flatfed.reports.number_labels import LABELS
-from flatfed.reports.page.thin import kept_places
+from flatfed.reports.page.thin import kept_places, thinned
 from flatfed.runs.history import Row
 
 MOST_POINTS = 500
@@ -34,11 +35,29 @@ Position = tuple[int, int]
 
 
 class NumberColumn:
-    """The values of one number, and the rows that have it."""
+    """The values of one number, and the rows that have it.
+
+    Attributes:
+        is_denser: whether rounds that have it lie apart at first, and later closer than those between which a run is
+            evaluated.
+    """
 
     def __init__(self) -> None:
         self.at = array("q")
         self.values = array("d")
+        self.is_denser = False
+        self._is_apart = False
+        self._close = 1
+
+    def add(self, row: int, value: float, every: int) -> None:
+        """Add a value; rows follow one another as rounds do."""
+        gap = row - self.at[-1] if self.at else every
+        self._is_apart |= bool(self.at) and gap >= every
+        self._close = self._close + 1 if gap < every else 1
+        # Two may be the last evaluation and the one before.
+        self.is_denser |= self._is_apart and self._close >= FEWEST
+        self.at.append(row)
+        self.values.append(value)
 
     def since(self, row: int) -> tuple[Sequence[int], Sequence[float]]:
         """Return rows and values from a row on."""
@@ -54,6 +73,8 @@ class RunColumns:
     def __init__(self, path: Path, root: Path, config: Mapping[str, Any]) -> None:
         self._follower = HistoryFollower(path / "history.jsonl", root)
         self._config = config
+        every = number(config["settings"].get("evaluate_every"))
+        self._every = max(1, int(every or 1))
         self._lock = threading.Lock()
         self._clear()
 
@@ -114,17 +135,19 @@ class RunColumns:
                 return
             self._columns[name] = NumberColumn()
         self._count += 1
-        column = self._columns[name]
-        column.at.append(place)
-        column.values.append(value)
+        self._columns[name].add(place, value, self._every)
 
     def _piece(self, first: int) -> dict[str, Any]:
         """Return the rows from one on: axes at the rows that are sent, and for each number which of these have it."""
-        kept = {name: _thinned(*column.since(first)) for name, column in self._columns.items()}
+        kept = {name: self._kept(column, first) for name, column in self._columns.items()}
         rows = sorted({row for at, _ in kept.values() for row in at})
         places = {row: place for place, row in enumerate(rows)}
         series = {
-            name: {"at": [places[row] for row in at], "mean": _rounded(values, self._scale(name))}
+            name: {
+                "at": [places[row] for row in at],
+                "mean": _rounded(values, self._scale(name)),
+                **self._spacing(self._columns[name]),
+            }
             for name, (at, values) in kept.items()
             if at
         }
@@ -138,6 +161,21 @@ class RunColumns:
             "rejected": self.rejected(),
             "damage": self._follower.damage or (TOO_LONG if self._is_full() else ""),
         }
+
+    def _kept(self, column: NumberColumn, first: int) -> tuple[list[int], list[float]]:
+        """Return rows and values that are sent; evenly spaced ones and those between are thinned each for itself."""
+        at, values = column.since(first)
+        if not column.is_denser:
+            places = kept_places(len(at), MOST_POINTS)
+        else:
+            even = [place for place, row in enumerate(at) if self._axes["round"][row] % self._every == 0]
+            between = sorted(set(range(len(at))) - set(even))
+            places = sorted({*thinned(even, MOST_POINTS), *thinned(between, MOST_POINTS)})
+        return [at[place] for place in places], [values[place] for place in places]
+
+    def _spacing(self, column: NumberColumn) -> dict[str, int]:
+        """Say which rounds are evenly spaced, where others lie closer."""
+        return {"every": self._every} if column.is_denser else {}
 
     def _ordered(self) -> list[str]:
         first = [name for name in (primary_metric(self._config).column, "train_loss") if name in self._columns]
@@ -199,8 +237,3 @@ def _number(name: str, values: Sequence[float], is_more_better: bool | None = No
 
 def _rounded(values: Sequence[float], scale: float = 1.0) -> list[float]:
     return [float(f"{scale * value:.6g}") for value in values]
-
-
-def _thinned(at: Sequence[int], values: Sequence[float]) -> tuple[list[int], list[float]]:
-    places = kept_places(len(at), MOST_POINTS)
-    return [at[place] for place in places], [values[place] for place in places]

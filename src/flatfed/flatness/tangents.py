@@ -165,7 +165,8 @@ def _embedded(
     outputs = func(tokens, weight, padding_idx, *rest, **options)
     change = F.embedding(tokens, _known(tangent_of(weight)))
     if padding_idx is not None:
-        change = change * (tokens != padding_idx).unsqueeze(-1)
+        padding = padding_idx % len(weight)  # it may be counted from the end
+        change = change * (tokens != padding).unsqueeze(-1)
     return _attach(outputs, change)
 
 

@@ -71,14 +71,14 @@ def density_note(drawn: Iterable[DrawnRounds]) -> str:
 
 
 def density_fact(drawn: Iterable[DrawnRounds]) -> str:
-    """Say where a run was evaluated more often than the curves show; nothing where they show all."""
+    """Say on a page what its thin lines are, once for all curves; nothing where there is none."""
     kinds = _kinds(drawn)
     if not kinds:
         return ""
     if len(kinds) > 1:
-        return "Curves go through evenly spaced evaluations; the last rounds of a run were evaluated more often."
+        return "Curves go through evenly spaced evaluations; thin lines show where rounds were evaluated more often."
     every, first, last = kinds.pop()
-    return f"Curves go through every {every} rounds; each of the rounds {first} to {last} was evaluated."
+    return f"Curves go through every {every} rounds; thin lines show each of the rounds {first} to {last}."
 
 
 def _kinds(drawn: Iterable[DrawnRounds]) -> set[tuple[int, int, int]]:

@@ -111,7 +111,7 @@ def inside(frame: Any, box: Any) -> bool:
     return bool(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
 
 
-@pytest.mark.parametrize(("tall", "name"), [(1.0, LONG), (2.5, LONG)])
+@pytest.mark.parametrize(("tall", "name"), [(0.4, LONG), (0.6, LONG), (0.6, "fedgloss+sam"), (1.0, LONG), (2.5, LONG)])
 def test_written_levels_and_names_stay_inside_the_frame(tall: float, name: str, figures: list[Any]) -> None:
     grid = plane()
     draw_contours([replace(grid, ys=tall * grid.ys, marks={"fedavg": (0.0, 0.0), name: (40.0, 0.0)})], [])

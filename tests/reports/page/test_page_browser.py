@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cli.command import flatfed
+from reports.disk import write_run
 from reports.page.test_hostile_names import HOSTILE, hostile_page
 from studies.bench import run_here
 
@@ -25,6 +26,10 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no browser")
 
 COMPARISON = "--rounds 4 --clients 5 --per-round 2 --workers 0 --model logreg --evaluate-every 1 --seeds 0,1"
 AXES = {"bytes": "bytes exchanged", "backprops": "backprops", "seconds": "seconds", "round": "rounds"}
+
+LINES = "plot => plot.data.map(({ x, line, showlegend }) => [x, line.width, showlegend !== false])"
+"""What a figure draws: rounds, the width of the line, and whether it stands in the legend."""
+DENSE_LINES = [[list(range(30, 41)), 1, False], [list(range(5, 41, 5)), 2, True]]
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +143,22 @@ def test_curves_over_every_axis_and_every_number(browser: Any, comparison: Path)
     assert figure.locator(".trace.scatter").count() == 4
     shown.page.locator("details.numbers summary").click()
     assert shown.page.locator("details.numbers tbody tr").count() == 4
+    shown.check()
+
+
+def test_rounds_that_were_evaluated_more_often_are_a_thin_line_behind(browser: Any, tmp_path: Path) -> None:
+    accuracies = tuple(round / 50 if round % 5 == 0 or round > 30 else None for round in range(1, 41))
+    run = write_run(tmp_path / "run", accuracies=accuracies, evaluate_every=5)
+    done = flatfed("report", run, "--out", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    shown = opened(browser, tmp_path / "page.html")
+    figure = shown.page.locator("[data-figure=curves]")
+    figure.scroll_into_view_if_needed()
+    figure.locator(".main-svg").first.wait_for(state="attached")
+    assert figure.locator(".plot").evaluate(LINES) == DENSE_LINES
+    figure.locator("input[value=bytes]").check()
+    figure.locator(".xtitle", has_text="bytes").wait_for()
+    assert [line[1:] for line in figure.locator(".plot").evaluate(LINES)] == [line[1:] for line in DENSE_LINES]
     shown.check()
 
 

@@ -194,9 +194,12 @@ class StepProgress(Live):
 
 
 def clipped(name: str, beside: int) -> str:
-    """Return a name that leaves room for what stands beside it in a bar: numbers are worth more than its end."""
+    """Return a name that leaves room for what stands beside it in a bar; its end, which changes most, is kept too."""
     room = max(columns() - beside - BAR, SHORTEST)
-    return name if len(name) <= room else f"{name[: room - 1]}…"
+    if len(name) <= room:
+        return name
+    first = (room - 1) // 2
+    return f"{name[:first]}…{name[len(name) - (room - 1 - first) :]}"
 
 
 def columns() -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flatfed.cli.data.tables import print_table
 from flatfed.cli.output.progress import clock
+from flatfed.cli.output.results import print_notes
 from flatfed.cli.output.streams import echo
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _print_pivot(pivot: Pivot, note: str) -> None:
         f"{SECOND} second best": any(cell.is_second for cell in cells),
         f"{DIVERGED} a seed diverged": any(cell.has_diverged for cell in cells),
     }
-    echo("; ".join([note, *(mark for mark, is_used in marks.items() if is_used)]))
+    print_notes(["; ".join([note, *(mark for mark, is_used in marks.items() if is_used)])])
 
 
 def _what(table: StudyTable) -> str:
@@ -94,7 +95,7 @@ def _print_targets(table: StudyTable) -> None:
         echo(f"\n{title_of(own, reference_of(table))}")
         print_table(heads_of(own), rows_of(own), {})
     if lines:
-        echo(HOW)
+        print_notes([HOW])
 
 
 def _print_flatness(table: StudyTable) -> None:

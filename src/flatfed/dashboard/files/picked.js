@@ -31,10 +31,33 @@ const Picked = (function () {
       counts.set(key, count + 1);
       const { x, series } = Board.curves.get(id);
       return {
-        method: labelOf(entry, ids), reference: false, x, series, place: places.get(key), dash: DASHES[count % DASHES.length],
+        method: labelOf(entry, ids), reference: false, x, series: drawnSeries(x.round, series), place: places.get(key), dash: DASHES[count % DASHES.length],
         diverged: entry.status === "diverged" ? [entry.seed] : [],
       };
     });
+  }
+
+  // As in the report: a line through even rounds, and those that were evaluated more often behind it.
+  function drawnSeries(rounds, series) {
+    const name = Board.chosen.metric;
+    const curve = series[name];
+    return curve && curve.every ? { ...series, [name]: evenly(rounds, curve) } : series;
+  }
+
+  function evenly(rounds, curve) {
+    const round = (place) => rounds[curve.at[place]];
+    const places = curve.at.map((_, place) => place);
+    const even = places.filter((place) => round(place) % curve.every === 0 || place === places.length - 1);
+    const stretches = [];
+    for (const place of places) {
+      if (place && round(place) - round(place - 1) < curve.every) {
+        stretches[stretches.length - 1].push(place);
+      } else {
+        stretches.push([place]);
+      }
+    }
+    const at = (some) => ({ at: some.map((place) => curve.at[place]), mean: some.map((place) => curve.mean[place]) });
+    return { ...at(even), dense: stretches.filter((stretch) => stretch.length > 2).map(at) };
   }
 
   function labelOf(entry, ids) {

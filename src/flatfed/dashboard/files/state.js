@@ -153,7 +153,8 @@ const Board = (function () {
     const series = { ...known.series };
     for (const [name, added] of Object.entries(more.series)) {
       const before = series[name] || { at: [], mean: [] };
-      series[name] = { at: before.at.concat(added.at.map((place) => place + base)), mean: before.mean.concat(added.mean) };
+      const at = before.at.concat(added.at.map((place) => place + base));
+      series[name] = { ...before, ...added, at, mean: before.mean.concat(added.mean) };
     }
     return { ...more, x, series };
   }

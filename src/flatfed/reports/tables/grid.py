@@ -147,9 +147,9 @@ def chosen_columns(lines: Sequence[Line], columns: Sequence[Column[Line]], width
     return chosen
 
 
-def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int, caption: str = "") -> list[Table]:
-    """Return one table where it fits, else several below each other; the caption stands below the last."""
-    whole = table(lines, columns, caption)
+def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int) -> list[Table]:
+    """Return one table where it fits, else several below each other."""
+    whole = table(lines, columns)
     if fits(whole, width):
         return [whole]
     parts = _parts(lines, columns, width)
@@ -157,7 +157,6 @@ def fitted(lines: Sequence[Line], columns: Sequence[Column[Line]], width: int, c
     if any(column.group == LAST for column in columns):
         # The costs have a table of their own, however much room there is: they belong together.
         tables.append(table(lines, _of(columns, [ALWAYS, LAST])))
-    tables[-1].caption = caption or None
     return tables
 
 

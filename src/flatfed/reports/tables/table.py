@@ -37,6 +37,7 @@ from flatfed.reports.tables.targets import Reaching
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 Record = dict[str, Any]
 COSTS = "traffic, backprops and seconds"
@@ -117,7 +118,9 @@ def _extras_caption(extras: Extras) -> str:
     return text
 
 
-def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAIN, wide: bool = True) -> list[Table]:
+def terminal_tables(
+    results: Sequence[Result], width: int, extras: Extras = PLAIN, wide: bool = True
+) -> list[Table | Text]:
     """Return the tables for a terminal: one with the columns that fit; then targets.
 
     With `wide` no column is left out: what does not fit stands in further tables below.
@@ -125,8 +128,8 @@ def terminal_tables(results: Sequence[Result], width: int, extras: Extras = PLAI
     every = columns(results, extras)
     main = fitted(results, every if wide else chosen_columns(results, every, width), width)
     if not extras.targets:
-        return main
-    return main + target_tables.terminal_tables(results, extras, width)
+        return [*main]
+    return [*main, *target_tables.terminal_tables(results, extras, width)]
 
 
 def left_out(results: Sequence[Result], width: int, extras: Extras = PLAIN) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from flatfed.reports.tables.targets import COST_NAMES, Reaching
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 HOW = (
     "round: the first evaluated one that is as good as the target, and totals up to it; means over the seeds that "
@@ -21,24 +23,18 @@ HOW = (
 )
 
 
-def terminal_tables(results: Sequence[Result], extras: Extras, width: int) -> list[Table]:
-    """Return the tables of all targets; the last says how to read them."""
-    tables: list[Table] = []
-    every = Reaching.all(results, extras)
-    for reaching in every:
-        caption = HOW if reaching is every[-1] else ""
-        tables += _titled(reaching.title, fitted(results, columns(reaching), width, caption))
-    return tables
-
-
-def _titled(title: str, tables: list[Table]) -> list[Table]:
-    """Put the title above the first of the tables of a target."""
+def terminal_tables(results: Sequence[Result], extras: Extras, width: int) -> list[Table | Text]:
+    """Return the tables of all targets, each below its title; at the end how to read them."""
     from rich.text import Text
 
-    # As `Text`: brackets in a method's label are not markup.
-    tables[0].title = Text(f"\n{title}")
-    tables[0].title_justify = "left"
-    return tables
+    blocks: list[Table | Text] = []
+    for reaching in Reaching.all(results, extras):
+        # Not as titles of tables, which are as narrow as these. As `Text`: brackets in a label are not markup.
+        blocks.append(Text(f"\n{reaching.title}"))
+        blocks += fitted(results, columns(reaching), width)
+    if blocks:
+        blocks.append(Text(textwrap.fill(HOW, width, subsequent_indent="  ", break_on_hyphens=False)))
+    return blocks
 
 
 def markdown(results: Sequence[Result], extras: Extras) -> str:

@@ -21,6 +21,8 @@ CLEAR = 4.0
 """Points around a place that names leave free."""
 NEAR = 1.5
 """Points between a name and what else is written."""
+EDGE = 1.0
+"""Points between a name and the frame: letters begin at whole pixels, which may lie beyond the place they are given."""
 Spot = tuple[float, float]
 """A place, in pixels."""
 Box = tuple[float, float, float, float]
@@ -67,7 +69,7 @@ def place_tags(axes: Any, tags: Sequence[Tag], avoid: Sequence[Box] = (), drawn:
     scale = figure.dpi / 72
     points = np.empty((0, 2)) if drawn is None else drawn
     spots = [tuple(axes.transData.transform((tag.x, tag.y))) for tag in tags]
-    frame: Box = tuple(axes.bbox.extents)
+    frame = padded(tuple(axes.bbox.extents), -EDGE * scale)
     room = _Room(frame, spots, avoid, points, scale)
     for tag, spot in zip(tags, spots, strict=True):
         text = _write(axes, tag)

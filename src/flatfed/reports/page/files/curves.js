@@ -16,6 +16,14 @@ const Curves = (function () {
     };
   }
 
+  // Rounds that were evaluated more often, behind the line through the even ones: noise does not begin there.
+  function denseTraces(method, curve, axis, shade, group) {
+    return (curve.dense || []).map((stretch) => ({
+      x: stretch.at.map((place) => method.x[axis][place]), y: stretch.mean, mode: "lines",
+      line: { color: glass(shade, 0.45), width: 1 }, hoverinfo: "skip", showlegend: false, legendgroup: group,
+    }));
+  }
+
   function curveTraces(methods, name, axis) {
     const traces = [];
     const longest = Math.max(...methods.map((method) => Math.max(0, ...method.x[axis])));
@@ -41,6 +49,7 @@ const Curves = (function () {
       if (curve.low && xs.length > 1) {
         traces.push(band(curve, xs, shade, group));
       }
+      traces.push(...denseTraces(method, curve, axis, shade, group));
       traces.push({
         x: xs, y: curve.mean, mode: xs.length > 1 ? "lines" : "markers", name: label, legendgroup: group, line,
         marker: { color: shade, size: 8 }, text: curve.low ? ranges(curve) : undefined,
@@ -127,13 +136,15 @@ const Curves = (function () {
     const rounds = new Map();
     methods.forEach((method, column) => {
       const curve = method.series[state.metric];
-      curve.at.forEach((place, order) => {
-        const round = method.x.round[place];
-        if (!rounds.has(round)) {
-          rounds.set(round, methods.map(() => null));
-        }
-        rounds.get(round)[column] = curve.mean[order];
-      });
+      for (const drawn of [curve, ...(curve.dense || [])]) {
+        drawn.at.forEach((place, order) => {
+          const round = method.x.round[place];
+          if (!rounds.has(round)) {
+            rounds.set(round, methods.map(() => null));
+          }
+          rounds.get(round)[column] = drawn.mean[order];
+        });
+      }
     });
     const table = make("table");
     table.append(make("caption", {}, curves.metrics.find((one) => one.name === state.metric).label));
