@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from flatfed.dashboard import watching
 from flatfed.dashboard.watching import Changes, Watch
 from flatfed.runs.history import History
 from flatfed.runs.records.files import held
+from nursery import environment
 from reports.disk import row, write_run
 from studies.bench import run_here
 
@@ -134,3 +137,15 @@ def test_ids_lead_to_what_was_found_and_to_nothing_else(tmp_path: Path) -> None:
         assert watch.path_of(text) is None
         assert watch.columns(text, None) == (None, None)
         assert watch.config_of(text) is None
+
+
+def test_the_list_is_there_without_the_seconds_that_torch_takes(tmp_path: Path) -> None:
+    write_run(tmp_path / "one")
+    program = (
+        "import sys; from pathlib import Path; import flatfed.dashboard.app; "
+        "from flatfed.dashboard.watching import Watch; watch = Watch(Path(sys.argv[1])); watch.look(); "
+        "print(len(watch.changes_since(0).entries), 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+    assert done.stdout.split() == ["1", "False"]

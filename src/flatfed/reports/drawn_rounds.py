@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from flatfed.reports.page.thin import thinned
-from flatfed.reports.results.result import Result
+
+if TYPE_CHECKING:
+    from flatfed.reports.results.result import Result
 
 MOST = 1500
 """Points of a curve in a picture: more than it has dots, and a file of many curves stays small."""
