@@ -29,7 +29,11 @@ from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import History
 
 FLATFED = (sys.executable, "-m", "flatfed")
-CONV = "--model cnn-small --clients 20 --per-round 10 --batch-size 16 --local-epochs 2 --workers 1 --evaluate-every 5"
+CONV = (
+    "run synthetic fedavg --set data.like=cifar10 --set data.train=50000 --model cnn --clients 100 --per-round 5 "
+    "--partition iid --augment none --batch-size 64 --lr 0.01 --evaluate-every 100 --evaluate-last 1"
+)
+"""The workload `conv` of bench/workloads.py, on as many workers as cores."""
 
 
 def row(round: int) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def cpu_seconds(pid: int) -> float:
 
 def train(out: Path, rounds: int) -> float:
     """Train, and return the seconds of the rounds; those of the first are left out."""
-    command = [*FLATFED, *f"run digits fedavg {CONV} --rounds {rounds} --out".split(), str(out)]
+    command = [*FLATFED, *f"{CONV} --rounds {rounds} --out".split(), str(out)]
     subprocess.run(command, check=True, capture_output=True)
     times = [json.loads(line)["seconds"] for line in (out / "history.jsonl").read_text().splitlines()]
     return sum(times[1:])
@@ -190,6 +194,7 @@ def measure_loss(folder: Path, rounds: int, repeats: int) -> None:
             stop = threading.Event()
             follower = threading.Thread(target=follow, args=(port, f"followed-{number}", stop))
             follower.start()
+            first_list(port)  # opening is measured by itself
             before, begun = cpu_seconds(pid), time.perf_counter()
             followed.append(train(folder / f"followed-{number}", rounds))
             shares.append((cpu_seconds(pid) - before) / (time.perf_counter() - begun))
@@ -222,7 +227,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--training-rounds", type=int, default=40, help="0 leaves training out")
+    parser.add_argument("--training-rounds", type=int, default=15, help="0 leaves training out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="flatfed-dashboard-") as name:
         folder = Path(name)
