@@ -47,7 +47,8 @@ def checked(preset: Preset, known: TimedCells) -> dict[str, Any]:
         "measuring": round(found.measuring),
         "disk": found.disk,
         "not included": found.not_included,
-        "mistakes": found.mistakes,
+        # Where the home directory is says nothing to others.
+        "mistakes": [text.replace(str(Path.home()), "~") for text in found.mistakes],
         "date": datetime.date.today().isoformat(),
     }
 
