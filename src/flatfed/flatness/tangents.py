@@ -23,6 +23,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 Function = Callable[..., Any]
 
+# PyTorch says nothing of their types.
+make_dual: Function = dual_numbers.make_dual
+unpack_dual: Function = dual_numbers.unpack_dual
+
 TANGENT = "flatfed_tangent"
 IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__setitem__"}
 
@@ -87,11 +91,14 @@ def _by_dual_numbers(func: Function, *args: Any, **options: Any) -> Any:
 
 def _as_dual(value: Tensor) -> Tensor:
     tangent = tangent_of(value)
-    return value if tangent is None else dual_numbers.make_dual(value, tangent)  # type: ignore[no-untyped-call]
+    if tangent is None:
+        return value
+    dual: Tensor = make_dual(value, tangent)
+    return dual
 
 
 def _from_dual(value: Tensor) -> Tensor:
-    parts = dual_numbers.unpack_dual(value)  # type: ignore[no-untyped-call]
+    parts = unpack_dual(value)
     return _attach(parts.primal, parts.tangent)
 
 
@@ -101,7 +108,8 @@ def _bilinear(
     """Return a convolution or linear layer; `f(x, w)` changes by `f(x, w') + f(x', w)`."""
     if tangent_of(weight) is None:
         given = (inputs, weight, bias, *rest)
-        return _by_dual_numbers(func, *given, **options)  # type: ignore[no-any-return]
+        carried: Tensor = _by_dual_numbers(func, *given, **options)
+        return carried
     outputs = func(inputs, weight, bias, *rest, **options)
     change = func(inputs, tangent_of(weight), tangent_of(bias), *rest, **options)
     moved = tangent_of(inputs)
@@ -133,7 +141,8 @@ def _pooled(
     if return_indices or inputs.ndim != 4:
         return _by_dual_numbers(func, inputs, *shape, return_indices)
     outputs, places = F.max_pool2d(inputs, *shape, return_indices=True)
-    change = _AtPlaces.apply(tangent_of(inputs), inputs.detach(), places, shape)  # type: ignore[no-untyped-call]
+    at_places: Function = _AtPlaces.apply
+    change = at_places(tangent_of(inputs), inputs.detach(), places, shape)
     return _attach(outputs, change)
 
 
@@ -187,7 +196,8 @@ def _group_normalised(
     moved = tangent_of(inputs)
     if moved is None or weight is None or bias is None:
         given = (inputs, num_groups, weight, bias, eps)
-        return _by_dual_numbers(func, *given)  # type: ignore[no-any-return]
+        carried: Tensor = _by_dual_numbers(func, *given)
+        return carried
     centred = _centred(inputs, num_groups)
     scale = (_group_mean(centred.square()) + eps).rsqrt()
     normal = centred * scale
@@ -205,9 +215,8 @@ def _group_normalised(
 
 def _centred(images: Tensor, groups: int) -> Tensor:
     """Return images less the mean of each group of channels; the groups become an axis."""
-    grouped = images.unflatten(1, (groups, images.shape[1] // groups))  # type: ignore[no-untyped-call]
-    centred: Tensor = grouped - _group_mean(grouped)
-    return centred
+    grouped = images.view(len(images), groups, -1, *images.shape[2:])
+    return grouped - _group_mean(grouped)
 
 
 def _group_mean(grouped: Tensor) -> Tensor:
@@ -225,7 +234,8 @@ def _pair(size: Any) -> list[int]:
 def _linear_map(func: Function, inputs: Tensor, *rest: Any, **options: Any) -> Tensor:
     """Return what is linear in its one tensor, such as a change of shape: its tangent is the same of the tangent."""
     if any(isinstance(leaf, Tensor) for leaf in tree_leaves((rest, options))):
-        return _by_dual_numbers(func, inputs, *rest, **options)  # type: ignore[no-any-return]
+        carried: Tensor = _by_dual_numbers(func, inputs, *rest, **options)
+        return carried
     return _attach(func(inputs, *rest, **options), func(tangent_of(inputs), *rest, **options))
 
 
@@ -233,7 +243,8 @@ def _sum(func: Function, first: Any, second: Any, **options: Any) -> Tensor:
     """Return the sum of two tensors of one shape."""
     changes = tangent_of(first), tangent_of(second)
     if options or None in changes or first.shape != second.shape:
-        return _by_dual_numbers(func, first, second, **options)  # type: ignore[no-any-return]
+        carried: Tensor = _by_dual_numbers(func, first, second, **options)
+        return carried
     return _attach(func(first, second), func(*changes))
 
 

@@ -19,6 +19,7 @@ class BoundedConnection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _before: Standing = None
 
+    # Narrower than asyncio's own protocol, as uvicorn's is: its connections are streams that can be ended.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or end it where there are too many."""
         super().connection_made(transport)

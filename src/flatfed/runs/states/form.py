@@ -103,7 +103,7 @@ def _is_entry(entry: Sequence[Any]) -> bool:
 def _bytes_of(tensor: Tensor) -> memoryview:
     # As bytes before NumPy sees it, which does not know every type.
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return memoryview(flat.numpy())  # type: ignore[arg-type]
+    return flat.numpy().data
 
 
 def _tensor_of(data: bytearray, entry: FormEntry, first: int) -> Tensor:
