@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from browser import launched
 from flatfed.machine import STOP_SIGNALS
 from shares import SHARE, in_share
 
@@ -119,3 +120,18 @@ def signals_heard() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def browser_process() -> Iterator[Any]:
+    """A browser for the tests of a module, which are skipped where there is none (`needs_browser`)."""
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(browser_process: Any) -> Iterator[Any]:
+    """The browser of the module, without pages: those of a test are closed after it, and take nobody's time."""
+    yield browser_process
+    for context in browser_process.contexts:
+        context.close()

@@ -16,7 +16,8 @@ from flatfed.reports.curves import draw_curves
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory, on a terminal that can be written to, where no line comes because time has passed."""
-    monkeypatch.setattr("flatfed.cli.output.progress.LINE_SECONDS", math.inf)
+    for module in ("output.progress", "output.comparison_progress", "study.following"):
+        monkeypatch.setattr(f"flatfed.cli.{module}.LINE_SECONDS", math.inf)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
