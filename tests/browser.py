@@ -18,7 +18,7 @@ import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader"]
-SECONDS = 60.0
+SECONDS = 180.0
 """A bound for a broken page, never a pace."""
 PAUSE = 20
 """Milliseconds between two looks at a page."""

@@ -1,6 +1,7 @@
 """What no test leaves to luck: the draws, the global generators, and whether signals are heard."""
 
 import gc
+import math
 import os
 import random
 import re
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from browser import launched
+from flatfed.cli.output import progress
 from flatfed.machine import STOP_SIGNALS
 from shares import SHARE, in_share
 
@@ -29,6 +31,9 @@ settings.load_profile("fuzz" if os.environ.get("FLATFED_FUZZ") else "fixed")
 # so far depends on which tests a process has run before. Without them the fixed draws are the same in any order.
 if not os.environ.get("FLATFED_FUZZ") and hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
+
+# Commands that run in the process of a test say no line because time has passed.
+progress.LINE_SECONDS = math.inf
 
 
 def seed_everything() -> None:
