@@ -1,6 +1,7 @@
 """What no test leaves to luck: the draws, the global generators, and whether signals are heard."""
 
 import gc
+import math
 import os
 import random
 import re
@@ -15,6 +16,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from browser import launched
+from flatfed.cli.output import progress
 from flatfed.machine import STOP_SIGNALS
 from shares import SHARE, in_share
 
@@ -28,6 +31,9 @@ settings.load_profile("fuzz" if os.environ.get("FLATFED_FUZZ") else "fixed")
 # so far depends on which tests a process has run before. Without them the fixed draws are the same in any order.
 if not os.environ.get("FLATFED_FUZZ") and hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
+
+# Commands that run in the process of a test say no line because time has passed.
+progress.LINE_SECONDS = math.inf
 
 
 def seed_everything() -> None:
@@ -119,3 +125,18 @@ def signals_heard() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def browser_process() -> Iterator[Any]:
+    """A browser for the tests of a module, which are skipped where there is none (`needs_browser`)."""
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(browser_process: Any) -> Iterator[Any]:
+    """The browser of the module, without pages: those of a test are closed after it, and take nobody's time."""
+    yield browser_process
+    for context in browser_process.contexts:
+        context.close()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from flatfed.reports.curves import draw_curves
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory, on a terminal that can be written to, where no line comes because time has passed."""
-    monkeypatch.setattr("flatfed.cli.output.progress.LINE_SECONDS", math.inf)
+    """Work in an empty directory, on a terminal that can be written to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):

@@ -13,7 +13,7 @@ import pytest
 from cli.command import PROCESS, SMALL, flatfed, refused
 from runs.bench import small_run, small_task
 
-SECONDS = 60
+SECONDS = 300
 FLATNESS = ("flatness", "--measure", "loss", "--samples", "20", "--workers", "0")
 LANDSCAPE = ("landscape", "--points", "3", "--samples", "20", "--kind", "along", "--directions", "1", "--workers", "0")
 

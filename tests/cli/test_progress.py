@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress as Bar
 
 from cli.command import CODES, COMPARED, SMALL, flatfed, on_terminal, read_json
 from flatfed.cli.output.progress import clock
@@ -110,12 +111,19 @@ def test_algorithms_are_listed_without_broken_words(columns: int) -> None:
     assert ("Federated averaging." in first) == (columns == 120)
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_time_left_is_told_before_the_first_round_ends(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def every_step_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each step be heard of, and draw the bar with it: otherwise both wait for their time to come."""
+    update = Bar.update
     monkeypatch.setattr("flatfed.core.round.step_count.HEAR_SECONDS", 0.0)
+    monkeypatch.setattr(Bar, "update", lambda bar, task, **fields: update(bar, task, **fields | {"refresh": True}))
+
+
+@pytest.mark.usefixtures("every_step_is_drawn")
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_time_left_is_told_before_the_first_round_ends(workers: str) -> None:
     small = ("--rounds", "2", "--clients", "2", "--per-round", "2", "--workers", workers, "--model", "logreg")
-    options = ("--batch-size", "1", "--no-vectorised", "--out", "out")
-    outcome = on_terminal("run", "digits", "fedavg", *small, *options, columns=100)
+    outcome = on_terminal("run", "digits", "fedavg", *small, "--no-vectorised", "--out", "out", columns=100)
     assert outcome.code == 0, outcome.err
     drawn = [line for line in re.split(r"[\r\n]+", outcome.err) if "rounds" in line]
     assert any(re.search(r" 0/2 rounds .*\d:\d\d left", line) for line in drawn), drawn

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from browser import choose_each_number, expect, needs_browser
 from cli.command import flatfed
 from dashboard.board import Board, dashboard
-from dashboard.browsing import BROWSER, FLAGS, Shown, opened
+from dashboard.browsing import Shown, opened
 from flatfed.runs.history import History
 from reports.disk import row, write_run
 from reports.page.test_hostile_names import HOSTILE
@@ -20,23 +21,11 @@ from studies.bench import run_here
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("plotly")
-playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="there is no browser"),
-    pytest.mark.usefixtures("signals_heard"),
-]
+pytestmark = [needs_browser, pytest.mark.usefixtures("signals_heard")]
 
 COMPARISON = "--rounds 4 --clients 5 --per-round 2 --workers 0 --model logreg --evaluate-every 1 --seeds 0,1"
 AXES = {"bytes": "bytes exchanged", "backprops": "backprops", "seconds": "seconds", "round": "rounds"}
 FEDAVG, FEDSAM = "comparison/fedavg/seed-0", "comparison/fedsam/seed-0"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -61,31 +50,42 @@ def shown(browser: Any, board: Board) -> Shown:
     return opened(browser, board.address)
 
 
+GROUPS = {
+    "method": ["fedavg (10)", "feddyn (1)", "fedsam (2)"],
+    "seed": ["0 (7)", "1 (6)"],
+    "data": ["digits (13)"],
+    "folder": [
+        ". (1)",
+        "comparison/fedavg (2)",
+        "comparison/fedsam (2)",
+        "study/cells/first/fedavg (2)",
+        "study/cells/first/wild (2)",
+        "study/cells/second/fedavg (2)",
+        "study/cells/second/wild (2)",
+    ],
+    "status": ["diverged (4)", "failed (1)", "finished (8)"],
+}
+
+
 def test_the_list_filters_and_groups(shown: Shown) -> None:
+    lines = shown.page.locator("#runs tr[data-run]")
+    expect(lines).to_have_count(4 + 8 + 1)
     everything = shown.rows()
-    assert len(everything) == 4 + 8 + 1
-    assert "13 runs: " in shown.page.locator("#count").inner_text()
+    expect(shown.page.locator("#count")).to_contain_text("13 runs: ")
     shown.page.locator("#filter").fill("fedsam seed-1")
-    shown.wait("document.querySelectorAll('#runs tr[data-run]').length === 1")
-    assert shown.rows() == ["comparison/fedsam/seed-1"]
+    shown.settle(shown.rows, ["comparison/fedsam/seed-1"])
     shown.page.locator("#filter").fill("")
-    groups = {
-        "method": ["fedavg (10)", "feddyn (1)", "fedsam (2)"],
-        "seed": ["0 (7)", "1 (6)"],
-        "data": ["digits (13)"],
-    }
-    for name, expected in groups.items():
+    shown.settle(shown.rows, everything)
+    heads = shown.page.locator("#runs tr.group th")
+    for name, expected in GROUPS.items():
         shown.page.locator("#group").select_option(name)
-        heads = shown.page.locator("#runs tr.group th")
-        shown.wait("n => document.querySelectorAll('#runs tr.group').length === n", len(expected))
-        assert [text.removesuffix("Pick these").strip() for text in heads.all_inner_texts()] == expected
-    for name in ("setting", "folder", "status"):
-        shown.page.locator("#group").select_option(name)
-        shown.wait("document.querySelectorAll('#runs tr.group').length > 2")
+        expect(heads).to_have_text([f"{text}Pick these" for text in expected])
+    shown.page.locator("#group").select_option("setting")
+    expect(heads.filter(has_text="alpha")).not_to_have_count(0)
+    expect(lines).to_have_count(len(everything))
     assert sorted(shown.rows()) == sorted(everything)
-    failed = shown.row("failed")
-    assert "client 3 could not be run" in failed.inner_text()
-    assert "2/9" in failed.inner_text()
+    expect(shown.row("failed")).to_contain_text("client 3 could not be run")
+    expect(shown.row("failed")).to_contain_text("2/9")
     shown.check()
 
 
@@ -94,18 +94,15 @@ def test_curves_over_every_axis_and_every_number(shown: Shown) -> None:
     figure = shown.page.locator("#curves")
     for axis, title in AXES.items():
         figure.locator(f"input[value={axis}]").check()
-        figure.locator(".xtitle", has_text=title).wait_for()
-    select = figure.locator("select")
-    for value in select.locator("option").evaluate_all("options => options.map(o => [o.value, o.textContent])"):
-        select.select_option(value[0])
-        figure.locator(".ytitle", has_text=value[1]).wait_for()
-    select.select_option("test_accuracy")
-    figure.locator(".ytitle", has_text="test accuracy (%)").wait_for()
-    assert figure.locator(".trace.scatter").count() == 2
-    assert figure.locator(".legendtext").all_text_contents() == ["fedavg, seed 0", "fedsam, seed 0"]
+        expect(figure.locator(".xtitle")).to_have_text(title)
+    choose_each_number(figure)
+    figure.locator("select").select_option("test_accuracy")
+    expect(figure.locator(".ytitle")).to_have_text("test accuracy (%)")
+    expect(figure.locator(".trace.scatter")).to_have_count(2)
+    expect(figure.locator(".legendtext")).to_have_text(["fedavg, seed 0", "fedsam, seed 0"])
     shown.page.locator("#picked details.numbers > summary").click()
     figure.locator("input[type=checkbox]").check()
-    shown.wait("document.querySelectorAll('#picked details.numbers tbody tr').length === 4")
+    expect(shown.page.locator("#picked details.numbers tbody tr")).to_have_count(4)
     shown.check()
 
 
@@ -115,7 +112,7 @@ def test_rounds_that_were_evaluated_more_often_are_a_thin_line_behind(browser: A
     with dashboard(tmp_path) as board:
         shown = opened(browser, board.address)
         shown.pick("run")
-        assert shown.page.locator("#curves .plot").evaluate(LINES) == DENSE_LINES
+        shown.settle(lambda: shown.page.locator("#curves .plot").evaluate(LINES), DENSE_LINES)
         shown.check()
         shown.page.close()
 
@@ -123,10 +120,12 @@ def test_rounds_that_were_evaluated_more_often_are_a_thin_line_behind(browser: A
 def test_a_group_is_picked_at_once_and_a_page_that_is_loaded_again_shows_the_same(shown: Shown) -> None:
     shown.page.locator("#group").select_option("method")
     shown.page.locator("#runs tr.group", has_text="fedsam").locator("button").click()
-    shown.wait("Picked.drawn().length === 2")
+    shown.wait_for_picked(2)
     shown.page.reload()
-    shown.wait("Board.state.isComplete && Picked.drawn().length === 2")
-    assert shown.page.locator("#group").input_value() == "method"
+    shown.wait_for_picked(2)
+    expect(shown.page.locator("#group")).to_have_value("method")
+    expect(shown.page.locator("#runs tr.group")).to_have_count(3)
+    expect(shown.page.locator("#nothing")).to_be_hidden()
     shown.page.locator("#none").click()
     shown.page.locator("#nothing").wait_for()
     shown.check()
@@ -135,58 +134,58 @@ def test_a_group_is_picked_at_once_and_a_page_that_is_loaded_again_shows_the_sam
 def test_the_table_and_two_side_by_side(shown: Shown) -> None:
     shown.pick(FEDAVG, FEDSAM)
     table = shown.page.locator("#table table")
-    assert table.locator("tbody th").all_inner_texts() == [FEDAVG, FEDSAM]
+    expect(table.locator("tbody th")).to_have_text([FEDAVG, FEDSAM])
     head = table.locator("thead th", has_text="backprops")
     head.locator("button").focus()
     shown.page.keyboard.press("Enter")
-    assert table.locator("tbody th").all_inner_texts() == [FEDSAM, FEDAVG]
-    settings = shown.page.locator("#compare .settings")
-    settings.locator("th", has_text="method").wait_for()
-    assert "fedsam" in settings.inner_text() and "settings are the same" in settings.inner_text()
-    numbers = shown.page.locator("#compare .numbers")
-    assert numbers.locator("thead th").all_inner_texts() == ["number", FEDAVG, FEDSAM]
+    expect(table.locator("tbody th")).to_have_text([FEDSAM, FEDAVG])
+    settings, numbers = (shown.page.locator(f"#compare .{name}") for name in ("settings", "numbers"))
+    expect(settings.locator("tbody th", has_text="method")).to_have_count(1)
+    expect(settings).to_contain_text("fedsam")
+    expect(settings).to_contain_text("settings are the same")
+    expect(numbers.locator("thead th")).to_have_text(["number", FEDAVG, FEDSAM])
     shown.pick(FEDAVG, FEDSAM, "failed")
     shown.page.locator("#compare select").nth(1).select_option(label="failed")
-    settings.locator("th", has_text="algorithm.id").wait_for()
-    assert numbers.locator("thead th").all_inner_texts() == ["number", FEDAVG, "failed"]
+    expect(settings.locator("thead th")).to_have_text(["setting that differs", FEDAVG, "failed"])
+    expect(settings.locator("tbody th", has_text="algorithm.id")).to_have_count(1)
+    expect(numbers.locator("thead th")).to_have_text(["number", FEDAVG, "failed"])
     shown.check()
 
 
 def test_reasons_rejected_updates_and_commands(shown: Shown) -> None:
     shown.pick("failed")
-    details = shown.page.locator("#details details").first
-    details.locator("summary").first.click()
-    text = details.inner_text()
-    assert "failed: client 3 could not be run" in text
-    assert "the update is not finite" in text
-    assert "flatfed resume" in text
+    details = shown.open_details()
+    for text in ("failed: client 3 could not be run", "the update is not finite", "flatfed resume"):
+        expect(details).to_contain_text(text, use_inner_text=True)
     shown.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     details.locator("button.copy").first.click()
-    details.locator("button.copy", has_text="Copied").wait_for()
+    expect(details.locator("button.copy").first).to_have_text("Copied")
     assert shown.page.evaluate("navigator.clipboard.readText()").startswith("flatfed resume ")
     shown.check()
 
 
 def test_the_command_of_a_run_is_that_of_its_comparison(shown: Shown) -> None:
     shown.pick(FEDAVG)
-    shown.page.locator("#details details summary").first.click()
-    command = shown.page.evaluate("Board.state.groups.find(group => group.kind === 'comparison').command")
-    assert command and f"The same again:\n\n{command}" in shown.page.locator("#details").inner_text()
+    details = shown.open_details()
+    found = "Board.state.groups.find(group => group.kind === 'comparison')?.command"
+    shown.wait(found)
+    text = f"The same again:\n\n{shown.page.evaluate(found)}"
+    shown.settle(lambda: text in details.inner_text(), True)
     shown.check()
 
 
 def test_the_grid_of_a_study_and_its_failures(shown: Shown) -> None:
     grid = shown.page.locator("#grids table.grid")
-    grid.wait_for()
-    assert grid.locator("thead th").all_inner_texts() == ["method", "first", "second"]
-    assert grid.locator("tbody th").all_inner_texts() == ["fedavg", "wild"]
-    assert grid.locator(".cell[data-status=finished]").count() == 4
-    assert grid.locator(".cell[data-status=diverged]").count() == 4
-    assert "8 of 8 cells have ended" in shown.page.locator("#grids").inner_text()
-    assert "is not finite" in shown.page.locator("#grids").inner_text()
+    expect(grid.locator("thead th")).to_have_text(["method", "first", "second"])
+    expect(grid.locator("tbody th")).to_have_text(["fedavg", "wild"])
+    # What is a button can be picked.
+    expect(grid.locator("button.cell[data-status=finished]")).to_have_count(4)
+    expect(grid.locator("button.cell[data-status=diverged]")).to_have_count(4)
+    expect(shown.page.locator("#grids")).to_contain_text("8 of 8 cells have ended")
+    expect(shown.page.locator("#grids")).to_contain_text("is not finite")
     grid.locator(".cell[aria-label^='wild, first, seed 1']").click()
-    shown.wait("Picked.drawn().length === 1")
-    assert "wild, seed 1" in shown.page.locator("#curves").text_content()
+    shown.wait_for_picked(1)
+    expect(shown.page.locator("#curves .legendtext")).to_have_text(["wild, seed 1"])
     shown.check()
 
 
@@ -194,27 +193,27 @@ def test_the_grid_of_a_study_and_its_failures(shown: Shown) -> None:
 def test_a_report_opens(which: str, shown: Shown) -> None:
     if which == "run":
         shown.pick(FEDAVG)
-        shown.page.locator("#details details summary").first.click()
+        shown.open_details()
     link = shown.page.get_by_role("link", name=f"Open the report of this {which}")
     with shown.page.context.expect_page() as opening:
         link.click()
     report = opening.value
-    errors: list[str] = []
-    report.on("pageerror", lambda error: errors.append(str(error)))
     report.locator(".view:visible [data-figure=curves]").first.scroll_into_view_if_needed()
     report.locator("[data-figure=curves] .main-svg").first.wait_for(state="attached")
-    assert "fedavg" in report.locator("main").inner_text()
-    assert errors == []
+    expect(report.locator("main")).to_contain_text("fedavg", use_inner_text=True)
     shown.check()
 
 
 def test_light_and_dark(browser: Any, board: Board) -> None:
     light, dark = (opened(browser, board.address, color_scheme=scheme) for scheme in ("light", "dark"))
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert light.page.evaluate(paper) != dark.page.evaluate(paper)
+    colour = dark.page.evaluate("getComputedStyle(document.body).backgroundColor")
     light.pick(FEDAVG)
+    papers = [light.page.locator("body"), light.page.locator("#curves .main-svg").first]
+    for paper in papers:
+        expect(paper).not_to_have_css("background-color", colour)
     light.page.locator("#theme").select_option("dark")
-    assert light.page.evaluate(paper) == dark.page.evaluate(paper)
+    for paper in papers:
+        expect(paper).to_have_css("background-color", colour)
     light.check()
     dark.check()
 
@@ -222,9 +221,11 @@ def test_light_and_dark(browser: Any, board: Board) -> None:
 def test_a_phone_shows_all_of_it(browser: Any, board: Board) -> None:
     shown = opened(browser, board.address, width=360)
     shown.pick(FEDAVG, FEDSAM, "failed")
-    shown.page.locator("#details > details > summary").last.click()
+    shown.open_details(2)
     shown.page.locator("#grids table.grid").wait_for()
-    assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(shown.page.locator("#curves .trace.scatter")).to_have_count(3)
+    expect(shown.page.locator("#compare .settings")).to_contain_text("settings are the same")
+    shown.wait_until_within()
     shown.check()
 
 
@@ -240,7 +241,7 @@ def test_everything_is_reached_with_the_keyboard(shown: Shown) -> None:
     assert f"pick {FEDAVG}" in reached
     shown.row(FEDAVG).locator("input").focus()
     shown.page.keyboard.press("Space")
-    shown.wait("Picked.drawn().length === 1")
+    shown.wait_for_picked(1)
     unnamed = shown.page.locator("button, input, select, a").evaluate_all(
         "all => all.filter(e => !(e.textContent.trim() || e.labels?.length || e.getAttribute('aria-label'))).length"
     )
@@ -258,18 +259,18 @@ def test_hostile_names_do_nothing(browser: Any, tmp_path: Path) -> None:
         history.close()
     with dashboard(tmp_path) as board:
         shown = opened(browser, board.address)
-        for box in shown.page.locator("#runs input").all():
+        boxes = shown.page.locator("#runs input")
+        expect(boxes).to_have_count(len(HOSTILE))
+        for box in boxes.all():
             box.check()
-        shown.wait("count => Picked.drawn().length === count", len(HOSTILE))
+        shown.wait_for_picked(len(HOSTILE))
         for name in ("method", "folder", "setting"):
             shown.page.locator("#group").select_option(name)
-        select = shown.page.locator("#curves select")
-        for value in select.locator("option").evaluate_all("options => options.map(o => o.value)"):
-            select.select_option(value)
-        shown.page.locator("#curves .nsewdrag").first.hover(force=True)
-        for summary in shown.page.locator("#details summary").all():
-            summary.click(force=True)
-        assert shown.page.locator("img, .plot a, .plot b").count() == 0
-        assert HOSTILE[0] in shown.page.locator("#details").text_content()
+        choose_each_number(shown.page.locator("#curves"))
+        shown.hover(shown.page.locator("#curves"))
+        for place in range(len(HOSTILE)):
+            shown.open_details(place)
+        expect(shown.page.locator("#details")).to_contain_text(HOSTILE[0])
+        expect(shown.page.locator("img, .plot a, .plot b")).to_have_count(0)
         shown.check()
         shown.page.close()

@@ -10,6 +10,7 @@ import pytest
 from cli.command import flatfed, refused
 from dashboard.board import next_of, started
 from flatfed.dashboard.serving import serve
+from ports import free_ports
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -44,10 +45,11 @@ def test_without_the_extra_the_sentence_says_what_to_install(tmp_path: Path, mon
 
 @pytest.mark.usefixtures("signals_heard")
 def test_ctrl_c_ends_it_also_with_a_page_open(tmp_path: Path) -> None:
-    board = started(tmp_path)
+    port = ("--port", str(*free_ports(1)))
+    board = started(tmp_path, *port)
     with board.events() as events:
         assert next_of(events, "list").data["entries"] == []
         assert board.end() == 0
         assert list(events) == []
-    again = started(tmp_path, "--port", str(board.port))
+    again = started(tmp_path, *port)
     assert again.end() == 0

@@ -27,7 +27,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     """Run a dashboard that soon ends connections that stand still."""
     folder = tmp_path_factory.mktemp("folder")
     write_run(folder / "run")
-    with dashboard(folder, command=BOUNDS.format(0.3, 256) + COMMAND) as started:
+    with dashboard(folder, command=BOUNDS.format(2, 256) + COMMAND) as started:
         yield started
 
 

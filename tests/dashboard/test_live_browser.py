@@ -11,31 +11,21 @@ from typing import Any
 import pytest
 
 import nursery
+from browser import expect, needs_browser
 from dashboard.board import started
-from dashboard.browsing import BROWSER, CUT_OFF, FLAGS, opened
+from dashboard.browsing import CUT_OFF, opened
+from ports import free_ports
 from studies.bench import COMMAND
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("plotly")
-playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="there is no browser"),
-    pytest.mark.usefixtures("signals_heard"),
-]
+pytestmark = [needs_browser, pytest.mark.usefixtures("signals_heard")]
 
 # More rounds than anybody waits for: it is killed.
 ENDLESS = (
     "--rounds 200000 --clients 5 --per-round 2 --workers 0 --model logreg --evaluate-every 1 --checkpoint-every 10"
 )
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as playing:
-        opened = playing.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 class Training:
@@ -63,17 +53,19 @@ def training(tmp_path: Path) -> Iterator[Training]:
     run.kill()
 
 
-POINTS = "() => Math.max(0, ...Array.from(Board.curves.values()).map(c => c.x.round[c.x.round.length - 1] || 0))"
+POINTS = "() => Math.max(0, ...(document.querySelector('#curves .plot').data || []).flatMap(line => line.x))"
+"""The last round that is drawn."""
 
 
 def test_a_run_is_followed_through_the_ends_of_run_and_server(browser: Any, training: Training, tmp_path: Path) -> None:
-    board = started(tmp_path)
+    port = ("--port", str(*free_ports(1)))
+    board = started(tmp_path, *port)
     shown = opened(browser, board.address)
     # It appears by itself, and grows.
     shown.row("live").wait_for()
     shown.wait_for_more("live", shown.wait_for_more("live", 0))
     shown.wait_for_status("live", "running")
-    assert shown.row("live").locator(".left").inner_text() != ""
+    expect(shown.row("live").locator(".left")).not_to_have_text("")
     shown.pick("live")
     drawn = shown.page.evaluate(POINTS)
     shown.wait(f"drawn => ({POINTS})() > drawn", drawn)
@@ -92,7 +84,7 @@ def test_a_run_is_followed_through_the_ends_of_run_and_server(browser: Any, trai
     board.process.end()
     shown.page.locator("#connection[data-state=lost]").wait_for()
     before = shown.rounds("live")
-    board = started(tmp_path, "--port", str(board.port))
+    board = started(tmp_path, *port)
     shown.page.locator("#connection[data-state=live]").wait_for()
     shown.wait_for_more("live", before)
     shown.wait(f"drawn => ({POINTS})() > drawn", before)

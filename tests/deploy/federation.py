@@ -23,7 +23,6 @@ the Python of the tests and then on PATH; they import flatfed from the same plac
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -41,6 +40,7 @@ from typing import Any, Self, TypeVar
 
 from flatfed.deploy.deployment import Deployment
 from flatfed.deploy.initialise import initialise
+from ports import free_ports
 
 T = TypeVar("T")
 TESTS = Path(__file__).parents[1]
@@ -91,21 +91,6 @@ def until(find: Callable[[], T], what: str, seconds: float = LONG, pause: float 
             raise TimeoutError(f"waited {seconds} seconds for {what}")
         time.sleep(pause)
     return found
-
-
-PORTS = itertools.count(10_000 + os.getpid() * 97 % 20_000)
-"""Ports to try: below those that the system gives to connections, apart from those of other processes of the tests."""
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports of the loopback interface that nobody uses, never one twice."""
-    ports: list[int] = []
-    while len(ports) < number:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            candidate = next(PORTS)
-            probe.bind(("127.0.0.1", candidate))
-            ports.append(candidate)
-    return ports
 
 
 @dataclass

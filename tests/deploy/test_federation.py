@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from cli.command import flatfed
-from deploy.federation import LONG, Federation, Program, ask, free_ports, missing_programs
+from deploy.federation import LONG, Federation, Program, ask, missing_programs
 from deploy.issued import EXPIRED, authority_of, put_certificate
 from flatfed.deploy.authority import make_authority, valid_for
 from flatfed.deploy.node_keys import make_node_key
 from flatfed.deploy.server_kit import FLEET_PATHS
+from ports import free_ports
 
 pytestmark = [
     pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults"),

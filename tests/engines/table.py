@@ -48,7 +48,7 @@ class Row:
 
     `make cluster-faults` takes them all.
     """
-    ample: float = 2.0
+    ample: float = 5.0
     """Seconds that are more than enough for clients that need milliseconds."""
     package: str = ""
     """What must be installed for it."""
@@ -124,7 +124,7 @@ ENGINES = {
     "in-process": Row(lambda workers: ff.InProcess(), replaces_workers=False, has_gaps=False),
     "processes": Row(lambda workers: ff.Processes(workers=workers)),
     "futures": Row(_futures, replaces_workers=False, bounds_time=False, has_gaps=False),
-    "ray": Row(_ray, starts_slowly=not CLUSTER, ample=5.0, package="ray"),
+    "ray": Row(_ray, starts_slowly=not CLUSTER, package="ray"),
 }
 
 

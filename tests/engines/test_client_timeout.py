@@ -27,7 +27,7 @@ from flatfed.runs.directory import RunDirectory
 
 CLIENTS, SLEEPER, LOOPER = 4, 2, 1
 SOUND = [0, 3]
-AMPLE = 2.0
+AMPLE = 5.0
 """Seconds for clients that need milliseconds; those that hang take all of them."""
 SHORT = 0.2
 """Seconds where every client that is asked hangs."""

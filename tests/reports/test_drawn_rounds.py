@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flatfed.reports.curves import draw_curves
-from flatfed.reports.drawn_rounds import density_note, drawn_rounds
+from flatfed.reports.drawn_rounds import ON_A_PAGE, density_note, drawn_rounds
 from flatfed.reports.page.series import curves_data
 from flatfed.reports.results.results import collect
 from reports.disk import write_run
@@ -52,6 +52,8 @@ def test_many_rounds_are_thinned_with_the_ends() -> None:
 def test_the_note_is_said_once_for_all_curves() -> None:
     drawn = drawn_rounds(DENSE, 10)
     assert density_note([drawn, drawn]) == "Line: every 10 rounds; thin line: each of the rounds 100 to 200."
+    on_a_page = "Curves go through every 10 rounds; thin lines show each of the rounds 100 to 200."
+    assert density_note([drawn, drawn], ON_A_PAGE) == on_a_page
     assert density_note([drawn_rounds(range(1, 9), 1)]) == ""
     assert "more often" in density_note([drawn, drawn_rounds([*range(5, 51, 5), *range(51, 61)], 5)])
 

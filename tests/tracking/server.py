@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,19 +12,14 @@ from pathlib import Path
 
 from engines.bench import eventually
 from nursery import environment
-
-
-def free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])
+from ports import free_ports
 
 
 class MLflowServer:
     """One server, at one address, with one database."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, (self.port,) = folder, free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -52,7 +46,7 @@ class MLflowServer:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=60) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

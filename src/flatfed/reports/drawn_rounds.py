@@ -20,6 +20,8 @@ MOST = 1500
 """Points of a curve in a picture: more than it has dots, and a file of many curves stays small."""
 FEWEST = 3
 """Rounds of a stretch: two may be the last evaluation and the one before."""
+UNDER_A_FIGURE, ON_A_PAGE = ("Line:", "thin line:"), ("Curves go through", "thin lines show")
+"""What stands before the words about the line, and about thin lines."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +64,16 @@ def evaluated_every(result: Result) -> int:
     return max((run.config["settings"].get("evaluate_every") or 1 for run in result.runs), default=1)
 
 
-def density_note(drawn: Iterable[DrawnRounds]) -> str:
-    """Say under a figure what its thin lines are, once for all curves; nothing where there is none."""
+def density_note(drawn: Iterable[DrawnRounds], words: tuple[str, str] = UNDER_A_FIGURE) -> str:
+    """Say what the thin lines are, once for all curves; nothing where there is none."""
     kinds = _kinds(drawn)
     if not kinds:
         return ""
+    line, thin = words
     if len(kinds) > 1:
-        return "Line: evenly spaced evaluations; thin line: where rounds were evaluated more often."
+        return f"{line} evenly spaced evaluations; {thin} where rounds were evaluated more often."
     every, first, last = kinds.pop()
-    return f"Line: every {every} rounds; thin line: each of the rounds {first} to {last}."
-
-
-def density_fact(drawn: Iterable[DrawnRounds]) -> str:
-    """Say on a page what its thin lines are, once for all curves; nothing where there is none."""
-    kinds = _kinds(drawn)
-    if not kinds:
-        return ""
-    if len(kinds) > 1:
-        return "Curves go through evenly spaced evaluations; thin lines show where rounds were evaluated more often."
-    every, first, last = kinds.pop()
-    return f"Curves go through every {every} rounds; thin lines show each of the rounds {first} to {last}."
+    return f"{line} every {every} rounds; {thin} each of the rounds {first} to {last}."
 
 
 def _kinds(drawn: Iterable[DrawnRounds]) -> set[tuple[int, int, int]]:

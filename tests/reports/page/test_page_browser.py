@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser import Tab, choose_each_number, expect, needs_browser, new_page
 from cli.command import flatfed
 from reports.disk import write_run
 from reports.page.test_hostile_names import HOSTILE, hostile_page
@@ -18,11 +17,7 @@ from studies.bench import run_here
 
 pytest.importorskip("plotly")
 pytest.importorskip("jinja2")
-playwright = pytest.importorskip("playwright.sync_api")
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader"]
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no browser")
+pytestmark = needs_browser
 
 COMPARISON = "--rounds 4 --clients 5 --per-round 2 --workers 0 --model logreg --evaluate-every 1 --seeds 0,1"
 AXES = {"bytes": "bytes exchanged", "backprops": "backprops", "seconds": "seconds", "round": "rounds"}
@@ -30,14 +25,6 @@ AXES = {"bytes": "bytes exchanged", "backprops": "backprops", "seconds": "second
 LINES = "plot => plot.data.map(({ x, line, showlegend }) => [x, line.width, showlegend !== false])"
 """What a figure draws: rounds, the width of the line, and whether it stands in the legend."""
 DENSE_LINES = [[list(range(30, 41)), 1, False], [list(range(5, 41, 5)), 2, True]]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,47 +58,45 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass
-class OpenPage:
-    """A page in the browser, with what it complained about and asked for."""
-
-    page: Any
-    errors: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def hear(self, message: Any) -> None:
-        if message.type == "error":
-            self.errors.append(message.text)
+class OpenPage(Tab):
+    """A page of a report."""
 
     def check(self) -> None:
         """Check that nothing went wrong, and that nothing but the page was asked for."""
-        assert self.errors == []
+        self.check_quiet()
         assert [url for url in self.requests[1:] if not url.startswith(("data:", "blob:"))] == []
-        assert self.page.evaluate("window.pwned") is None
+
+    def see(self, figure: Any) -> None:
+        """Scroll to a figure until it is drawn: those above it may push it away again."""
+        drawn = figure.locator(".plot.js-plotly-plot .main-svg")
+
+        def look() -> bool:
+            figure.scroll_into_view_if_needed()
+            is_drawn: bool = drawn.count() > 0
+            return is_drawn
+
+        self.until(look, "a figure is not drawn")
 
     def see_all(self) -> None:
-        """Scroll to every figure, and wait until it is drawn."""
-        for figure in self.page.query_selector_all("figure"):
-            if figure.is_visible():
-                figure.scroll_into_view_if_needed()
-                figure.wait_for_selector(".plot.js-plotly-plot .main-svg", state="attached")
+        """See every figure of the view that is shown."""
+        for figure in self.page.locator("figure:visible").all():
+            self.see(figure)
 
-    def titles(self, selector: str = ".view:not([hidden]) h2, .view:not([hidden]) h3") -> list[str]:
-        found: list[str] = self.page.locator(selector).all_inner_texts()
+    def curves(self) -> Any:
+        """See the curves, and return their figure."""
+        figure = self.page.locator(".view:visible [data-figure=curves]")
+        self.see(figure)
+        return figure
+
+    def titles(self) -> list[str]:
+        found: list[str] = self.page.locator(".view:not([hidden]) :is(h2, h3)").all_inner_texts()
         return found
-
-    def is_within(self) -> bool:
-        """Say whether nothing reaches beyond the right edge."""
-        within: bool = self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        return within
 
 
 def opened(browser: Any, page: Path, width: int = 1280, **context: Any) -> OpenPage:
-    tab = browser.new_context(viewport={"width": width, "height": 800}, **context).new_page()
-    shown = OpenPage(tab)
-    tab.on("console", shown.hear)
-    tab.on("pageerror", lambda error: shown.errors.append(str(error)))
-    tab.on("request", lambda request: shown.requests.append(request.url))
-    tab.goto(page.as_uri())
+    shown = OpenPage(new_page(browser, width, 800, **context))
+    shown.listen()
+    shown.page.goto(page.as_uri())
     return shown
 
 
@@ -121,28 +106,25 @@ def test_every_part_of_a_comparison_is_drawn(browser: Any, comparison: Path) -> 
     parts = ["What was compared", "Results", "Curves", "Cost to a target", "Flatness", "Clients", "Settings"]
     assert [title for title in shown.titles() if title in parts] == parts
     assert {"During training", "Final models", "Spectra", "Classes", "Participation"} <= set(shown.titles())
-    assert shown.page.locator("[data-figure=surfaces] canvas").count() > 0
-    legend = shown.page.locator("[data-figure=surfaces] .legendtext").all_text_contents()
-    assert legend == ["fedavg", "fedsam"]
+    surfaces = shown.page.locator("[data-figure=surfaces]")
+    expect(surfaces.locator("canvas")).not_to_have_count(0)
+    expect(surfaces.locator(".legendtext")).to_have_text(["fedavg", "fedsam"])
     shown.check()
 
 
 def test_curves_over_every_axis_and_every_number(browser: Any, comparison: Path) -> None:
     shown = opened(browser, comparison)
-    figure = shown.page.locator("[data-figure=curves]")
-    figure.scroll_into_view_if_needed()
+    figure = shown.curves()
     for axis, title in AXES.items():
         figure.locator(f"input[value={axis}]").check()
-        figure.locator(".xtitle", has_text=title).wait_for()
-    select = figure.locator("select")
-    for option in select.locator("option").all():
-        select.select_option(option.get_attribute("value"))
-        figure.locator(".ytitle", has_text=option.inner_text()).wait_for()
+        expect(figure.locator(".xtitle")).to_have_text(title)
+    choose_each_number(figure)
     # Two methods, each with a band over its seeds.
-    select.select_option("test_accuracy")
-    assert figure.locator(".trace.scatter").count() == 4
+    figure.locator("select").select_option("test_accuracy")
+    expect(figure.locator(".ytitle")).to_have_text("test accuracy (%)")
+    expect(figure.locator(".trace.scatter")).to_have_count(4)
     shown.page.locator("details.numbers summary").click()
-    assert shown.page.locator("details.numbers tbody tr").count() == 4
+    expect(shown.page.locator("details.numbers tbody tr")).to_have_count(4)
     shown.check()
 
 
@@ -152,24 +134,19 @@ def test_rounds_that_were_evaluated_more_often_are_a_thin_line_behind(browser: A
     done = flatfed("report", run, "--out", tmp_path / "page.html")
     assert done.code == 0, done.err
     shown = opened(browser, tmp_path / "page.html")
-    figure = shown.page.locator("[data-figure=curves]")
-    figure.scroll_into_view_if_needed()
-    figure.locator(".main-svg").first.wait_for(state="attached")
-    assert figure.locator(".plot").evaluate(LINES) == DENSE_LINES
+    figure = shown.curves()
+    shown.settle(lambda: figure.locator(".plot").evaluate(LINES), DENSE_LINES)
     figure.locator("input[value=bytes]").check()
-    figure.locator(".xtitle", has_text="bytes").wait_for()
-    assert [line[1:] for line in figure.locator(".plot").evaluate(LINES)] == [line[1:] for line in DENSE_LINES]
+    expect(figure.locator(".xtitle")).to_have_text("bytes exchanged")
+    shown.settle(
+        lambda: [line[1:] for line in figure.locator(".plot").evaluate(LINES)], [line[1:] for line in DENSE_LINES]
+    )
     shown.check()
 
 
 def test_hovering_shows_the_values(browser: Any, comparison: Path) -> None:
     shown = opened(browser, comparison)
-    figure = shown.page.locator("[data-figure=curves]")
-    figure.scroll_into_view_if_needed()
-    figure.locator(".main-svg .nsewdrag").first.wait_for(state="attached")
-    figure.locator(".nsewdrag").first.hover(force=True)
-    shown.page.locator(".hoverlayer .legend").first.wait_for(state="attached")
-    assert "fedavg" in shown.page.locator(".hoverlayer").first.text_content()
+    expect(shown.hover(shown.curves())).to_contain_text("fedavg")
     shown.check()
 
 
@@ -185,33 +162,36 @@ def test_tables_are_sorted_by_click_and_by_keyboard(browser: Any, comparison: Pa
         return [float(text.partition(" ")[0]) for text in cells]
 
     head.locator("button").click()
-    assert head.get_attribute("aria-sort") == "descending"
-    assert values() == sorted(values(), reverse=True)
+    expect(head).to_have_attribute("aria-sort", "descending")
+    shown.settle(values, sorted(values(), reverse=True))
     head.locator("button").focus()
     shown.page.keyboard.press("Enter")
-    assert head.get_attribute("aria-sort") == "ascending"
-    assert values() == sorted(values())
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    shown.settle(values, sorted(values()))
     heads.first.locator("button").focus()
     shown.page.keyboard.press("Space")
-    assert head.get_attribute("aria-sort") is None
-    assert table.locator("tbody th").all_inner_texts() == ["fedavg", "fedsam"]
+    expect(heads.first).to_have_attribute("aria-sort", "ascending")
+    expect(head).not_to_have_attribute("aria-sort", re.compile(""))
+    expect(table.locator("tbody th")).to_have_text(["fedavg", "fedsam"])
     assert table.locator("strong").count() > 0
     shown.check()
 
 
 def test_light_and_dark_as_the_system_says_and_as_chosen(browser: Any, comparison: Path) -> None:
-    def paper(shown: OpenPage) -> str:
-        colour: str = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return colour
-
     light, dark = (opened(browser, comparison, color_scheme=scheme) for scheme in ("light", "dark"))
-    assert paper(light) != paper(dark)
+    white, black = (shown.page.evaluate("getComputedStyle(document.body).backgroundColor") for shown in (light, dark))
+    assert white != black
     light.see_all()
+    figure = light.page.locator("[data-figure=curves] .main-svg").first
+    expect(figure).to_have_css("background-color", white)
     light.page.locator("#theme").select_option("dark")
-    assert paper(light) == paper(dark)
+    expect(light.page.locator("body")).to_have_css("background-color", black)
+    expect(figure).to_have_css("background-color", black)
     light.page.locator("#theme").select_option("light")
+    expect(light.page.locator("body")).to_have_css("background-color", white)
+    expect(figure).to_have_css("background-color", white)
     dark.page.locator("#theme").select_option("light")
-    assert paper(light) == paper(dark)
+    expect(dark.page.locator("body")).to_have_css("background-color", white)
     light.check()
     dark.check()
 
@@ -220,15 +200,13 @@ def test_light_and_dark_as_the_system_says_and_as_chosen(browser: Any, compariso
 def test_a_phone_shows_all_of_it(which: str, browser: Any, request: pytest.FixtureRequest) -> None:
     shown = opened(browser, request.getfixturevalue(which), width=360)
     shown.see_all()
-    assert shown.is_within()
+    shown.wait_until_within()
     shown.check()
     wide = opened(browser, request.getfixturevalue(which))
     wide.see_all()
     wide.page.set_viewport_size({"width": 360, "height": 740})
-    wide.page.wait_for_function(
-        "Array.from(document.querySelectorAll('.view:not([hidden]) .main-svg')).every(e => e.clientWidth <= 360)"
-    )
-    assert wide.is_within()
+    wide.wait("Array.from(document.querySelectorAll('.view:not([hidden]) .main-svg')).every(e => e.clientWidth <= 360)")
+    wide.wait_until_within()
     wide.check()
 
 
@@ -243,8 +221,8 @@ def test_every_setting_of_a_study(browser: Any, study: Path) -> None:
     assert select.locator("option").all_inner_texts() == ["a study: first", "a study: second"]
     for number in ("1", "0"):
         select.select_option(number)
-        assert shown.page.locator(".view:visible").count() == 1
-        assert shown.titles(".view:visible > h2") == [f"a study: {['first', 'second'][int(number)]}"]
+        expect(shown.page.locator(".view:visible > h2")).to_have_text([f"a study: {['first', 'second'][int(number)]}"])
+        expect(shown.page.locator(".view:visible")).to_have_count(1)
         shown.see_all()
     shown.check()
 
@@ -254,7 +232,7 @@ def test_a_page_is_printed_light_with_all_its_figures(browser: Any, comparison: 
     pdf = shown.page.pdf()
     assert pdf.startswith(b"%PDF")
     figures = shown.page.locator("figure").count()
-    assert shown.page.locator(".plot.js-plotly-plot").count() == figures
+    expect(shown.page.locator(".plot.js-plotly-plot")).to_have_count(figures)
     shown.check()
 
 
@@ -272,7 +250,8 @@ def test_a_wide_table_is_printed_across_the_page_and_a_narrow_one_is_not(browser
     # As wide as the paper between its margins, in pixels: 273 mm of a page on its side.
     shown.page.emulate_media(media="print")
     shown.page.set_viewport_size({"width": 1031, "height": 700})
-    assert wide.evaluate("table => table.getBoundingClientRect().right <= innerWidth")
+    shown.wait("innerWidth === 1031 && matchMedia('print').matches")
+    shown.settle(lambda: wide.evaluate("table => table.getBoundingClientRect().right <= innerWidth"), True)
     shown.check()
 
 
@@ -287,10 +266,7 @@ def test_hostile_names_do_nothing(text: str, browser: Any, tmp_path: Path) -> No
     page = tmp_path / "page.html"
     page.write_text(hostile_page(tmp_path, text), encoding="utf-8")
     shown = opened(browser, page)
-    shown.page.on("dialog", lambda dialog: shown.errors.append(dialog.message))
     shown.see_all()
-    figure = shown.page.locator(".view:visible [data-figure=curves]")
-    figure.scroll_into_view_if_needed()
-    figure.locator(".nsewdrag").first.hover(force=True)
-    assert shown.page.locator("img, .plot a, .plot b").count() == 0
+    shown.hover(shown.curves())
+    expect(shown.page.locator("img, .plot a, .plot b")).to_have_count(0)
     shown.check()

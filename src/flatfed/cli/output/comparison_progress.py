@@ -6,7 +6,7 @@ import math
 import time
 from pathlib import Path
 
-from flatfed.cli.output.progress import LINE_SECONDS, STARTING, Live, Row, clipped, clock, measured, rounds_bar
+from flatfed.cli.output.progress import STARTING, Live, Row, clipped, clock, is_line_due, measured, rounds_bar
 
 SHOWN = 3
 """Runs whose names stand in the bar, at most."""
@@ -87,7 +87,7 @@ class ComparisonProgress(Live):
 
     def _is_due(self, round: int) -> bool:
         """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
-        return time.monotonic() - self.spoken >= LINE_SECONDS or round == self.rounds
+        return is_line_due(self.spoken) or round == self.rounds
 
     def _place(self, run: Path) -> str:
         """Return where a run stands: `fedavg/seed-0 [1/4]: round 10/100`."""

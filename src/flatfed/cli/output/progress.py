@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 LINE_SECONDS = 5.0
+"""Between two lines where there is no terminal."""
 ROOMY = 60
 """Columns from which on a bar shows a metric too."""
 BAR, SHORTEST = 18, 8
@@ -140,7 +141,7 @@ class Progress(Live):
 
     def _is_due(self, round: int) -> bool:
         """Say whether a line comes: in a log one per round would be too many, but how each run ended must be there."""
-        return time.monotonic() - self.spoken >= LINE_SECONDS or round == self.rounds
+        return is_line_due(self.spoken) or round == self.rounds
 
     def _left(self, complete: float) -> str:
         """Return the time left, by the pace of the rounds played here: those of before took their time elsewhere.
@@ -188,9 +189,14 @@ class StepProgress(Live):
             self._bar.update(self._task, completed=done, total=total, description=shown, refresh=done != self._done)
             self._done = done
         # After the last piece nothing comes next.
-        elif time.monotonic() - self._spoken >= LINE_SECONDS and done != total:
+        elif is_line_due(self._spoken) and done != total:
             self._spoken = time.monotonic()
             self.say(name if total is None else f"{name} ({done + 1} of {total})")
+
+
+def is_line_due(spoken: float) -> bool:
+    """Say whether it is time for another line, after the one of then."""
+    return time.monotonic() - spoken >= LINE_SECONDS
 
 
 def clipped(name: str, beside: int) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from flatfed.cli.output.progress import LINE_SECONDS, StepProgress, clock
+from flatfed.cli.output.progress import StepProgress, clock, is_line_due
 
 if TYPE_CHECKING:
     from flatfed.studies.cells import Cell
@@ -54,7 +54,7 @@ class StudyProgress(StepProgress):
         text = "; ".join(names) or "waiting for others"
         if self._is_live:
             self.show(text, ended, total)
-        elif time.monotonic() - self._spoken >= LINE_SECONDS and ended < total:
+        elif is_line_due(self._spoken) and ended < total:
             self._spoken = time.monotonic()
             self.say(f"{ended} of {total} cells{self._left(total - ended)}: {text}")
 

@@ -19,7 +19,7 @@ from flatfed.reports.curves import (
     rounds_of,
 )
 from flatfed.reports.curves import scale_of as scale_of_number
-from flatfed.reports.drawn_rounds import DrawnRounds, density_fact
+from flatfed.reports.drawn_rounds import ON_A_PAGE, DrawnRounds, density_note
 from flatfed.reports.page.thin import thinned
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.grid import known
@@ -170,7 +170,8 @@ def _thinned_text(results: Sequence[Result], names: Sequence[str], most: int) ->
 
 def _density_text(results: Sequence[Result], names: Sequence[str]) -> str:
     """Say where rounds were evaluated more often than elsewhere, once for all curves."""
-    return density_fact(rounds_of(result, _values(result, name, 1.0)) for result in results for name in names)
+    drawn = (rounds_of(result, _values(result, name, 1.0)) for result in results for name in names)
+    return density_note(drawn, ON_A_PAGE)
 
 
 def _most_values(result: Result, name: str) -> int:
