@@ -43,6 +43,7 @@ class Result:
 
 
 Results = dict[str, Result]
+Maker = Callable[[], Case]
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def fact_ratio(name: str, case: str, than: str) -> Callable[[Results], float]:
     return figure
 
 
-def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:
+def take_turns(workload: str, makers: Sequence[Maker], repeats: int) -> dict[str, Result]:
     """Let the cases do a round each, again and again; the first round of each warms up and does not count."""
     cases = [make() for make in makers]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
