@@ -48,13 +48,17 @@ Maker = Callable[[], Case]
 
 @dataclass(frozen=True)
 class Target:
-    """A figure made from the results, and what it should be at most or at least."""
+    """A figure made from the results, and what it should be at most or at least.
+
+    `needs` is a case that may be missing: the data that it takes are not everywhere.
+    """
 
     what: str
     figure: Callable[[Results], float]
     most: float | None = None
     least: float | None = None
     unit: str = ""
+    needs: str = ""
 
     def line(self, results: Results) -> dict[str, Any]:
         """Return the figure beside its bound."""
