@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import statistics
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from bare import Children, serve
+from harness import Result, take_turns
 from problems import CONV, LR, WEIGHT_DECAY
 
 from flatfed.experiments.comparing.compare import compare
@@ -16,7 +19,7 @@ from flatfed.experiments.comparing.comparison import Comparison
 from flatfed.experiments.comparing.comparison_from_options import comparison_of
 from flatfed.experiments.spelling.options import RunOptions
 
-RUNS, ROUNDS = 8, 2
+RUNS, ROUNDS = 8, 4
 SIDE, AFTER = "8 runs, 2 at a time", "8 runs one after another, 2 workers"
 BARE = "bare loop, 2 processes, memory kept, the steps of all runs"
 
@@ -51,18 +54,25 @@ class Comparisons:
         self._comparison = replace(self._comparison, workers="auto" if jobs > 1 else 2)
         self._comparison.recipe.pool()
         self._folder = Path(tempfile.mkdtemp())
-        self._number = 0
+        self._number, self.cpu = 0, list[float]()
 
     def round(self) -> float:
         self._number += 1
-        started = time.perf_counter()
+        used, started = _cpu_of_all(), time.perf_counter()
         outcome = compare(self._comparison, self._folder / str(self._number), jobs=self._jobs)
         seconds = time.perf_counter() - started
+        self.cpu.append(_cpu_of_all() - used)
         assert len(outcome.directories) == RUNS and not outcome.failed
         return seconds
 
     def close(self) -> None:
         shutil.rmtree(self._folder)
+
+
+def _cpu_of_all() -> float:
+    """Return the CPU seconds of this process and of those that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 class BareRuns(Children):
@@ -71,3 +81,19 @@ class BareRuns(Children):
     def __init__(self) -> None:
         steps = RUNS * ROUNDS * CONV.per_round * CONV.steps
         super().__init__(BARE, serve, [(CONV, steps // 2, True)] * 2)
+        self.cpu = list[float]()
+
+    def round(self) -> float:
+        seconds = super().round()
+        self.cpu.append(sum(self.said))
+        return seconds
+
+
+def comparison(repeats: int) -> dict[str, Result]:
+    """Return the seconds of the comparisons and of the bare loop, and the CPU seconds of all their processes."""
+    cases = [BareRuns(), Comparisons(SIDE, 2), Comparisons(AFTER, 1)]
+    results = take_turns("comparison", [lambda case=case: case for case in cases], min(repeats, 3))
+    for case in cases:
+        # The first warmed up.
+        results[case.name].facts["cpu_seconds"] = statistics.median(case.cpu[1:])
+    return results

@@ -1,11 +1,10 @@
-"""Rounds and whole comparisons beside bare loops, and methods beside fedavg."""
+"""Rounds beside bare loops, and methods beside fedavg."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from bare import Bare, BareProcesses
-from comparisons import AFTER, SIDE, BareRuns, Comparisons
 from federated import Rounds, task_of
 from harness import Maker, Result, take_turns
 from problems import CONV, TINY, Problem
@@ -33,14 +32,6 @@ def tiny(repeats: int) -> dict[str, Result]:
         partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
     ]
     return take_turns("tiny", makers, 4 * repeats)
-
-
-# comparison: many runs, in which a round that waits for its last client costs nothing where another run goes on.
-
-
-def comparison(repeats: int) -> dict[str, Result]:
-    makers: list[Maker] = [BareRuns, partial(Comparisons, SIDE, 2), partial(Comparisons, AFTER, 1)]
-    return take_turns("comparison", makers, min(repeats, 3))
 
 
 # sam: methods against fedavg on the same engine.
