@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import yaml
 from bare import Children, serve
 from harness import Result, take_turns
 from problems import CONV, LR, WEIGHT_DECAY
@@ -20,6 +21,10 @@ from flatfed.experiments.comparing.comparison_from_options import comparison_of
 from flatfed.experiments.spelling.options import RunOptions
 
 RUNS, ROUNDS = 8, 4
+DEMO = Path(__file__).parents[1] / "examples" / "demo.yaml"
+DEMO_METHODS = ["fedavg", "fedsam", "fedasam+swa", "scaffold", "feddyn+sam", "fedgloss+sam", "fedgmt"]
+DEMO_ROUNDS = 20
+DEMO_SIDE, DEMO_AFTER = "14 runs, 2 at a time", "14 runs one after another, 2 workers"
 SIDE, AFTER = "8 runs, 2 at a time", "8 runs one after another, 2 workers"
 BARE = "bare loop, 2 processes, memory kept, the steps of all runs"
 
@@ -45,13 +50,18 @@ def conv_comparison() -> Comparison:
     return comparison_of("synthetic", ["fedavg"], range(RUNS), options)
 
 
+def demo_comparison() -> Comparison:
+    """Return the runs of `make demo`, a tenth of their rounds."""
+    options = yaml.safe_load(DEMO.read_text()) | {"rounds": DEMO_ROUNDS}
+    return comparison_of("digits", DEMO_METHODS, range(2), RunOptions.read(options))
+
+
 class Comparisons:
     """A comparison from its first round to its last, written to a directory."""
 
-    def __init__(self, name: str, jobs: int) -> None:
+    def __init__(self, name: str, comparison: Comparison, jobs: int) -> None:
         self.name, self._jobs = name, jobs
-        self._comparison = conv_comparison()
-        self._comparison = replace(self._comparison, workers="auto" if jobs > 1 else 2)
+        self._comparison = replace(comparison, workers="auto" if jobs > 1 else 2)
         self._comparison.recipe.pool()
         self._folder = Path(tempfile.mkdtemp())
         self._number, self.cpu = 0, list[float]()
@@ -62,7 +72,7 @@ class Comparisons:
         outcome = compare(self._comparison, self._folder / str(self._number), jobs=self._jobs)
         seconds = time.perf_counter() - started
         self.cpu.append(_cpu_of_all() - used)
-        assert len(outcome.directories) == RUNS and not outcome.failed
+        assert outcome.directories and not outcome.failed
         return seconds
 
     def close(self) -> None:
@@ -91,8 +101,18 @@ class BareRuns(Children):
 
 def comparison(repeats: int) -> dict[str, Result]:
     """Return the seconds of the comparisons and of the bare loop, and the CPU seconds of all their processes."""
-    cases = [BareRuns(), Comparisons(SIDE, 2), Comparisons(AFTER, 1)]
-    results = take_turns("comparison", [lambda case=case: case for case in cases], min(repeats, 3))
+    runs = conv_comparison()
+    return _turns("comparison", [BareRuns(), Comparisons(SIDE, runs, 2), Comparisons(AFTER, runs, 1)], repeats)
+
+
+def demo(repeats: int) -> dict[str, Result]:
+    """Return the seconds of the demo's training, side by side and one after another."""
+    runs = demo_comparison()
+    return _turns("demo", [Comparisons(DEMO_AFTER, runs, 1), Comparisons(DEMO_SIDE, runs, 2)], repeats)
+
+
+def _turns(workload: str, cases: list[BareRuns | Comparisons], repeats: int) -> dict[str, Result]:
+    results = take_turns(workload, [lambda case=case: case for case in cases], min(repeats, 3))
     for case in cases:
         # The first warmed up.
         results[case.name].facts["cpu_seconds"] = statistics.median(case.cpu[1:])

@@ -50,7 +50,7 @@ Maker = Callable[[], Case]
 class Target:
     """A figure made from the results, and what it should be at most or at least.
 
-    `needs` is a case that may be missing: the data that it takes are not everywhere.
+    `needs` is a case that may be missing: the data or the library that it takes are not everywhere.
     """
 
     what: str
@@ -59,6 +59,10 @@ class Target:
     least: float | None = None
     unit: str = ""
     needs: str = ""
+
+    def is_possible(self, results: Results) -> bool:
+        """Say whether the case that it needs is there."""
+        return not self.needs or self.needs in results
 
     def line(self, results: Results) -> dict[str, Any]:
         """Return the figure beside its bound."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from client_states import FEW, MANY, client_states
-from comparisons import AFTER, BARE, SIDE, comparison
+from comparisons import AFTER, BARE, DEMO_AFTER, DEMO_SIDE, SIDE, comparison, demo
 from curvature import DOUBLE_ALL, TANGENTS_ALL, lambda_max
 from evaluations import (
     DOUBLE,
@@ -67,6 +67,12 @@ WORKLOADS = [
             Target("the same in CPU seconds", fact_ratio("cpu_seconds", SIDE, BARE), most=1.05),
             Target("2 at a time / one after another, 2 workers", ratio(SIDE, AFTER), most=1.0),
         ],
+    ),
+    Workload(
+        "demo",
+        "the 14 runs of `make demo` (digits, 7 methods, 2 seeds), 20 rounds each, training alone",
+        demo,
+        [Target("2 at a time / one after another, 2 workers", ratio(DEMO_SIDE, DEMO_AFTER), most=0.65)],
     ),
     Workload(
         "tiny",
