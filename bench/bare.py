@@ -65,7 +65,7 @@ class Children:
 
     def __init__(self, name: str, serve: Callable[..., None], shares: Sequence[tuple[Any, ...]]) -> None:
         self.name, context = name, multiprocessing.get_context("fork")
-        self.pipes, self.children = [], []
+        self.pipes, self.children, self.said = [], [], list[Any]()
         for share in shares:
             here, there = context.Pipe()
             child = context.Process(target=serve, args=(there, *share), daemon=True)
@@ -77,8 +77,7 @@ class Children:
         started = time.perf_counter()
         for pipe in self.pipes:
             pipe.send(True)
-        for pipe in self.pipes:
-            pipe.recv()
+        self.said = [pipe.recv() for pipe in self.pipes]
         return time.perf_counter() - started
 
     def close(self) -> None:
@@ -108,12 +107,13 @@ def serve(pipe: Connection, problem: Problem, steps: int, keep_memory: bool) -> 
         keep_freed_memory()
     loop = Bare(problem)
     while pipe.recv():
+        started = time.process_time()
         order = torch.randperm(problem.samples)
         batches = order.split(problem.batch_size)
         for step in range(steps):
             indices = batches[step % len(batches)]
             loop.step(loop.inputs.index_select(0, indices), loop.targets[indices])
-        pipe.send(None)
+        pipe.send(time.process_time() - started)
 
 
 def bare_evaluation(model: nn.Module, inputs: Tensor, targets: Tensor, size: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from workloads import clients_child, resident_mb, state_child
+from populations import clients_child, resident_mb, state_child
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ CONV = (
     "run synthetic fedavg --set data.like=cifar10 --set data.train=50000 --model cnn --clients 100 --per-round 5 "
     "--partition iid --augment none --batch-size 64 --lr 0.01 --evaluate-every 100 --evaluate-last 1"
 )
-"""The workload `conv` of bench/workloads.py, on as many workers as cores."""
+"""The workload `conv` of bench/problems.py, on as many workers as cores."""
 
 
 def row(round: int) -> dict[str, Any]:

@@ -43,17 +43,26 @@ class Result:
 
 
 Results = dict[str, Result]
+Maker = Callable[[], Case]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A figure made from the results, and what it should be at most or at least."""
+    """A figure made from the results, and what it should be at most or at least.
+
+    `needs` is a case that may be missing: the data or the library that it takes are not everywhere.
+    """
 
     what: str
     figure: Callable[[Results], float]
     most: float | None = None
     least: float | None = None
     unit: str = ""
+    needs: str = ""
+
+    def is_possible(self, results: Results) -> bool:
+        """Say whether the case that it needs is there."""
+        return not self.needs or self.needs in results
 
     def line(self, results: Results) -> dict[str, Any]:
         """Return the figure beside its bound."""
@@ -98,7 +107,7 @@ def fact_ratio(name: str, case: str, than: str) -> Callable[[Results], float]:
     return figure
 
 
-def take_turns(workload: str, makers: Sequence[Callable[[], Case]], repeats: int) -> dict[str, Result]:
+def take_turns(workload: str, makers: Sequence[Maker], repeats: int) -> dict[str, Result]:
     """Let the cases do a round each, again and again; the first round of each warms up and does not count."""
     cases = [make() for make in makers]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}

@@ -33,7 +33,7 @@ def main() -> None:
     for workload in WORKLOADS:
         if workload.name in chosen:
             results = workload.run(arguments.repeats)
-            targets = [target.line(results) for target in workload.targets]
+            targets = [target.line(results) for target in workload.targets if target.is_possible(results)]
             found = {"about": workload.about, "cases": [r.as_dict() for r in results.values()], "targets": targets}
             kept[workload.name] = found
             print(table(workload.name, workload.about, found), flush=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -44,9 +43,9 @@ class Contender:
 
 
 def contenders(pfl: Path, flower: Path) -> list[Contender]:
-    """Return who takes part: flatfed in this environment, each peer in its own."""
+    """Return who takes part: flatfed in this environment, each peer in its own, where that has been made."""
     here = [sys.executable, str(HERE / "flatfed_rounds.py")]
-    return [
+    every = [
         Contender("flatfed, in process", [*here, "--processes", "0"]),
         Contender("flatfed, 2 workers", [*here, "--processes", "2"]),
         Contender("pfl, 1 process", [str(pfl), str(HERE / "peers" / "pfl_rounds.py"), "--processes", "1"]),
@@ -54,6 +53,7 @@ def contenders(pfl: Path, flower: Path) -> list[Contender]:
         Contender("Flower, 2 actors", [str(flower), str(HERE / "peers" / "flower_rounds.py"), "--processes", "2"]),
         *(Contender(name, [sys.executable, str(LOOP), "--style", style]) for name, style in RESEARCH.items()),
     ]
+    return [one for one in every if Path(one.command[0]).exists()]
 
 
 TARGETS = {
@@ -62,13 +62,26 @@ TARGETS = {
             "flatfed, 2 workers: faster than pfl, 2 processes",
             speed("flatfed, 2 workers", "pfl, 2 processes"),
             least=1.35,
+            needs="pfl, 2 processes",
         ),
-        Target("... than Flower, 2 actors", speed("flatfed, 2 workers", "Flower, 2 actors"), least=1.4),
+        Target(
+            "... than Flower, 2 actors",
+            speed("flatfed, 2 workers", "Flower, 2 actors"),
+            least=1.4,
+            needs="Flower, 2 actors",
+        ),
         *(Target(f"... than {name}, 1 process", speed("flatfed, 2 workers", name), least=1.5) for name in RESEARCH),
     ],
     "tiny": [
-        Target("flatfed, the better: faster than pfl, the better", speed("flatfed, best", "pfl, best"), least=10),
-        Target("... than Flower, 2 actors", speed("flatfed, best", "Flower, 2 actors"), least=30),
+        Target(
+            "flatfed, the better: faster than pfl, the better",
+            speed("flatfed, best", "pfl, best"),
+            least=10,
+            needs="pfl, best",
+        ),
+        Target(
+            "... than Flower, 2 actors", speed("flatfed, best", "Flower, 2 actors"), least=30, needs="Flower, 2 actors"
+        ),
         *(Target(f"... than {name}, 1 process", speed("flatfed, best", name), least=2) for name in RESEARCH),
     ],
 }
@@ -96,9 +109,11 @@ def compete(work: str, cases: list[Contender], turns: int) -> dict[str, Any]:
             seconds[case.name] += case.seconds(work)
     results = {name: Result(work, name, times) for name, times in seconds.items()}
     for family in ("flatfed", "pfl"):
-        best = min((r for n, r in results.items() if n.startswith(family)), key=lambda r: statistics.median(r.seconds))
-        results[f"{family}, best"] = Result(work, f"{family}, best", best.seconds)
-    targets = [target.line(results) for target in TARGETS[work]]
+        members = [result for name, result in results.items() if name.startswith(family)]
+        if members:
+            best = min(members, key=lambda result: result.median)
+            results[f"{family}, best"] = Result(work, f"{family}, best", best.seconds)
+    targets = [target.line(results) for target in TARGETS[work] if target.is_possible(results)]
     found = {"cases": [results[name].as_dict() for name in seconds], "targets": targets}
     print(table(work, "rounds of each in turns", found), flush=True)
     return found

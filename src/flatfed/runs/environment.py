@@ -43,6 +43,8 @@ def arithmetic_of(environment: dict[str, Any]) -> dict[str, str]:
     return instructions | {"Python": str(environment.get("python"))} | versions
 
 
+# To look it up takes milliseconds, and it is that of what is loaded.
+@functools.cache
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flatfed.cli.loading import loading
 from flatfed.cli.making.training import free_directory, make_comparison
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
@@ -50,7 +51,7 @@ def run(ctx: click.Context, /, dataset: str | None, algorithm: str | None, seed:
 
     out: Path = options["out"] or free_directory(f"{dataset}-{read_spelling(algorithm).short}")
     refuse_taken(out)  # before the data is read, which may take minutes
-    with waiting(f"loading {dataset}"):
+    with waiting(f"loading {dataset}"), loading():
         comparison, task = make_comparison(ctx, dataset, [algorithm], [seed])
         plan = comparison.plan_of(comparison.methods[0], task)
         # Checked here: what cannot be played leaves no run directory.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flatfed.cli.loading import loading
 from flatfed.cli.options.values import Number, Whole, click_type, naming, options_of, typed_words
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import RunOption
@@ -280,7 +281,9 @@ def engine_options(workers: str, default: str | None = None) -> Decorator:
 def take_engine(params: dict[str, Any]) -> None:
     """Put the engine in the place of the number of workers, and its options away."""
     from flatfed.core.errors import ConfigError
-    from flatfed.engines.choice import named_engine
+
+    with loading():
+        from flatfed.engines.choice import named_engine
 
     given = {name: params.pop(name) for name in OPTIONS}
     id = given.pop("engine")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flatfed.cli.loading import loading
 from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.streams import console, echo
 
@@ -125,13 +126,14 @@ def _text(lines: Lines, out: Path) -> str:
 
 def finish_run(result: Run, out: Path, as_json: bool) -> int:
     """Write the report of one run, print its table and return the exit code."""
-    from flatfed.reports.write import write_report
-
     assert result.directory is not None
     config = result.directory.config
     about = config.get("about", {})
-    results = read_results([result.directory])
-    files = write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
+    with loading():  # the pictures need matplotlib
+        from flatfed.reports.write import write_report
+
+        results = read_results([result.directory])
+        files = write_report(results, out, about.get("title", config["method"]), about.get("command", command_line()))
     print_results(results, as_json)
     echo(f"run directory: {out}", err=True)
     tell_report(files)

@@ -17,12 +17,14 @@ from flatfed.experiments.comparing.opened import OpenedRuns
 from flatfed.experiments.comparing.send_whole import tracked
 from flatfed.experiments.comparing.side_by_side import RunFollower, RunsSideBySide, Unfollowed, runs_at_once
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.planning.setting import describe as describe_setting
 from flatfed.experiments.running.children import Tell
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
 from flatfed.experiments.running.run import Run
 from flatfed.reports.results.result import OneRun
 from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.environment import describe as describe_environment
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import summarise
 from flatfed.runs.records.files import refuse_link
@@ -107,9 +109,12 @@ class _Comparing:
             return 1
         try:
             plan = self.runs[left[0]].plan()
+            at_once = runs_at_once(plan, len(left), jobs)
+            if at_once > 1:
+                _find_out_once(plan)
         except Exception:  # it will be said of that run
             return 1
-        return runs_at_once(plan, len(left), jobs)
+        return at_once
 
     def _is_over(self, path: Path) -> bool:
         """Say whether nothing is to be done about a run: it cannot be made, or it came to its end before."""
@@ -149,6 +154,14 @@ class _Comparing:
         run = _train(self.comparison, self.runs[path], self.opened, on_round, say)
         if run is not None and run.reason:
             say(f"{path}: {run.status}: {run.reason}")
+
+
+def _find_out_once(plan: Plan) -> None:
+    """Find out what the records of all runs have in common, here and not again in each process that is forked."""
+    if plan.task.origin is not None:
+        plan.task.origin.fingerprint()
+    describe_setting(plan)
+    describe_environment()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ What a method costs is counted on a tiny run rather than declared, so that it ca
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Costs:
         return " + ".join([str(self.backprops), *forward, *full])
 
 
+# The runs of a comparison differ in their seeds, and most of them have a method in common.
+@functools.lru_cache(maxsize=64)
 def costs(algorithm: Algorithm) -> Costs:
     """Count what a method exchanges, keeps and computes, on a run of two rounds with one and with two local steps."""
     task = _tiny_task()

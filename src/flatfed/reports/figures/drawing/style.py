@@ -165,7 +165,8 @@ def _lay_out(figure: Any, below: float, body: float) -> None:
     """Lay the axes out once, for all files alike; the library's solver is not exact to the last digit."""
     figure.get_layout_engine().set(rect=(0, below, 1, body))
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    # None, not "none": with an engine that only keeps its place every file would be drawn twice.
+    figure.set_layout_engine(None)
     for axes in figure.axes:
         axes.set_position([round(float(part), 5) for part in axes.get_position(original=True).bounds])
 

@@ -1,0 +1,49 @@
+"""Rounds beside bare loops, and methods beside fedavg."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bare import Bare, BareProcesses
+from federated import Rounds, task_of
+from harness import Maker, Result, take_turns
+from problems import CONV, TINY, Problem
+
+# conv and tiny: the whole round against a bare loop.
+
+
+def conv(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(Bare, CONV),
+        partial(BareProcesses, CONV, 2),
+        partial(BareProcesses, CONV, 2, keep_memory=True),
+        partial(Rounds, "fedavg, in process", CONV),
+        partial(Rounds, "fedavg, 2 workers", CONV, workers=2),
+    ]
+    return take_turns("conv", makers, repeats)
+
+
+def tiny(repeats: int) -> dict[str, Result]:
+    makers: list[Maker] = [
+        partial(Bare, TINY),
+        partial(Rounds, "fedavg, client by client, in process", TINY, vectorised=False),
+        partial(Rounds, "fedavg, client by client, 2 workers", TINY, vectorised=False, workers=2),
+        partial(Rounds, "fedavg, vectorised, in process", TINY, vectorised=True),
+        partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
+    ]
+    return take_turns("tiny", makers, 4 * repeats)
+
+
+# sam: methods against fedavg on the same engine.
+
+TWO_BACKPROPS = ("fedsam", "fedasam", "fedgloss+sam", "fedsmoo", "fedvssam")
+ONE_BACKPROP = ("fedgloss", "fedwmsam", "fedlesam")
+
+
+def sam(repeats: int) -> dict[str, Result]:
+    small = Problem("sam", CONV.model, CONV.shape, 10, 500, 2, 64)
+    task = task_of(small)
+    makers: list[Maker] = [
+        partial(Rounds, name, small, method=name, task=task) for name in ("fedavg", *TWO_BACKPROPS, *ONE_BACKPROP)
+    ]
+    return take_turns("sam", makers, repeats)
