@@ -19,7 +19,7 @@ from engines.table import ENGINES, Row, on_engines
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.engine import Engine, Jobs, Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.round.exchange import SPARE_NUMBERS
+from flatfed.core.round.expectation import SPARE_NUMBERS
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 
