@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from bare import Bare, BareProcesses, bare_evaluation
 from client_states import FEW, MANY, client_states
+from cohorts import ABOUT, cohort
+from cohorts import targets as cohort_targets
 from comparisons import AFTER, BARE, SIDE, BareRuns, Comparisons
 from curvature import BareProducts, Points, Steps, Ways, eigenvalue_facts, lambda_max_facts
 from federated import Rounds, task_of
@@ -144,7 +146,8 @@ def state_child(where: str) -> Any:
     task = ff.Task(
         problem.fresh_model(), ff.Partition(inputs, targets, [torch.arange(k, k + 20) % 2000 for k in range(1000)])
     )
-    rounds = Rounds("", problem, method="scaffold", task=task)
+    memory = "unlimited" if where == "memory" else "2GB"
+    rounds = Rounds("", problem, method="scaffold", task=task, cohort_memory=memory)
     for client in range(1000):  # everyone has taken part once
         rounds.federation.clients.write(client, rounds.federation.clients.read(client))
     return rounds
@@ -415,6 +418,7 @@ WORKLOADS = [
         state,
         [Target("budget / in memory", ratio("1 GB in memory, the rest on disk", "in memory"), most=1.15)],
     ),
+    Workload("cohort", ABOUT, cohort, cohort_targets()),
     Workload(
         "evaluate",
         "cnn on 10,000 images",

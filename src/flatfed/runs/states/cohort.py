@@ -20,6 +20,10 @@ from flatfed.runs.states.state_file import Ref, StateFile
 from flatfed.runs.states.vault import Vault
 
 
+SPARE = 8
+"""One byte for every eight of a tensor is lost between those that stay and those that come and go, at most about."""
+
+
 class SpilledTensors(Mapping[str, Tensor]):
     """Tensors in a place of a file: each is read when it is asked for, and nothing of it stays here."""
 
@@ -81,6 +85,7 @@ class CohortMemory:
     def keep(self, tensors: Mapping[str, Tensor]) -> StoredTensors:
         """Take tensors, which nobody else changes, and return how they are read."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        size += size // SPARE
         if size and not self._has_room(size):
             return self._file_of(StateForm.of(State(tensors))).put(tensors)
         held = HeldTensors(tensors)

@@ -117,7 +117,7 @@ class StateFile:
         entry, before = self.form.place_of(name)
         tensor = entry.empty()
         if entry.nbytes:
-            self._get(bytes_of(tensor), place, before)
+            self._get([bytes_of(tensor)], place, before)
         return tensor
 
     def check(self, place: int, digest: bytes) -> None:
@@ -159,20 +159,17 @@ class StateFile:
     def _load(self, place: int) -> tuple[State, list[memoryview]]:
         """Return the state in a place, and its bytes."""
         state, views = self.form.empty()
-        before = 0
-        for view in views:
-            self._get(view, place, before)
-            before += len(view)
+        self._get(views, place)
         return state, views
 
-    def _get(self, view: memoryview, place: int, before: int) -> None:
-        """Read bytes of a place, from the given one on."""
+    def _get(self, views: list[memoryview], place: int, before: int = 0) -> None:
+        """Fill these with the bytes of a place, from the given one on."""
         position = place * self.form.size + before
-        while view:
-            count = os.preadv(self._descriptor, [view], position)
+        while views:
+            count = os.preadv(self._descriptor, views, position)
             if not count:
                 raise self._damaged(place, "it ends before this place")
-            view, position = view[count:], position + count
+            views, position = _after(views, count), position + count
 
     def _compare(self, place: int, views: list[memoryview], digest: bytes) -> None:
         if _sha256(views) != digest:
@@ -182,6 +179,14 @@ class StateFile:
 
     def _damaged(self, place: int, why: str) -> CheckpointError:
         return CheckpointError(f"{self._label} is damaged at place {place}: {why}")
+
+
+def _after(views: list[memoryview], count: int) -> list[memoryview]:
+    """Return what is left of these bytes without the first ones."""
+    left = list(views)
+    while left and count >= len(left[0]):
+        count -= len(left.pop(0))
+    return [left[0][count:], *left[1:]] if left else []
 
 
 def _sha256(views: list[memoryview]) -> bytes:
