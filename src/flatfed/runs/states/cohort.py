@@ -19,7 +19,6 @@ from flatfed.runs.states.form import StateForm
 from flatfed.runs.states.state_file import Ref, StateFile
 from flatfed.runs.states.vault import Vault
 
-
 SPARE = 8
 """One byte for every eight of a tensor is lost between those that stay and those that come and go, at most about."""
 
@@ -92,6 +91,11 @@ class CohortMemory:
         self.bytes_in_memory += size
         weakref.finalize(held, self._let_go, size).atexit = False
         return held
+
+    @property
+    def scratch_files(self) -> int:
+        """How many scratch files were made."""
+        return len(self._files)
 
     def _has_room(self, size: int) -> bool:
         return self.budget is None or self.bytes_in_memory + self._others() + size <= self.budget
