@@ -7,16 +7,16 @@ peak of its memory above what a small round takes.
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from federated import Rounds
-from harness import Result, Target, fact, fact_ratio, ratio, take_turns
+from harness import Result, Target, fact, fact_ratio, ratio
 from problems import Problem
 from torch import nn
 
@@ -42,39 +42,31 @@ def task() -> ff.Task:
     return ff.Task(PROBLEM.fresh_model(), ff.Partition(inputs, targets, parts))
 
 
-class FreshRound:
-    """A round in a process of its own, so that nothing of an earlier one is in its memory."""
-
-    def __init__(self, method: str, memory: str) -> None:
-        self.name, self._arguments = title(method, memory), (method, memory)
-        self.facts: dict[str, list[float]] = {"processor_seconds": [], "peak_gb": []}
-
-    def round(self) -> float:
-        done = subprocess.run([sys.executable, __file__, *self._arguments], stdout=subprocess.PIPE, check=True)
-        measured = json.loads(done.stdout)
-        for name, values in self.facts.items():
-            values.append(measured[name])
-        return float(measured["seconds"])
-
-    def close(self) -> None:
-        pass
-
-
 def cohort(repeats: int) -> dict[str, Result]:
-    """Let bounded and unbounded rounds take turns, method by method."""
-    cases = [FreshRound(method, memory) for method in METHODS for memory in (UNLIMITED, BOUNDED)]
-    results = take_turns("cohort", [partial(_same, case) for case in cases], min(repeats, 3))
-    for case in cases:
-        seconds = sorted(case.facts["processor_seconds"])
-        results[case.name].facts |= {
-            "processor_seconds": seconds[len(seconds) // 2],
-            "peak_gb": max(case.facts["peak_gb"]),
-        }
-    return results
+    """Let bounded and unbounded rounds take turns; a fresh process has nothing to warm up."""
+    cases = [(method, memory) for method in METHODS for memory in (UNLIMITED, BOUNDED)]
+    measured: dict[str, list[dict[str, float]]] = {title(*case): [] for case in cases}
+    for number in range(min(repeats, 3)):
+        for case in cases:
+            measured[title(*case)].append(_fresh_round(*case))
+            print(f"\rcohort: {number + 1}, {title(*case)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return {name: _result(name, rounds) for name, rounds in measured.items()}
 
 
-def _same(case: FreshRound) -> FreshRound:
-    return case
+def _fresh_round(method: str, memory: str) -> dict[str, float]:
+    """Play a round in a process of its own, so that nothing of an earlier one is in its memory."""
+    done = subprocess.run([sys.executable, __file__, method, memory], stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _result(name: str, rounds: list[dict[str, float]]) -> Result:
+    facts = {
+        "processor_seconds": statistics.median(each["processor_seconds"] for each in rounds),
+        "peak_gb": max(each["peak_gb"] for each in rounds),
+    }
+    return Result("cohort", name, [each["seconds"] for each in rounds], facts)
 
 
 def targets() -> list[Target]:
