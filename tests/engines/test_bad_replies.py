@@ -149,6 +149,17 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_goes_on(kind: Kind) -> No
     assert states(here) == states(expected)
 
 
+def test_bad_replies_of_every_kind_are_rejected_alike_where_replies_wait_on_the_disk() -> None:
+    kinds = [kind.alter for kind in KINDS.values()] + [twice(kind) for kind in ("nan", "norm", "duplicate")]
+    alter = {(round, VICTIM): kind for round, kind in enumerate(kinds)}
+    bounded, free = (
+        play(planned([ALL] * len(kinds), max_update_norm=50.0, cohort_memory=memory), PLAIN, alter)
+        for memory in ("0B", "unlimited")
+    )
+    assert_same(bits(bounded, CLIENTS), bits(free, CLIENTS))
+    assert all("rejected" in row for row in bounded.history)
+
+
 @on_engines("processes", "futures")
 def test_bad_replies_of_every_kind_are_rejected_alike_on_every_engine(row: Row) -> None:
     """A round for each kind, and a sound one after the last."""
