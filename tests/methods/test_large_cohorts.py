@@ -45,7 +45,8 @@ def test_the_bound_changes_no_bit(id: str, workers: int) -> None:
     bounded = played(id, TIGHT, workers)
     memory: Any = bounded._federation.memory
     assert memory.scratch_files > 0 or ff.make(id).pooled
-    assert_same(bits(bounded, len(SIZES)), bits(played(id, "unlimited"), len(SIZES)))
+    population = bounded._federation.task.population
+    assert_same(bits(bounded, population), bits(played(id, "unlimited"), population))
 
 
 @pytest.mark.parametrize("id", ["fedavg", "scaffold", "fedwmsam", "mime"])

@@ -28,7 +28,7 @@ class RoundMemory(Protocol):
 class HeldTensors(Mapping[str, Tensor]):
     """Tensors in memory; one that was changed in place since is an error.
 
-    Elsewhere such a change would be lost without a word, and the results would depend on the bound of the memory.
+    Elsewhere such a change would be lost silently, and the results would depend on the bound of the memory.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
