@@ -98,6 +98,7 @@ class Courier:
     def __call__(self, message: Message, expect: tuple[str, ...] | None = None) -> Replies:
         """Send, collect, check; return the good replies in client order or raise `TooFewReplies`."""
         fed = self.federation
+        self.replies = None  # those to the question before are needed no more
         # A copy: methods change what they keep in place, and replies are compared with what was really sent.
         fresh = (message | Message.of(fed.server.buffers)).copy()
         sent = together(self.held.receive(fed.round, self.exchange, fresh))
