@@ -41,6 +41,7 @@ class Rounds:
         per_round: int | None = None,
         evaluate_every: int = ENDLESS,
         clock: Callable[[], float] = time.perf_counter,
+        cohort_memory: str = "2GB",
     ) -> None:
         self.name, self._clock = name, clock
         settings = Settings(
@@ -51,6 +52,7 @@ class Rounds:
             evaluate_every=evaluate_every,
             evaluate_last=0,
             vectorised=vectorised,
+            cohort_memory=cohort_memory,
         )
         chosen = parse_method(method)
         self.plan = Plan(

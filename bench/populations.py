@@ -69,7 +69,8 @@ def state_child(where: str) -> Any:
     task = ff.Task(
         problem.fresh_model(), ff.Partition(inputs, targets, [torch.arange(k, k + 20) % 2000 for k in range(1000)])
     )
-    rounds = Rounds("", problem, method="scaffold", task=task)
+    memory = "unlimited" if where == "memory" else "2GB"
+    rounds = Rounds("", problem, method="scaffold", task=task, cohort_memory=memory)
     for client in range(1000):  # everyone has taken part once
         rounds.federation.clients.write(client, rounds.federation.clients.read(client))
     return rounds

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from client_states import FEW, MANY, client_states
+from cohorts import ABOUT, cohort
+from cohorts import targets as cohort_targets
 from comparisons import AFTER, BARE, DEMO_AFTER, DEMO_SIDE, SIDE, comparison, demo
 from curvature import DOUBLE_ALL, TANGENTS_ALL, lambda_max
 from evaluations import (
@@ -108,6 +110,7 @@ WORKLOADS = [
         state,
         [Target("budget / in memory", ratio("1 GB in memory, the rest on disk", "in memory"), most=1.15)],
     ),
+    Workload("cohort", ABOUT, cohort, cohort_targets()),
     Workload(
         "evaluate",
         "cnn on 10,000 images",

@@ -153,7 +153,7 @@ def check(asked: Plan, make_engine: Callable[[Plan], Engine] = in_process) -> No
         for model, reply in zip(one.models, one.replies, strict=True):
             assert same(model.w, real[model.client]), (round, model.client)
             assert model.samples == len(asked.task.examples(model.client))
-            assert exact(reply.message.vectors) == exact(up[model.client].vectors)
+            assert exact(dict(reply.message.vectors)) == exact(dict(up[model.client].vectors))
             sent = [name for name in model.buffers if not name.startswith("local_")]
             assert all(same(model.buffers[name], up[model.client].vectors[name]) for name in sent)
 

@@ -21,7 +21,7 @@ from flatfed.core.method.client import Client
 from flatfed.core.method.engine import Reply
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server
-from flatfed.core.round.exchange import Expectation
+from flatfed.core.round.expectation import Expectation
 
 Spoil = Callable[[Message], Message]
 SIZE = len(flat(normed()))

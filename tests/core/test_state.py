@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import flatfed as ff
+from flatfed.core.method.round_memory import MainMemory
 from flatfed.core.method.state import Overlay, State, scalar, vector, window
 from flatfed.runs.states.store import StateStore
 
@@ -54,7 +55,7 @@ def test_wrong_shapes_and_undeclared_names_are_errors_that_say_so():
 @pytest.fixture(params=["in memory", "in a file", "overlay"])
 def store(request):
     kept = StateStore(fresh, 0 if request.param == "in a file" else 2**20)
-    return Overlay(kept) if request.param == "overlay" else kept
+    return Overlay(kept, MainMemory()) if request.param == "overlay" else kept
 
 
 def test_a_store_hands_out_copies_and_keeps_what_is_written(store):

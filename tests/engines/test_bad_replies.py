@@ -19,7 +19,7 @@ from engines.table import ENGINES, Row, on_engines
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.engine import Engine, Jobs, Reply
 from flatfed.core.method.messages import Message
-from flatfed.core.round.exchange import SPARE_NUMBERS
+from flatfed.core.round.expectation import SPARE_NUMBERS
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import Run
 
@@ -147,6 +147,17 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_goes_on(kind: Kind) -> No
     assert [row["clients"] for row in here.history] == [row["clients"] for row in expected.history]
     # The states of all clients are among them: nothing of a rejected reply is kept.
     assert states(here) == states(expected)
+
+
+def test_bad_replies_of_every_kind_are_rejected_alike_where_replies_wait_on_the_disk() -> None:
+    kinds = [kind.alter for kind in KINDS.values()] + [twice(kind) for kind in ("nan", "norm", "duplicate")]
+    alter = {(round, VICTIM): kind for round, kind in enumerate(kinds)}
+    bounded, free = (
+        play(planned([ALL] * len(kinds), max_update_norm=50.0, cohort_memory=memory), PLAIN, alter)
+        for memory in ("0B", "unlimited")
+    )
+    assert_same(bits(bounded, CLIENTS), bits(free, CLIENTS))
+    assert all("rejected" in row for row in bounded.history)
 
 
 @on_engines("processes", "futures")

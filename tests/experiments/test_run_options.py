@@ -38,6 +38,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "exchange_timeout": (9, 9.0),
     "eval_stats": ("recalibrate", "recalibrate"),
     "vectorised": (False, False),
+    "cohort_memory": ("500MB", "500MB"),
     "device": ("cpu", "cpu"),
     "clients": (20, 20),
     "per_round": (4, 4),

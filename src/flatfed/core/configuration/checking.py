@@ -10,7 +10,7 @@ import math
 import numbers
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -149,6 +149,13 @@ class Alias:
     stands_for: str
 
 
+@dataclass(frozen=True)
+class TextRule:
+    """How a text is read that stands for something else, put in an annotation; `read` returns it or refuses it."""
+
+    read: Callable[[Any], str]
+
+
 def range_of(hint: Any) -> Range | None:
     """Return the interval that an annotation asks for, perhaps one of several types; None where it asks for none."""
     if isinstance(hint, Range):
@@ -225,11 +232,20 @@ def _instance(hint: Any, value: Any, label: str) -> Any:
     return value
 
 
-def _by_rule(rule: Range | Alias, hint: Any, value: Any, label: str, may_vary: bool) -> Any:
+def _by_rule(rule: Range | Alias | TextRule, hint: Any, value: Any, label: str, may_vary: bool) -> Any:
+    if isinstance(rule, TextRule):
+        return _by_text_rule(rule, value, label)
     if isinstance(rule, Alias):
         meant = rule.stands_for if value == rule.spelling else value
         return checked(hint, meant, label, may_vary)
     return _in_range(rule, checked(hint, value, label, may_vary), label)
+
+
+def _by_text_rule(rule: TextRule, value: Any, label: str) -> str:
+    try:
+        return rule.read(value)
+    except ConfigError as error:
+        raise ConfigError(f"{PARAMETER}: {error}", parameter=label) from None
 
 
 def _in_range(allowed: Range, value: Any, label: str) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flatfed.core.configuration.byte_sizes import ByteSize, byte_count
 from flatfed.core.configuration.checking import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.configuration.config import Config
 from flatfed.core.errors import ConfigError
@@ -124,6 +125,11 @@ class Settings(Config):
         None,
         otherwise="where it is faster, by a rule on the task and the clients per round",
     )
+    cohort_memory: ByteSize = setting(
+        "Memory for the replies of a round and the states of clients, such as 500MB; the rest waits in scratch files. "
+        "`unlimited`: all of it stays in memory. Results do not depend on it.",
+        "2GB",
+    )
     device: str = setting("Where clients compute: cpu, cuda, cuda:N, mps. The server stays in main memory.", "cpu")
 
     @property
@@ -132,6 +138,11 @@ class Settings(Config):
         import torch  # here, so that the command line's help, which is made from this file, need not load it
 
         return torch.float32 if self.dtype == "float32" else torch.float64
+
+    @property
+    def cohort_bytes(self) -> int | None:
+        """The bytes of `cohort_memory`; None for no bound."""
+        return byte_count(self.cohort_memory)
 
     def decayed_lr(self, round: int) -> float:
         """Return the learning rate of a round (from 0), before an average changes it."""

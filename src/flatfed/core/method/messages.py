@@ -24,11 +24,12 @@ class Message:
     __slots__ = ("scalars", "vectors")
 
     def __init__(self, /, **contents: Tensor | float) -> None:
-        self.vectors: dict[str, Tensor] = {}
+        vectors: dict[str, Tensor] = {}
+        self.vectors: Mapping[str, Tensor] = vectors
         self.scalars: dict[str, float] = {}
         for name, value in contents.items():
             if isinstance(value, Tensor) and value.ndim:
-                self.vectors[name] = value
+                vectors[name] = value
             else:
                 self.scalars[name] = float(value)
 
@@ -36,6 +37,13 @@ class Message:
     def of(cls, vectors: Mapping[str, Tensor], scalars: Mapping[str, float] | None = None) -> Message:
         """Return a message of these vectors and scalars."""
         return cls(**vectors, **(scalars or {}))
+
+    @classmethod
+    def stored(cls, vectors: Mapping[str, Tensor], scalars: dict[str, float]) -> Message:
+        """Return a message whose vectors lie elsewhere: each is read when it is asked for."""
+        message = cls()
+        message.vectors, message.scalars = vectors, scalars
+        return message
 
     def __getattr__(self, name: str) -> Tensor:
         try:

@@ -37,12 +37,19 @@ class Server:
         return self._records.read(client)
 
     def record(self, client: int) -> State:
-        """Return what the server keeps about a client, to change in place: for `update` alone."""
+        """Return what the server keeps about a client, to change in place: for `update` alone.
+
+        It may leave the memory when its vectors, and views of them, are let go.
+        """
         return self._records.open(client)
 
 
 class Replies(Sequence[Reply]):
-    """The good replies of one exchange, in client order, with the message they answer."""
+    """The good replies of one exchange, in client order, with the message they answer.
+
+    Vectors of large cohorts lie on disk: `reply.message.w` reads one, and it is gone when it is let go. They are to be
+    read, not changed in place. The sums below hold one reply at a time.
+    """
 
     def __init__(self, replies: Sequence[Reply], sent: Message, uniform: bool) -> None:
         # Replies arrive in any order, and the rounding of a sum depends on it.

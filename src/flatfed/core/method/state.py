@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError, FlatfedError
+from flatfed.core.method.round_memory import RoundMemory, StoredTensors
 
 
 @dataclass(frozen=True)
@@ -144,26 +145,32 @@ class ClientStore(Protocol):
 class Overlay:
     """States as another store has them, until they are written here; the other store is only read."""
 
-    def __init__(self, below: ClientStore) -> None:
-        self._below = below
-        self._own: dict[int, State] = {}
+    def __init__(self, below: ClientStore, memory: RoundMemory) -> None:
+        self._below, self._memory = below, memory
+        self._own: dict[int, StoredTensors] = {}
+        self._opened: dict[int, State] = {}
 
     def read(self, client: int) -> State:
         """Return a copy of a client's state."""
-        return self._own[client].copy() if client in self._own else self._below.read(client)
+        if client in self._opened:
+            return self._opened[client].copy()
+        return State(self._own[client]).copy() if client in self._own else self._below.read(client)
 
     def open(self, client: int) -> State:
         """Return a client's state itself, to change in place."""
         # `read` gives a copy, so that what is changed here is not changed below.
-        return self._own.setdefault(client, self.read(client))
+        return self._opened.setdefault(client, self.read(client))
 
     def write(self, client: int, state: State) -> None:
         """Keep this as the client's state."""
-        self._own[client] = state
+        self._opened.pop(client, None)
+        self._own[client] = self._memory.keep(state.tensors())
 
     def known(self) -> list[int]:
         """Return the clients that have a state in either, in order."""
-        return sorted({*self._below.known(), *self._own})
+        return sorted({*self._below.known(), *self._own, *self._opened})
 
     def close_opened(self) -> None:
-        """Do nothing: all of it stays in memory."""
+        """Note that no state is changed any more that was opened."""
+        for client, state in list(self._opened.items()):
+            self.write(client, state)

@@ -20,11 +20,13 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.evaluator import Evaluations
 from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.core.method.engine import Engine
+from flatfed.core.method.round_memory import MainMemory, RoundMemory
 from flatfed.core.method.server import Replies, Server
 from flatfed.core.method.state import ClientStore, Overlay, State
 from flatfed.core.method.vectors import is_finite, norm
 from flatfed.core.model.layout import COUNTERS
-from flatfed.core.round.exchange import NOT_FINITE, Courier, Tally, TooFewReplies
+from flatfed.core.round.exchange import Courier, Tally, TooFewReplies
+from flatfed.core.round.expectation import NOT_FINITE
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
 
@@ -79,12 +81,14 @@ class Federation:
         average: Average | None = None,
         average_kept: State | None = None,
         round: int = 0,
+        memory: RoundMemory | None = None,
     ) -> None:
         self.task, self.algorithm, self.settings = task, algorithm, settings
         self.sampler, self.engine = sampler, engine
         self.server, self.clients, self.records = server, clients, records
         self.average, self.average_kept = average, average_kept or State({})
         self.round, self.method = round, algorithm
+        self.memory: RoundMemory = memory or MainMemory()
         self.status: Status = "running"
         self.reason = ""
         self._waiting: tuple[Row, Evaluations] | None = None
@@ -162,9 +166,10 @@ class Federation:
             self.reason = str(error)
             return self._row(tally, before, started)
         # Not before the round has succeeded: after one that fails, clients go on with what they had.
+        self._average_buffers(courier.replies)
+        courier.replies = None  # nobody reads them any more, and the states need the room
         self._keep_states(courier, past)
         self._past = None if past is None else Past(past, courier.cohort)
-        self._average_buffers(courier.replies)
         if self.average is not None:
             self.average.capture(self.average_kept, before, self.server.w, self.round, self.settings.rounds)
         row = self._row(tally, before, started)
@@ -177,11 +182,13 @@ class Federation:
     def _keep_states(self, courier: Courier, past: Federation | None) -> None:
         """Keep what the clients of the round keep; the past keeps what they had before it."""
         for client in courier.cohort:  # a client whose last reply was rejected is not among them
-            if client not in courier.kept:
+            # One after the other out of the memory of the round, and into the store.
+            kept = courier.kept.pop(client, None)
+            if kept is None:
                 continue
             if past is not None:
                 past.clients.write(client, self.clients.read(client))
-            self.clients.write(client, courier.kept[client])
+            self.clients.write(client, State(kept))
 
     def _monitor(self, row: Row) -> None:
         for monitor in self.monitors:
@@ -206,7 +213,7 @@ class Federation:
 
         With an `algorithm`, a variant of the method with the same states, that one is played.
         """
-        server, records = self.server, Overlay(self.records)
+        server, records = self.server, Overlay(self.records, self.memory)
         # Of the buffers only the dictionary: the loop puts new ones in their place and changes none.
         kept, buffers = server.kept.copy(), dict(server.buffers)
         own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records)
@@ -218,11 +225,12 @@ class Federation:
             self.sampler,
             self.engine,
             own,
-            Overlay(self.clients),
+            Overlay(self.clients, self.memory),
             records,
             self.average,
             self.average_kept,
             self.round,
+            self.memory,
         )
         shadow.begin_round()
         return shadow

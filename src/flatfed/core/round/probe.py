@@ -6,16 +6,15 @@ federation keeps is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from flatfed.core.method.algorithm import Algorithm
-from flatfed.core.method.engine import Reply
-from flatfed.core.method.server import Replies, Server
-from flatfed.core.method.state import State
+from flatfed.core.method.server import Replies
 from flatfed.core.model.layout import LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.round.answers import MODEL
 from flatfed.core.round.exchange import Courier, Tally
 from flatfed.core.round.federation import Federation
 
@@ -33,12 +32,32 @@ class ClientModel:
     buffers: Mapping[str, Tensor]
 
 
+class ClientModels(Sequence[ClientModel]):
+    """The models of a round's clients, in client order; each is read when it is asked for."""
+
+    def __init__(self, courier: Courier, replies: Replies) -> None:
+        self._courier, self._replies = courier, replies
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    def __getitem__(self, index: int) -> ClientModel:  # type: ignore[override]
+        reply = self._replies[index]
+        buffers = {name: reply.message.vectors[name] for name in self._courier.federation.server.buffers}
+        kept = self._courier.kept.get(reply.client, {})
+        buffers |= {name: kept[name] for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS) if name in kept}
+        return ClientModel(reply.client, reply.samples, self._courier.models[reply.client][MODEL], buffers)
+
+    def __iter__(self) -> Iterator[ClientModel]:
+        return (self[index] for index in range(len(self)))
+
+
 @dataclass(frozen=True)
 class Probe:
     """The last exchange of a round that was only tried: the replies, and each client's model."""
 
     replies: Replies
-    models: list[ClientModel]
+    models: ClientModels
 
     @property
     def pseudo_gradient(self) -> Tensor:
@@ -63,7 +82,7 @@ def probe(federation: Federation, clients: Sequence[int] | None = None, algorith
     # The courier's states and the tally are dropped, so that nothing of this round is kept or counted.
     shadow.method.advance(shadow.server, courier)
     assert courier.replies is not None
-    return Probe(courier.replies, [_model(reply, federation.server) for reply in courier.replies])
+    return Probe(courier.replies, ClientModels(courier, courier.replies))
 
 
 def _next_cohort(federation: Federation) -> list[int]:
@@ -79,13 +98,3 @@ def last_round(federation: Federation) -> Probe:
     """
     past = federation.past()
     return probe(past.federation, past.clients)
-
-
-def _model(reply: Reply, server: Server) -> ClientModel:
-    assert reply.model is not None
-    buffers = {name: reply.message.vectors[name] for name in server.buffers}
-    kept = reply.kept or State({})
-    for name in (LOCAL_PARAMETERS, LOCAL_BUFFERS, LOCAL_COUNTERS):
-        if name in kept:
-            buffers[name] = getattr(kept, name)
-    return ClientModel(reply.client, reply.samples, reply.model, buffers)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from flatfed.experiments.planning.plan import STATE_BUDGET, Plan
+from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.children import DONE, INTERRUPTED, WAIT_SECONDS, Child, Tell, begin, signals_held
 from flatfed.machine import available_memory, take_cores, usable_cores
 from flatfed.runs.history import Row
@@ -89,8 +89,11 @@ def bytes_of_run(plan: Plan) -> int:
     """Return about how much memory a run takes in a process of its own; the data are shared."""
     model = plan.task.layout().shared * plan.settings.torch_dtype.itemsize
     cohort = plan.sampler.expected(plan.task.population)
-    sent = int(cohort * max(1, len(plan.algorithm.uploads())))
-    return PROCESS_BYTES + model * (VECTORS + sent) + min(STATE_BUDGET, model * plan.task.population)
+    replies = model * int(cohort * max(1, len(plan.algorithm.uploads())))
+    states = min(plan.state_bytes, model * plan.task.population)
+    bound = plan.settings.cohort_bytes
+    kept = replies + states if bound is None else min(replies + states, bound)
+    return PROCESS_BYTES + model * VECTORS + kept
 
 
 @dataclass(eq=False)

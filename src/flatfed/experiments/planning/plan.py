@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,11 +48,12 @@ from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
 from flatfed.runs.metrics import describe_metrics
+from flatfed.runs.states.cohort import CohortMemory
 from flatfed.runs.states.store import StateStore
 from flatfed.tracking.tracker import Tracker
 
 STATE_BUDGET = 2**30
-"""Bytes of client state kept in memory; the rest lies in files."""
+"""At most this number of bytes of client state is kept in memory; the rest lies in files."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,8 @@ class Plan:
             return lr
         return self.average.lr(lr, round, self.settings.rounds)
 
-    def federation(self, engine: Engine) -> Federation:
-        """Return the federation before round 0."""
+    def federation(self, engine: Engine, scratch: Path | None = None) -> Federation:
+        """Return the federation before round 0; `scratch` is where replies wait for which there is no memory."""
         # The method of round 0: a declaration may need a parameter's number (FedGF's `c`), and a schedule is none.
         dtype, first = self.settings.torch_dtype, self.algorithm.at(0)
         layout = self.task.layout()
@@ -175,7 +177,7 @@ class Plan:
         buffers = layout.read_buffers(model, dtype)
         shared = initial[: layout.shared].clone()
         # The server's vectors are of the shared part alone; a client's are as long as its whole model.
-        records = StateStore(lambda: State.declared(first.records(), shared), STATE_BUDGET)
+        records = StateStore(lambda: State.declared(first.records(), shared), self.state_bytes)
         server = Server(
             shared,
             State.declared(first.server_state(), shared),
@@ -188,7 +190,11 @@ class Plan:
         fresh = fresh_client_state(first, initial, buffers, layout)
         if config_of(self.workers).keeps_states:
             fresh = handle()
-        clients = StateStore(fresh.copy, STATE_BUDGET)
+        clients = StateStore(fresh.copy, self.state_bytes)
+        stores = clients, records
+        memory = CohortMemory(
+            self.settings.cohort_bytes, lambda: sum(store.bytes_in_memory for store in stores), scratch
+        )
         kept = None if self.average is None else State.declared(self.average.state(self.settings.rounds), shared)
         federation = Federation(
             self.task,
@@ -201,9 +207,16 @@ class Plan:
             records,
             self.average,
             kept,
+            memory=memory,
         )
         federation.monitors = (*self._applicable(), *config_of(self.workers).monitors(self.algorithm, self.settings))
         return federation
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of client state kept in memory: at most half of what there is for a round, which needs the rest."""
+        bound = self.settings.cohort_bytes
+        return STATE_BUDGET if bound is None else min(STATE_BUDGET, bound // 2)
 
     def _applicable(self) -> tuple[Monitor, ...]:
         """Return the monitors that mean something for the method."""

@@ -121,7 +121,8 @@ class _Session:
             engine = self._started_engine(interruption.pulse)
             stack.callback(engine.close)
             stack.callback(self._close_history)
-            federation = self.plan.federation(engine)
+            scratch = None if self.directory is None else self.directory.path
+            federation = self.plan.federation(engine, scratch)
             stack.callback(self._leave, federation)
             with self._full_disk_told():
                 self._begin(federation)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from flatfed.core.configuration.checking import Range
+from flatfed.core.configuration.checking import Range, TextRule
 from flatfed.core.configuration.config import parameters
 from flatfed.core.configuration.settings import About, Settings, about_settings, defaults
 from flatfed.experiments.spelling.kinds import (
@@ -25,6 +25,7 @@ from flatfed.experiments.spelling.kinds import (
     TruthKind,
     WholeKind,
     WholeNumbersKind,
+    WrittenKind,
 )
 
 SET = "set"
@@ -50,7 +51,7 @@ def _setting_kind(name: str, hint: Any, about: About) -> OptionKind:
     if origin is Literal:
         return ChoiceKind(get_args(hint))
     if origin is Annotated:
-        return _number_kind(name, hint, about)
+        return _annotated_kind(name, hint, about)
     if hint is bool:
         return TruthKind()
     return TextKind()
@@ -60,8 +61,10 @@ def _other_than_none(hint: Any) -> Any:
     return next(part for part in get_args(hint) if part is not type(None))
 
 
-def _number_kind(name: str, hint: Any, about: About) -> OptionKind:
+def _annotated_kind(name: str, hint: Any, about: About) -> OptionKind:
     kind, allowed = get_args(hint)
+    if isinstance(allowed, TextRule):
+        return WrittenKind(allowed)
     assert isinstance(allowed, Range)
     if kind is int:
         return WholeKind(int(allowed.low), about.none)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from flatfed.core.configuration.checking import LARGEST, shown
+from flatfed.core.configuration.checking import LARGEST, TextRule, shown
 from flatfed.core.errors import ConfigError
 from flatfed.tracking.tracker import Tracker, chosen
 
@@ -137,6 +137,17 @@ class TextKind(OptionKind):
         if not isinstance(value, str):
             raise ConfigError(f"{shown(value)} is not text")
         return value
+
+
+@dataclass(frozen=True)
+class WrittenKind(OptionKind):
+    """A text that stands for something else, such as an amount of memory."""
+
+    rule: TextRule
+
+    def read(self, value: Any) -> str:
+        """Return the text."""
+        return self.rule.read(value)
 
 
 class TrackKind(OptionKind):

@@ -95,8 +95,11 @@ def _settings(written: Values) -> Values:
 
 
 def _decisive_settings(settings: Values) -> Values:
-    """Return the settings without the seed, and without the time for a client, which is there for those that hang."""
-    return {name: value for name, value in settings.items() if name not in ("seed", "client_timeout")}
+    """Return the settings without the seed, and without those that change no result.
+
+    The time for a client is there for those that hang; the memory for a round says where replies wait.
+    """
+    return {name: value for name, value in settings.items() if name not in ("seed", "client_timeout", "cohort_memory")}
 
 
 def _or_as_written(read: Callable[[], Values], written: Values) -> Values:

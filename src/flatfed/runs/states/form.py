@@ -38,6 +38,10 @@ class FormEntry:
         """Its bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
+    def empty(self) -> Tensor:
+        """Return a tensor of this form, whose content is still to come."""
+        return torch.empty(self.shape, dtype=self.dtype)
+
 
 @dataclass(frozen=True)
 class StateForm:
@@ -64,17 +68,27 @@ class StateForm:
         """Return the bytes of a state, tensor by tensor, without a copy where that can be had."""
         if StateForm.of(state) != self:
             raise CheckpointError(f"a client's state is {StateForm.of(state)}, and those before it were {self}")
-        tensors = state.tensors()
-        views = [_bytes_of(tensors[entry.name]) for entry in self.entries if entry.nbytes]
-        return views or [memoryview(bytes(self.size))]
+        return self._views(state)
 
-    def state(self, data: bytearray) -> State:
-        """Return the state that these bytes are, with memory of its own."""
-        tensors, first = {}, 0
+    def _views(self, state: State) -> list[memoryview]:
+        tensors = state.tensors()
+        views = [bytes_of(tensors[entry.name]) for entry in self.entries if entry.nbytes]
+        return views or [memoryview(bytearray(self.size))]
+
+    def empty(self) -> tuple[State, list[memoryview]]:
+        """Return a state to be filled, each tensor with memory of its own, and the bytes that fill it."""
+        # torch's own memory, because that is aligned, and the bits of some sums depend on it.
+        state = State({entry.name: entry.empty() for entry in self.entries})
+        return state, self._views(state)
+
+    def place_of(self, name: str) -> tuple[FormEntry, int]:
+        """Return an entry, and how many bytes of a state stand before it."""
+        first = 0
         for entry in self.entries:
-            tensors[entry.name] = _tensor_of(data, entry, first)
+            if entry.name == name:
+                return entry, first
             first += entry.nbytes
-        return State(tensors)
+        raise KeyError(name)
 
     def __str__(self) -> str:
         return ", ".join(f"{e.name} {'x'.join(map(str, e.shape)) or 'scalar'}" for e in self.entries) or "nothing"
@@ -100,15 +114,8 @@ def _is_entry(entry: Sequence[Any]) -> bool:
     return isinstance(shape, list) and all(type(length) is int and length >= 0 for length in shape)
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
+def bytes_of(tensor: Tensor) -> memoryview:
+    """Return the bytes of a tensor, which are its own where it lies in main memory in one piece."""
     # As bytes before NumPy sees it, which does not know every type.
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return flat.numpy().data
-
-
-def _tensor_of(data: bytearray, entry: FormEntry, first: int) -> Tensor:
-    if not entry.nbytes:
-        return torch.empty(entry.shape, dtype=entry.dtype)
-    flat = torch.frombuffer(data, dtype=entry.dtype, count=prod(entry.shape), offset=first)
-    # A copy, because torch's own memory is aligned, and the bits of some sums depend on that.
-    return flat.clone().view(entry.shape)

@@ -14,11 +14,13 @@ import weakref
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from torch import Tensor
+
 from flatfed.core.errors import CheckpointError
 from flatfed.core.method.state import State
 from flatfed.machine import open_regular
 from flatfed.runs.records.files import may_write, naming, open_unlinked
-from flatfed.runs.states.form import StateForm
+from flatfed.runs.states.form import StateForm, bytes_of
 
 
 class StateSource(Protocol):
@@ -42,6 +44,7 @@ class StateFile:
 
     def __init__(self, descriptor: int, form: StateForm, path: Path | None, lock: object = None) -> None:
         self.form, self.path = form, path
+        self._label = path or Path("a scratch file")
         self._lock = lock
         self._seen: set[int] = set()
         self._writable = False
@@ -64,9 +67,11 @@ class StateFile:
     @classmethod
     def scratch(cls, form: StateForm, directory: Path | None = None) -> StateFile:
         """Make a file without a name, which cannot be left behind."""
-        with tempfile.TemporaryFile(dir=directory) as temporary:
+        folder = directory or Path(tempfile.gettempdir())
+        # A name as `remove_temporary_files` knows them, where the system needs one for a moment.
+        with naming(folder), tempfile.TemporaryFile(dir=folder, prefix=".", suffix=".tmp") as temporary:
             file = cls(os.dup(temporary.fileno()), form, None)
-        file._writable = True
+        file._writable, file._label = True, Path(f"a scratch file in {folder}")
         return file
 
     @classmethod
@@ -102,18 +107,26 @@ class StateFile:
 
     def read(self, place: int, digest: bytes) -> State:
         """Return the state in a place; one that is not what it was is an error."""
-        data = self._data(place)
+        state, views = self._load(place)
         if digest and place not in self._seen:
-            self._compare(place, data, digest)
-        return self.form.state(data)
+            self._compare(place, views, digest)
+        return state
+
+    def read_entry(self, place: int, name: str) -> Tensor:
+        """Return one tensor of the state in a place, with memory of its own."""
+        entry, before = self.form.place_of(name)
+        tensor = entry.empty()
+        if entry.nbytes:
+            self._get([bytes_of(tensor)], place, before)
+        return tensor
 
     def check(self, place: int, digest: bytes) -> None:
         """Refuse a place whose bytes are not what they were."""
-        self._compare(place, self._data(place), digest)
+        self._compare(place, self._load(place)[1], digest)
 
     def digest(self, place: int) -> bytes:
         """Return the SHA-256 of a place."""
-        return hashlib.sha256(self._data(place)).digest()
+        return _sha256(self._load(place)[1])
 
     def write(self, place: int, state: State, hashed: bool) -> bytes:
         """Write a state into a place; return its SHA-256 where that is asked for."""
@@ -129,7 +142,7 @@ class StateFile:
 
     def sync(self) -> None:
         """Force what was written to the disk."""
-        with naming(self.path or Path("a scratch file")):
+        with naming(self._label):
             os.fsync(self._descriptor)
 
     def cut(self, places: int) -> None:
@@ -138,25 +151,46 @@ class StateFile:
             os.ftruncate(self._descriptor, places * self.form.size)
 
     def _put(self, view: memoryview, position: int) -> None:
-        with naming(self.path or Path("a scratch file")):
+        with naming(self._label):
             while view:
                 written = os.pwrite(self._descriptor, view, position)
                 view, position = view[written:], position + written
 
-    def _data(self, place: int) -> bytearray:
-        data, done, first = bytearray(self.form.size), 0, place * self.form.size
-        while done < len(data):
-            count = os.preadv(self._descriptor, [memoryview(data)[done:]], first + done)
+    def _load(self, place: int) -> tuple[State, list[memoryview]]:
+        """Return the state in a place, and its bytes."""
+        state, views = self.form.empty()
+        self._get(views, place)
+        return state, views
+
+    def _get(self, views: list[memoryview], place: int, before: int = 0) -> None:
+        """Fill these with the bytes of a place, from the given one on."""
+        position = place * self.form.size + before
+        while views:
+            count = os.preadv(self._descriptor, views, position)
             if not count:
                 raise self._damaged(place, "it ends before this place")
-            done += count
-        return data
+            views, position = _after(views, count), position + count
 
-    def _compare(self, place: int, data: bytearray, digest: bytes) -> None:
-        if hashlib.sha256(data).digest() != digest:
+    def _compare(self, place: int, views: list[memoryview], digest: bytes) -> None:
+        if _sha256(views) != digest:
             raise self._damaged(place, "its bytes do not have the SHA-256 of the index")
         if self._writable:
             self._seen.add(place)
 
     def _damaged(self, place: int, why: str) -> CheckpointError:
-        return CheckpointError(f"{self.path} is damaged at place {place}: {why}")
+        return CheckpointError(f"{self._label} is damaged at place {place}: {why}")
+
+
+def _after(views: list[memoryview], count: int) -> list[memoryview]:
+    """Return what is left of these bytes without the first ones."""
+    left = list(views)
+    while left and count >= len(left[0]):
+        count -= len(left.pop(0))
+    return [left[0][count:], *left[1:]] if left else []
+
+
+def _sha256(views: list[memoryview]) -> bytes:
+    digest = hashlib.sha256()
+    for view in views:
+        digest.update(view)
+    return digest.digest()

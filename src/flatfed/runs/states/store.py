@@ -5,6 +5,7 @@ A run without a directory has a scratch file instead, which vanishes with the pr
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ class StateStore:
         self._vault = Vault(scratch=directory)
         self._memory: OrderedDict[int, State] = OrderedDict()
         self._in_memory = 0
-        self._opened: set[int] = set()
+        self._opened: dict[int, OpenedState] = {}
         # Where states lie: as the last checkpoint has them, and as they are now, where they changed since.
         self._saved: Refs = {}
         self._spilled: Refs = {}
@@ -44,11 +45,17 @@ class StateStore:
 
     def open(self, client: int) -> State:
         """Return a client's state itself, to change in place, until `close_opened`."""
-        self._opened.add(client)
-        if client not in self._memory:
-            self._keep(client, self.read(client))
+        if not self._is_open(client):
+            state = self.read(client)
+            self._drop(client)
+            opened = self._opened[client] = OpenedState(state)
+            self._keep(client, opened.memory)
         self._note_change(client)
-        return self._memory[client]
+        return self._opened[client].state()
+
+    def _is_open(self, client: int) -> bool:
+        """Say whether a state may still be changed by whoever has opened it."""
+        return client in self._opened and self._opened[client].is_held
 
     def close_opened(self) -> None:
         """Note that no state is changed any more that was opened: it may leave the memory."""
@@ -61,7 +68,7 @@ class StateStore:
         if not len(state):
             return
         self._note_change(client)
-        if client in self._opened:
+        if self._is_open(client):
             for name, entry in self._memory[client].tensors().items():
                 entry.copy_(getattr(state, name))  # whoever opened it sees it too
             return
@@ -92,7 +99,7 @@ class StateStore:
     def _make_room(self) -> None:
         """Let states leave the memory, the oldest first, until the rest is within the budget."""
         while self._in_memory > self._budget:
-            client = next((client for client in self._memory if client not in self._opened), None)
+            client = next((client for client in self._memory if not self._is_open(client)), None)
             if client is None:
                 return
             if client in self._unwritten:
@@ -144,6 +151,45 @@ class StateStore:
         """Write no more: others may, but for what is kept by `lock`; so what is read is compared from now on."""
         self._spilled = {client: self._vault.hashed(ref) for client, ref in self._spilled.items()}
         self._vault.leave(lock)
+
+
+class OpenedState:
+    """A state that is changed in place: the memory stays with the store, the tensors with whoever has opened it.
+
+    When these are gone, nobody changes the state any more. A round may open the states of all its clients, one after
+    another, and they need not be in memory together.
+    """
+
+    def __init__(self, state: State) -> None:
+        tensors = state.tensors()
+        self.memory = State({name: _same_memory(tensor) for name, tensor in tensors.items()})
+        self._handed = {name: weakref.ref(tensor) for name, tensor in tensors.items()}
+        self._first: State | None = state
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has one of the tensors, or a view of one."""
+        return self._first is not None or any(ref() is not None for ref in self._handed.values())
+
+    def state(self) -> State:
+        """Return the state for whoever opens it; whoever has done so before sees the same changes."""
+        handed, self._first = self._first, None
+        if handed is not None:
+            return handed
+        memory = self.memory.tensors()
+        tensors = {name: _or_new(ref(), memory[name]) for name, ref in self._handed.items()}
+        self._handed = {name: weakref.ref(tensor) for name, tensor in tensors.items()}
+        return State(tensors)
+
+
+def _or_new(tensor: Tensor | None, memory: Tensor) -> Tensor:
+    return _same_memory(memory) if tensor is None else tensor
+
+
+def _same_memory(tensor: Tensor) -> Tensor:
+    """Return another tensor with the same memory, which does not keep the first one alive, as a view would."""
+    storage = tensor.untyped_storage()
+    return tensor.new_empty(0).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def _size(state: State) -> int:
