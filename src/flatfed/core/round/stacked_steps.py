@@ -19,8 +19,8 @@ from flatfed.core.configuration.config import Config
 from flatfed.core.method.algorithm import Direction, Gradient
 from flatfed.core.method.client import Client
 from flatfed.core.method.state import State
-from flatfed.core.randomness import global_state, preserved_torch_generator
-from flatfed.core.round.row_wise import NotTogether, RowWise
+from flatfed.core.randomness import global_state, preserved_torch_generator, put_back_other_generators
+from flatfed.core.round.row_wise import NotRowWise, NotTogether, RowWise
 from flatfed.core.round.rows import RowState, memos_of, stacked_memo, stacked_message
 from flatfed.core.task.examples import PartExamples, TensorExamples, epoch_order
 
@@ -71,7 +71,7 @@ class ClientsTogether(Client):
         self._backprops, self._turn = 0, requests[0].oracle.turn
         self._losses: list[float] | None = None
         self._sums, self._loss_count = [client._loss_sum for client in self._clients], first._loss_count
-        self._before, self._first_step = self.w.clone(), self.step
+        self._before, self._first_step, self._drawn = self.w.clone(), self.step, global_state()
 
     def __getattr__(self, name: str) -> NoReturn:
         # `id` and `watch`, for instance.
@@ -79,23 +79,24 @@ class ClientsTogether(Client):
 
     def take_all_steps(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps of all clients, and give each what is its own."""
-        drawn, names = global_state(), dict(vars(self))
+        names = dict(vars(self))
         versions = [vector._version for vector in self.received.vectors.values()]
         self.take_steps(
             lambda client: self._mode.call(gradient, client),
             lambda client, g: self._mode.call(direction, client, g),
         )
         if [vector._version for vector in self.received.vectors.values()] != versions:
-            raise NotTogether("what was received has changed")
-        if global_state() != drawn:
-            raise NotTogether("the method draws from a global generator")
+            raise NotRowWise("what was received has changed")
+        if global_state() != self._drawn:
+            raise NotRowWise("the method draws from a global generator")
         for name, value in vars(self).items():
             if not name.startswith("_") and name not in ("step", "start") and names.get(name) is not value:
-                raise NotTogether(f"{name} is another one now")
+                raise NotRowWise(f"{name} is another one now")
         self._give_back()
 
     def undo(self) -> None:
-        """Put the clients back to where they began."""
+        """Put the clients back to where they began; torch's generator is keyed for every step."""
+        put_back_other_generators(self._drawn)
         self.w.copy_(self._before)
         for client in self._clients:
             client.step = self._first_step

@@ -148,14 +148,19 @@ class SharedOracle:
 
 
 class VectorisedClients:
-    """Runs groups of clients on one stacked model."""
+    """Runs groups of clients on one stacked model.
+
+    They take their steps together too, on stacked rows, until the method turns out not to work row by row.
+    """
+
+    is_row_wise = True
 
     def __init__(self, alone: Oracle) -> None:
         self.alone, self._stack = alone, StackedModel(alone.task, alone.dtype, alone.device)
         width = -(-alone.layout.size // ALIGN) * ALIGN
         wide = torch.zeros(3, LARGEST_GROUP, width, dtype=alone.dtype, device=alone.device)
         self.w, *self.gradients = wide[..., : alone.layout.size].unbind()
-        self._is_row_wise, self._running = True, 0
+        self._running = 0
 
     def run(self, works: Sequence[Callable[[SharedOracle], T]]) -> list[T]:
         """Give each of the works an oracle, answer what they ask for together, and return their results in order."""
@@ -203,12 +208,12 @@ class VectorisedClients:
 
     def _took_steps(self, requests: list[StepsRequest]) -> bool:
         """Take the steps of all clients of the group on stacked rows, where that can be done; say whether."""
-        if self._is_row_wise and len(requests) == self._running:
+        if self.is_row_wise and len(requests) == self._running:
             try:
                 take_steps_together(self, requests)
                 return True
             except NotRowWise:
-                self._is_row_wise = False
+                self.is_row_wise = False
             except NotTogether:
                 pass
         return False
