@@ -22,8 +22,9 @@ from curvature import BareProducts, Points, Steps, Ways, eigenvalue_facts, lambd
 from federated import Rounds, task_of
 from harness import Case, Result, Target, extra_memory, extra_seconds, fact, fact_ratio, ratio, take_turns
 from networks import TARGETS, networks
-from problems import CONV, TINY, Problem
+from problems import CONV, Problem
 from ray_rounds import ray, ray_sizes
+from small_models import LENET_TARGETS, TINY_TARGETS, lenet, tiny
 from torch import nn
 
 import flatfed as ff
@@ -43,7 +44,7 @@ class Workload:
     targets: list[Target] = field(default_factory=list)
 
 
-# conv and tiny: the whole round against a bare loop.
+# conv: the whole round against a bare loop.
 
 
 def conv(repeats: int) -> dict[str, Result]:
@@ -55,17 +56,6 @@ def conv(repeats: int) -> dict[str, Result]:
         partial(Rounds, "fedavg, 2 workers", CONV, workers=2),
     ]
     return take_turns("conv", makers, repeats)
-
-
-def tiny(repeats: int) -> dict[str, Result]:
-    makers: list[Maker] = [
-        partial(Bare, TINY),
-        partial(Rounds, "fedavg, client by client, in process", TINY, vectorised=False),
-        partial(Rounds, "fedavg, client by client, 2 workers", TINY, vectorised=False, workers=2),
-        partial(Rounds, "fedavg, vectorised, in process", TINY, vectorised=True),
-        partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
-    ]
-    return take_turns("tiny", makers, 4 * repeats)
 
 
 # comparison: many runs, in which a round that waits for its last client costs nothing where another run goes on.
@@ -385,13 +375,10 @@ WORKLOADS = [
         "tiny",
         "1,000 clients x 50 vectors, 50 per round, batch 10, linear 3072 to 10",
         tiny,
-        [
-            Target(
-                "client by client / bare loop", ratio("fedavg, client by client, in process", "bare loop"), most=1.3
-            ),
-            Target("vectorised / bare loop", ratio("fedavg, vectorised, in process", "bare loop"), most=1.0),
-            Target("vectorised, 2 workers / bare loop", ratio("fedavg, vectorised, 2 workers", "bare loop"), most=1.0),
-        ],
+        TINY_TARGETS,
+    ),
+    Workload(
+        "lenet", "100 clients x 500 CIFAR-shaped images, 10 per round, batch 50, LeNet, CPU time", lenet, LENET_TARGETS
     ),
     Workload(
         "sam",

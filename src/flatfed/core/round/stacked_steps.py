@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SAME = ("round", "exchange", "lr", "momentum", "epochs", "samples", "steps", "step")
 """What must be equal for clients that step together."""
+_shared_facts = operator.attrgetter(*SAME)
 
 
 def take_steps_together(group: VectorisedClients, requests: Sequence[StepsRequest]) -> None:
@@ -59,9 +61,9 @@ class ClientsTogether(Client):
         self._mode, self._group, self._requests = RowWise(), group, requests
         self._clients = [request.descent.client for request in requests]
         first = self._clients[0]
+        if any(_shared_facts(client) != _shared_facts(first) for client in self._clients):
+            raise NotTogether("their numbers of steps differ, or their rates")
         for name in SAME:
-            if any(getattr(client, name) != getattr(first, name) for client in self._clients):
-                raise NotTogether(f"they differ in {name}")
             setattr(self, name, getattr(first, name))
         self.w, self.is_weight = group.w[: len(requests)], first.is_weight
         self._settings, self._oracle, self._pulse = first._settings, requests[0].oracle, self._pulse_all
