@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -32,4 +34,4 @@ def norm(v: Tensor) -> float:
 
 def is_finite(v: Tensor) -> bool:
     """Say whether every entry is finite, in one pass in the common case (a finite sum implies it)."""
-    return bool(torch.isfinite(v.sum())) or bool(torch.isfinite(v).all())
+    return math.isfinite(float(v.sum())) or bool(torch.isfinite(v).all())
