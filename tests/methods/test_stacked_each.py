@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import flatfed as ff
-from methods.stacked import GROUPS, Steps, apart, task
+from engines.bench import assert_same, bits
+from methods.stacked import CLIENTS, COHORTS, GROUPS, Steps, apart, task, trained
 from methods.wire import METHODS, jittered, numbered_variants, variants
 
 GROUPS_OF = {"fedgmt": 0, "centralised": 0, "naivefedgloss": 2 * GROUPS}
@@ -47,3 +50,11 @@ def test_clients_of_unequal_size_go_one_by_one(steps: Steps) -> None:
     data = apart(task())
     data[0] = (data[0][0][:4], data[0][1][:4])
     assert steps.compare(ff.make("fedavg"), task(clients=data)) == 1
+
+
+@pytest.mark.parametrize("method", ["fedgmt", "fedsmoo"])
+def test_workers_and_a_resumed_run_come_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    expected = bits(trained(ff.make(method), task()), CLIENTS)
+    assert_same(bits(trained(ff.make(method), task(), workers=2), CLIENTS), expected)
+    trained(ff.make(method), task(), rounds=2, out=tmp_path / "run")
+    assert_same(bits(ff.resume(tmp_path / "run", task=task(), rounds=len(COHORTS), workers=1), CLIENTS), expected)
