@@ -38,8 +38,7 @@ class Problem:
             torch.manual_seed(0)
             return self.model()
 
-    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets)
+    loss = staticmethod(F.cross_entropy)
 
     @property
     def steps(self) -> int:
@@ -73,6 +72,7 @@ class Scenes(Problem):
 WORDS, LENGTH = 30_000, 100
 CONV = Problem("conv", lambda: build("cnn", 10, 3, 32, 0), (3, 32, 32), 100, 500, 5, 64)
 DIGITS = Problem("digits", lambda: build("cnn-small", 10, 1, 8, 0), (1, 8, 8), 12, 120, 5, 32)
+LENET = Problem("lenet", lambda: build("lenet", 10, 3, 32, 0), (3, 32, 32), 100, 500, 10, 50)
 TINY = Problem("tiny", lambda: nn.Linear(3072, 10), (3072,), 1000, 50, 50, 10)
 
 CIFAR = (3, 32, 32)

@@ -7,9 +7,9 @@ from functools import partial
 from bare import Bare, BareProcesses
 from federated import Rounds, task_of
 from harness import Maker, Result, take_turns
-from problems import CONV, TINY, Problem
+from problems import CONV, Problem
 
-# conv and tiny: the whole round against a bare loop.
+# conv: the whole round against a bare loop.
 
 
 def conv(repeats: int) -> dict[str, Result]:
@@ -21,17 +21,6 @@ def conv(repeats: int) -> dict[str, Result]:
         partial(Rounds, "fedavg, 2 workers", CONV, workers=2),
     ]
     return take_turns("conv", makers, repeats)
-
-
-def tiny(repeats: int) -> dict[str, Result]:
-    makers: list[Maker] = [
-        partial(Bare, TINY),
-        partial(Rounds, "fedavg, client by client, in process", TINY, vectorised=False),
-        partial(Rounds, "fedavg, client by client, 2 workers", TINY, vectorised=False, workers=2),
-        partial(Rounds, "fedavg, vectorised, in process", TINY, vectorised=True),
-        partial(Rounds, "fedavg, vectorised, 2 workers", TINY, vectorised=True, workers=2),
-    ]
-    return take_turns("tiny", makers, 4 * repeats)
 
 
 # sam: methods against fedavg on the same engine.

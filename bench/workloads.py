@@ -29,8 +29,9 @@ from networks import TARGETS, networks
 from populations import clients, state
 from ray_rounds import ray, ray_sizes
 from saving import checkpoint
+from small_models import LENET_TARGETS, TINY_TARGETS, lenet, tiny
 from starting import CIFAR, FLATFED, HELP, ONE_ROUND, TORCH, start
-from training import ONE_BACKPROP, TWO_BACKPROPS, conv, sam, tiny
+from training import ONE_BACKPROP, TWO_BACKPROPS, conv, sam
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,10 @@ WORKLOADS = [
         "tiny",
         "1,000 clients x 50 vectors, 50 per round, batch 10, linear 3072 to 10",
         tiny,
-        [
-            Target(
-                "client by client / bare loop", ratio("fedavg, client by client, in process", "bare loop"), most=1.3
-            ),
-            Target("vectorised / bare loop", ratio("fedavg, vectorised, in process", "bare loop"), most=1.0),
-            Target("vectorised, 2 workers / bare loop", ratio("fedavg, vectorised, 2 workers", "bare loop"), most=1.0),
-        ],
+        TINY_TARGETS,
+    ),
+    Workload(
+        "lenet", "100 clients x 500 CIFAR-shaped images, 10 per round, batch 50, LeNet, CPU time", lenet, LENET_TARGETS
     ),
     Workload(
         "sam",

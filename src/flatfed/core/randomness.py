@@ -68,6 +68,13 @@ def global_state() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), np.asarray(words).tobytes(), place, *rest, random.getstate()
 
 
+def put_back_other_generators(state: tuple[Any, ...]) -> None:
+    """Put the global generators of NumPy and of Python back to a state that `global_state` has returned."""
+    _, words, place, *rest, python_state = state
+    np.random.set_state(("MT19937", np.frombuffer(words, np.uint32), place, *rest))  # noqa: NPY002  (put back)
+    random.setstate(python_state)
+
+
 def key_global_generators(seed: int) -> None:
     """Key the global generators of torch, NumPy and Python, from which a user's model, loss or data set may draw."""
     torch.default_generator.manual_seed(seed)

@@ -57,7 +57,9 @@ class ControlVariates(Algorithm):
 
     def renewed(self, client: Client) -> Tensor:
         """Return the next `c_k`."""
-        return client.kept.c - client.received.c - (client.w - client.start) / (client.steps * client.lr)
+        # Both differences are new vectors, in which the rest can be done.
+        drift = (client.w - client.start).div_(client.steps * client.lr)
+        return (client.kept.c - client.received.c).sub_(drift)
 
     def finish(self, client: Client) -> Message:
         """Renew `c_k` and send its change."""

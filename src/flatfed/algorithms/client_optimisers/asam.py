@@ -10,7 +10,7 @@ from torch import Tensor
 from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
-from flatfed.core.method.vectors import GUARD
+from flatfed.core.method.vectors import GUARD, length
 
 Scaled = Literal["weights", "all"]
 """The tensors that ASAM scales: those whose name contains `weight`, or all."""
@@ -23,7 +23,7 @@ def asam_gradient(client: Client, rho: float, eta: float, tensors: Scaled = "wei
         T = torch.where(client.is_weight, T, 1.0)
     Tg = T * client.gradient()
     # `T` is not needed any more, so the perturbation is made in its memory.
-    eps = T.mul_(rho).mul_(Tg).div_(torch.linalg.vector_norm(Tg) + GUARD)
+    eps = T.mul_(rho).mul_(Tg).div_(length(Tg) + GUARD)
     return client.gradient(at=eps.add_(client.w))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,10 +66,7 @@ class Client:
         self.w, self.start, self.is_weight = oracle.w, oracle.w.clone(), oracle.is_weight
         self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
         self._key = (settings.seed, "shuffle", round, exchange, id)
-        # Hashed once per exchange: each step adds its number, which costs less than a key of its own.
-        self._seeds = {
-            p: key(settings.seed, p, round, exchange, id) for p in ("data", "model", "full data", "full model")
-        }
+        self._seeds: dict[str, int] = {}
         self._batch: tuple[Tensor, Tensor] | None = None
         self._step_loss: float | None = None
         self._loss_sum, self._loss_count = 0.0, 0
@@ -112,26 +109,43 @@ class Client:
     def complete(self, model: Tensor) -> Tensor:
         """Return a received model with this client's own local layers, where there are any; else as it is."""
         shared = self._oracle.layout.shared
-        return model if shared == len(self.w) else torch.cat([model[:shared], self.start[shared:]])
+        return model if shared == self._oracle.layout.size else torch.cat([model[:shared], self.start[shared:]])
 
     # The local steps.
 
     def descend(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
+        if not self._oracle.takes_steps(Descent(self, gradient, direction)):
+            self.take_steps(gradient, direction)
+
+    def take_steps(self, gradient: Gradient, direction: Direction) -> None:
+        """Take the local steps here, one batch after the other."""
         buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
-        shared = self._oracle.layout.shared
-        has_local_part = shared < self._oracle.layout.size
         for epoch in range(self._settings.local_epochs):
-            for indices in epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch)):
+            for indices in self._batches(epoch):
                 self._pulse()
                 self._take(indices)
-                g = gradient(self)
-                # A copy, made before `direction`: that may work in place, or ask for gradients that overwrite `g`.
-                own = g[shared:].clone() if has_local_part else None
-                self._move(self._with_own_parts(direction(self, g), own), buffer)
-                self._loss_sum += (self._step_loss or 0.0) * indices.shape[0]
-                self._loss_count += indices.shape[0]
+                self._move(self._next(gradient, direction), buffer)
+                self._note_loss(indices.shape[-1])
                 self.step += 1
+
+    def _next(self, gradient: Gradient, direction: Direction) -> Tensor:
+        """Return the direction of this step; corrections are for shared layers, local ones follow the gradient."""
+        g = gradient(self)
+        shared = self._oracle.layout.shared
+        if shared == self._oracle.layout.size:
+            return direction(self, g)
+        # A copy, made before `direction`: that may work in place, or ask for gradients that overwrite `g`.
+        own = g[..., shared:].clone()
+        return torch.cat([direction(self, g)[..., :shared], own], dim=-1)
+
+    def _note_loss(self, examples: int) -> None:
+        self._loss_sum += (self._step_loss or 0.0) * examples
+        self._loss_count += examples
+
+    def _batches(self, epoch: int) -> Iterator[Tensor]:
+        """Yield the index batches of an epoch."""
+        return epoch_batches(self.samples, self._settings.batch_size, (*self._key, epoch))
 
     @property
     def train_loss(self) -> float | None:
@@ -157,20 +171,23 @@ class Client:
         length = norm(q)
         return self._settings.clip / length if length > self._settings.clip else 1.0
 
-    def _with_own_parts(self, q: Tensor, own: Tensor | None) -> Tensor:
-        """Let the parts that stay on the client follow the fresh gradient alone: corrections are for shared ones."""
-        return q if own is None else torch.cat([q[: self._oracle.layout.shared], own])
-
     def _draw_from(self, purpose: str, number: int) -> None:
         """Key the global generator, from which dropout and data sets' transforms draw."""
+        # Hashed once per exchange: each step adds its number, which costs less than a key of its own.
+        if purpose not in self._seeds:
+            self._seeds[purpose] = key(self._settings.seed, purpose, self.round, self.exchange, self.id)
         torch.default_generator.manual_seed(self._seeds[purpose] + number)
         if self._oracle.device is not CPU:
             seed_device(self._oracle.device, self._seeds[purpose] + number)
 
     def _take(self, indices: Tensor) -> None:
-        """Make this the current batch, augmented once for all passes of the step."""
+        """Make these examples the current batch."""
         self._draw_from("data", self.step)
-        inputs, targets = self._oracle.placed(*self._examples.batch(indices))
+        self._hold(*self._examples.batch(indices))
+
+    def _hold(self, inputs: Tensor, targets: Tensor) -> None:
+        """Make raw examples the current batch, augmented once for all passes of the step."""
+        inputs, targets = self._oracle.placed(inputs, targets)
         if self._oracle.task.augment is not None:
             generator = torch_generator(self._settings.seed, "augment", *self._key[2:], self.step)
             inputs = self._oracle.task.augment(inputs, generator)
@@ -184,3 +201,11 @@ class Client:
         if self._batch is None:
             raise RuntimeError("there is no current batch outside the local steps; use full_gradient()")
         return self._batch
+
+
+class Descent(NamedTuple):
+    """The local steps that a client wants to take: by the method's gradient and direction."""
+
+    client: Client
+    gradient: Gradient
+    direction: Direction

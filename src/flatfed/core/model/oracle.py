@@ -53,6 +53,10 @@ class ClientOracle(Protocol):
         """Return the model's outputs, without a gradient."""
         ...
 
+    def takes_steps(self, descent: Any) -> bool:
+        """Take the local steps of the client (a `Descent`) with those of others; say whether that could be done."""
+        ...
+
 
 class Oracle:
     """One model, its flat parameters `w`, and gradients of the task's loss.
@@ -130,6 +134,10 @@ class Oracle:
                 return self.model(inputs)
 
         return self._elsewhere(at, forward, still=True)
+
+    def takes_steps(self, descent: Any) -> bool:
+        """Leave the steps to the client: it is alone."""
+        return False
 
     def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
         self._turn ^= 1

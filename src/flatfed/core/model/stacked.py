@@ -93,7 +93,7 @@ class StackedModel:
             return [self._part(outputs, client) for client in range(self._clients)]
 
     def _load(self, points: Tensor) -> list[Tensor]:
-        self._clients = len(points)
+        self._clients = points.shape[0]
         # Views of the matrix: nothing is copied, and each is a leaf to which autograd gives a gradient.
         leaves = [stacked_view(segment, points).detach().requires_grad_() for segment in self.layout.parameters]
         self._weights = {segment.name: leaf for segment, leaf in zip(self.layout.parameters, leaves, strict=True)}
@@ -137,7 +137,7 @@ def stacked_view(segment: Segment, points: Tensor) -> Tensor:
     """Return a parameter of all clients as a view of the matrix with a client's vector in each row."""
     part = points[:, segment.offset : segment.offset + segment.size]
     if not segment.channels_last:
-        return part.view(len(points), *segment.shape)
+        return part.view(points.shape[0], *segment.shape)
     out, channels, height, width = segment.shape
     return part.view(len(points), out, height, width, channels).permute(0, 1, 4, 2, 3)
 

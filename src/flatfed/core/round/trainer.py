@@ -167,11 +167,12 @@ class Trainer:
         """Return what leaves the client: the shared part of each vector, and the shared buffers."""
         # Copies: a client's `w` is the model's own vector, which the next client writes over.
         vectors = {name: self._shared_part(vector).to(CPU, copy=True) for name, vector in answer.vectors.items()}
-        buffers, counters = self._loaded.read_buffers()
-        if self.layout.shared_buffers:
-            vectors[BUFFERS] = buffers[: self.layout.shared_buffers]
-        if self.layout.shared_counters:
-            vectors[COUNTERS] = counters[: self.layout.shared_counters]
+        if self.layout.shared_buffers or self.layout.shared_counters:
+            buffers, counters = self._loaded.read_buffers()
+            if self.layout.shared_buffers:
+                vectors[BUFFERS] = buffers[: self.layout.shared_buffers]
+            if self.layout.shared_counters:
+                vectors[COUNTERS] = counters[: self.layout.shared_counters]
         return Message.of(vectors, answer.scalars)
 
     def _shared_part(self, vector: Tensor) -> Tensor:
@@ -180,6 +181,8 @@ class Trainer:
     def _keep_local_layers(self, w: Tensor, kept: State) -> None:
         if LOCAL_PARAMETERS in kept:
             kept.local_parameters = w[self.layout.shared :]
+        if LOCAL_BUFFERS not in kept and LOCAL_COUNTERS not in kept:
+            return
         buffers, counters = self._loaded.read_buffers()
         if LOCAL_BUFFERS in kept:
             kept.local_buffers = buffers[self.layout.shared_buffers :]

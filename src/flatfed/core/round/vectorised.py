@@ -12,14 +12,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor
 
+from flatfed.core.method.client import Descent
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import Plus, StackedModel, write_gradients
+from flatfed.core.round.row_wise import NotRowWise, NotTogether
+from flatfed.core.round.stacked_steps import take_steps_together
 
 T = TypeVar("T")
 
@@ -58,6 +61,21 @@ class GradientRequest:
     def point(self) -> Tensor:
         """The parameters at which it is asked."""
         return self.oracle.w if self.at is None else self.at
+
+
+class StepsRequest(NamedTuple):
+    """What a client waits for: that its local steps are taken with those of the others."""
+
+    oracle: SharedOracle
+    descent: Descent
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All are answered together."""
+        return ("steps",)
+
+
+Request = GradientRequest | StepsRequest
 
 
 class SharedOracle:
@@ -106,6 +124,10 @@ class SharedOracle:
         """Return the model's outputs, without a gradient."""
         return self._ask(GradientRequest(self, "outputs", inputs, inputs.new_empty(0), at))
 
+    def takes_steps(self, descent: Descent) -> bool:
+        """Take a client's local steps with those of the others; say whether that could be done."""
+        return bool(self._home.switch(StepsRequest(self, descent)))
+
     def _ask(self, request: GradientRequest) -> Any:
         """Wait for an answer; others go on meanwhile, whatever this client has switched off or drawn for itself.
 
@@ -126,17 +148,23 @@ class SharedOracle:
 
 
 class VectorisedClients:
-    """Runs groups of clients on one stacked model."""
+    """Runs groups of clients on one stacked model.
+
+    They take their steps together too, on stacked rows, until the method turns out not to work row by row.
+    """
+
+    is_row_wise = True
 
     def __init__(self, alone: Oracle) -> None:
         self.alone, self._stack = alone, StackedModel(alone.task, alone.dtype, alone.device)
         width = -(-alone.layout.size // ALIGN) * ALIGN
         wide = torch.zeros(3, LARGEST_GROUP, width, dtype=alone.dtype, device=alone.device)
         self.w, *self.gradients = wide[..., : alone.layout.size].unbind()
+        self._running = 0
 
     def run(self, works: Sequence[Callable[[SharedOracle], T]]) -> list[T]:
         """Give each of the works an oracle, answer what they ask for together, and return their results in order."""
-        home = getcurrent()
+        home, self._running = getcurrent(), len(works)
         results: dict[int, T] = {}
         # An error that a client does not catch goes to its parent, which is here.
         running = [greenlet(work, parent=home) for work in works]
@@ -144,7 +172,7 @@ class VectorisedClients:
         answers: dict[int, Any] = {row: SharedOracle(self, row, home) for row in range(len(works))}
         try:
             while answers:
-                requests: list[GradientRequest] = []
+                requests: list[Request] = []
                 for row, answer in answers.items():
                     outcome = _go_on(running[row], answer)
                     if running[row].dead:
@@ -158,16 +186,18 @@ class VectorisedClients:
                 left.throw()
         return [results[row] for row in range(len(works))]
 
-    def _answer(self, requests: list[GradientRequest]) -> Iterator[tuple[int, Any]]:
+    def _answer(self, requests: list[Request]) -> Iterator[tuple[int, Any]]:
         """Yield each waiting row with its answer."""
-        kinds = defaultdict[tuple[Any, ...], list[GradientRequest]](list)
+        kinds = defaultdict[tuple[Any, ...], list[Any]](list)
         for request in requests:
             kinds[request.kind].append(request)
         for same in kinds.values():
             rows = [request.oracle.row for request in same]
             yield from zip(rows, self._answers_of_kind(same), strict=True)
 
-    def _answers_of_kind(self, requests: list[GradientRequest]) -> list[Any]:
+    def _answers_of_kind(self, requests: list[Any]) -> list[Any]:
+        if isinstance(requests[0], StepsRequest):
+            return [self._took_steps(requests)] * len(requests)
         try:
             if len(requests) == 1:
                 return [self.answer_alone(requests[0])]
@@ -175,6 +205,28 @@ class VectorisedClients:
         except Exception:
             # Whose fault it is shows when each is answered alone: the error is raised in that client.
             return [self._answer_or_error(request) for request in requests]
+
+    def _took_steps(self, requests: list[StepsRequest]) -> bool:
+        """Take the steps of all clients of the group on stacked rows, where that can be done; say whether."""
+        if self.is_row_wise and len(requests) == self._running:
+            try:
+                take_steps_together(self, requests)
+                return True
+            except NotRowWise:
+                self.is_row_wise = False
+            except NotTogether:
+                pass
+        return False
+
+    def stacked_gradients(
+        self, points: Tensor, inputs: Tensor, targets: Tensor, turn: int
+    ) -> tuple[Tensor, list[float]]:
+        """Return the gradients of the first rows' losses in one of the two alternating matrices, and the losses."""
+        count = len(points)
+        gradients, losses = self._stack.gradients(points, inputs, targets, [None] * count)
+        matrix = self.gradients[turn][:count]
+        write_gradients(self.alone.layout, matrix, gradients)
+        return matrix, losses
 
     def _answer_or_error(self, request: GradientRequest) -> Any:
         try:

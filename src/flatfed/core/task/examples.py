@@ -54,7 +54,7 @@ class PartExamples:
         self.pool, self.part = pool, part
 
     def __len__(self) -> int:
-        return len(self.part)
+        return self.part.shape[0]  # `len` of a tensor takes several times as long, and this is asked for in every job
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of these examples."""
@@ -220,5 +220,9 @@ def epoch_batches(count: int, batch_size: int | None, key: tuple[Any, ...]) -> I
     if batch_size is None:
         yield torch.arange(count)
         return
-    order = torch.randperm(count, generator=torch_generator(*key))
-    yield from torch.split(order, batch_size)
+    yield from torch.split(epoch_order(count, key), batch_size)
+
+
+def epoch_order(count: int, key: tuple[Any, ...]) -> Tensor:
+    """Return the order of the examples in one epoch: a keyed shuffle."""
+    return torch.randperm(count, generator=torch_generator(*key))
