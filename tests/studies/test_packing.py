@@ -214,10 +214,10 @@ def test_paths_become_names(text: str, plain: str) -> None:
 
 def test_the_commands_tell_what_they_did(study: Path, tmp_path: Path) -> None:
     outcome = flatfed("study", "pack", study, tmp_path / "packed")
-    assert outcome.code == 0 and "16 new" in outcome.output
+    assert outcome.code == 0 and "16 new" in outcome.out
     outcome = flatfed("study", "unpack", tmp_path / "packed", tmp_path / "again")
-    assert outcome.code == 0 and "16 cells" in outcome.output
-    assert "unpacked from compact results" in flatfed("study", "show", tmp_path / "again").output
+    assert outcome.code == 0 and "16 cells" in outcome.out
+    assert "unpacked from compact results" in flatfed("study", "show", tmp_path / "again").err
     assert flatfed("study", "unpack", tmp_path / "packed", tmp_path / "again").code == 2
     assert flatfed("study", "unpack", study, tmp_path / "third").code == 2
     assert flatfed("study", "unpack", tmp_path, tmp_path / "third").code == 2

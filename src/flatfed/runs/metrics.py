@@ -232,7 +232,8 @@ def mean_client_seconds(rows: Sequence[Row]) -> float | None:
     times = [(row["client_seconds"], rounds_of(row)) for row in rows if row.get("client_seconds") is not None]
     if not times:
         return None
-    return sum(seconds * count for seconds, count in times) / sum(count for _, count in times)
+    total: float = sum(seconds * count for seconds, count in times)
+    return total / sum(count for _, count in times)
 
 
 def _total(name: str, rows: Sequence[Row]) -> Any:

@@ -62,6 +62,16 @@ def printed_numbers(claim: Claim) -> dict[Key, tuple[float, float | None]]:
     return found
 
 
+def printed_values(paper: str, setting: Setting, method: str, metric: str) -> list[PublishedValue]:
+    """Return what a paper printed of a method in a setting: each number once, whatever table it stands in."""
+    name, extras = _variant(method)
+    wanted = {*setting.extras, *extras}
+    names = PRINTED_AS.get(metric, ())
+    rows = [row for row in values() if row.paper == paper and row.metric in names and _is_in(row, setting)]
+    fitting = [row for row in rows if name_of(row) == name and _extras(row) == wanted]
+    return list({row.printed: row for row in reversed(fitting)}.values())[::-1]
+
+
 def judge_printed(claim: Claim) -> Verdict:
     """Judge a claim by the numbers that its own paper printed."""
     numbers = printed_numbers(claim)

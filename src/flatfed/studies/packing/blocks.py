@@ -14,7 +14,11 @@ Block = dict[str, Any]
 
 def blocks_of(rows: Iterable[Row]) -> list[Block]:
     """Return rows as blocks, a block for rows one after the other that have the same columns."""
-    return [_block(list(group)) for _, group in itertools.groupby(rows, key=lambda row: tuple(row))]
+    return [_block(list(group)) for _, group in itertools.groupby(rows, key=_columns)]
+
+
+def _columns(row: Row) -> tuple[str, ...]:
+    return tuple(row)
 
 
 def _block(rows: Sequence[Row]) -> Block:
