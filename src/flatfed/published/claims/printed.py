@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims.claim import Claim, Setting
@@ -106,13 +107,18 @@ def _one(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) 
 def _rows(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) -> Iterator[PublishedValue]:
     name, extras = _variant(method)
     wanted = {*setting.extras, *extras}
-    for row in values():
-        if claim.paper in papers() and row.paper != claim.paper:
+    paper = claim.paper if claim.paper in papers() else ""
+    for row in _in_tables(claim.tables):
+        if paper and row.paper != paper:
             continue
-        if row.metric not in metrics or row.table not in claim.tables or not _is_in(row, setting):
-            continue
-        if name_of(row) == name and _extras(row) == wanted:
+        if row.metric in metrics and _is_in(row, setting) and name_of(row) == name and _extras(row) == wanted:
             yield row
+
+
+@cache
+def _in_tables(tables: tuple[str, ...]) -> list[PublishedValue]:
+    """Return the values of some tables, of whichever paper."""
+    return [row for row in values() if row.table in tables]
 
 
 def _variant(method: str) -> tuple[str, tuple[str, ...]]:

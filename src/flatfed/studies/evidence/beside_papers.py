@@ -11,7 +11,7 @@ from flatfed.published.claims.printed import printed_values
 from flatfed.published.numbers import PublishedValue
 from flatfed.reports.tables.grid import NOTHING
 from flatfed.runs.directory import RunDirectory
-from flatfed.studies.claimed.variants import MAKES_ANOTHER, taken_apart
+from flatfed.studies.claimed.variants import MAKES_ANOTHER, find_variant, taken_apart
 from flatfed.studies.evidence.published_study import PublishedStudy
 
 
@@ -25,6 +25,9 @@ def claim_settings_of(study: PublishedStudy, setting: str) -> list[Setting]:
 def printed_of(study: PublishedStudy, setting: str, variant: str, paper: str) -> list[PublishedValue]:
     """Return the accuracies that a paper printed of a variant in a setting."""
     method = _as_claimed(study.study.methods[variant])
+    if find_variant(method, study.study.methods) != variant:
+        # Several are what the paper calls so, or this one is not.
+        return []
     found = [
         value
         for theirs in claim_settings_of(study, setting)

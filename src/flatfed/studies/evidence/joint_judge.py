@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.intervals import Key
 from flatfed.published.claims.judging import Verdict, judge, undecided
+from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
 
@@ -40,6 +41,9 @@ class JudgedClaim:
             return f"`{self.claim.tests[0]}`"
         if self.outcome == NOT_CHECKED:
             return self.claim.not_checked
+        missing = [one.reason for one in self.verdict.comparisons if one.is_missing]
+        if self.outcome == NOT_RUN and missing:
+            return missing[0]
         return self.verdict.sentence.partition(": ")[2]
 
 
@@ -88,13 +92,22 @@ class JointJudge:
         """Return each setting of a claim with the study that has the most of its numbers there."""
         found: dict[str, _Place] = {}
         for name, one in self._judges.items():
-            alike, named = one.settings.alike(claim), one.settings.named(claim)
+            alike, named = self._alike(one, claim), one.settings.named(claim)
             for theirs, ours in (named | alike).items():
                 is_meant = theirs in alike and theirs in claim.settings
                 place = _Place(name, one, ours, one.values_in(claim, {theirs: ours}), is_meant)
                 if theirs not in found or len(place.values) > len(found[theirs].values):
                     found[theirs] = place
         return found
+
+    def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
+        """Return the settings that were said to be the claim's; any, where it is about what is the same everywhere.
+
+        One that is only divided in the same way, of other data perhaps, does not count here.
+        """
+        is_free = any(setting in FREE for setting in claim.settings)
+        alike = one.settings.alike(claim)
+        return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
 
 
 def _remarked(claim: Claim, verdict: Verdict, places: Mapping[str, _Place]) -> Verdict:

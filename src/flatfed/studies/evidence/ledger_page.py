@@ -21,7 +21,7 @@ difference with its measured effect: the two forms in one setting, with the pape
 pages of the [methods](../algorithms/README.md) tell each difference in full."""
 HEADS = [
     "method",
-    "in what they differ",
+    "difference",
     "paper's form",
     "code's form",
     "code minus paper",

@@ -17,6 +17,9 @@ from flatfed.studies.evidence.published_study import PublishedStudy, open_studie
 from flatfed.studies.evidence.study_section import is_drawn, picture_name, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 
+COLOURS = 128
+"""Of a picture on a page: lines, bands and letters need no more."""
+
 
 class Evidence:
     """The studies of a repository, opened once.
@@ -67,8 +70,18 @@ class Evidence:
                     continue
                 try:
                     draw_cost_curves(study.results_in(setting), [file], metric.column, study.study.title)
+                    make_small(file)
                 except ConfigError:
                     # Nothing finite: the page says that all diverged.
                     continue
                 drawn.append(file)
         return drawn
+
+
+def make_small(file: Path) -> None:
+    """Write a picture anew for a page: half as many dots, and few colours."""
+    from PIL import Image
+
+    with Image.open(file) as picture:
+        smaller = picture.convert("RGB").resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS)
+    smaller.quantize(COLOURS).save(file, optimize=True)

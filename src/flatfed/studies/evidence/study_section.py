@@ -17,6 +17,8 @@ from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 
 PICTURES = PurePosixPath("../pictures/evidence")
+SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
+"""Options of all runs that a page names; what a setting has of its own stands in the study's file."""
 SEEDS = 3
 """Fewer decide nothing."""
 
@@ -33,8 +35,7 @@ def study_section(study: PublishedStudy, paper: str, judged: Sequence[JudgedClai
 
 def _setting(study: PublishedStudy) -> str:
     options = study.study.options
-    named = {name: options[name] for name in ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")}
-    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in named.items() if value is not None)
+    words = ", ".join(f"{name.replace('_', ' ')} {options[name]}" for name in SAID if options.get(name) is not None)
     link = f"[`studies/{study.name}/study.yaml`](../../studies/{study.name}/study.yaml)"
     return f"**Setting.** {words}; seeds {', '.join(map(str, study.study.seeds))}; {link}."
 
@@ -87,7 +88,8 @@ def _notes(study: PublishedStudy) -> Iterator[str]:
     target = f" Target: the mean of {study.statistics.reference}." if study.targets else ""
     yield (
         f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap; bold is the best of "
-        f"the table; ✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried.{target}"
+        f"the table; ✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a "
+        f"machine that did other work too.{target}"
     )
     yield from study.statistics.warnings
 
@@ -96,9 +98,7 @@ def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
     """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
     ended, total = study.ended
     seeds = len(study.study.seeds)
-    sentences = [
-        f"{len(study.study.methods)} methods were trained with {seeds} seeds each, {ended} of {total} runs have ended."
-    ]
+    sentences = [f"{len(study.study.methods)} methods, {seeds} seeds each; {ended} of {total} runs have ended."]
     if any(map(study.study.is_searched, study.study.methods)):
         sentences.append(study.study.select.sentence)
     sentences += _best(study)
