@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from flatfed.studies.evidence.pages import Evidence
+from flatfed.studies.evidence.make_pages import Evidence
 
 ROOT = Path(__file__).parents[1]
 STUDIES, PAGES, PICTURES = ROOT / "studies", ROOT / "docs" / "evidence", ROOT / "docs" / "pictures" / "evidence"

@@ -13,7 +13,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import read_about
 from flatfed.studies.evidence.joint_judge import NOT_RUN
-from flatfed.studies.evidence.pages import Evidence
+from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.packing.pack import pack_study
 from flatfed.studies.reporting.measuring import measure_study
@@ -78,9 +78,7 @@ def test_a_page_has_what_the_runs_came_to(evidence: Evidence, pages: dict[str, s
     assert "It is tiny." in pages["fedsam.md"] and "It says nothing." in pages["fedsam.md"]
 
 
-def test_what_diverged_what_was_chosen_and_what_was_printed_stand_there(
-    evidence: Evidence, pages: dict[str, str]
-) -> None:
+def test_what_diverged_was_chosen_or_was_printed_stands_there(evidence: Evidence, pages: dict[str, str]) -> None:
     assert "✗ 3 of 3 seeds" in row(pages["fedsam.md"], "wild")
     rho = dict(evidence.studies[0].table.chosen["one", "fedsam"].point)["rho"]
     mark = "" if rho == 0.1 else "°"
@@ -174,9 +172,7 @@ def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
         (", differs: what or why", "", "a pair has"),
     ],
 )
-def test_words_about_what_is_not_there_are_refused(
-    root: Path, tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_words_about_nothing_are_refused(root: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
     part = copied(root, tmp_path / "part")
     shutil.rmtree(part / "tiny" / "results")
     file = part / "tiny" / "about.yaml"

@@ -40,17 +40,17 @@ def unpack(source: Path, folder: Path) -> int:
 
     Its runs have no checkpoints. To train a cell again, run the study's file with another folder.
     """
-    from flatfed.studies.packing.unpack import TOLD, unpack_study
+    from flatfed.studies.packing.unpack import REMARK, unpack_study
 
     count = unpack_study(source, folder)
-    echo(f"{count} cells, {TOLD}; show them with: flatfed study show {shlex.quote(str(folder))}")
+    echo(f"{count} cells, {REMARK}; show them with: flatfed study show {shlex.quote(str(folder))}")
     return 0
 
 
 def tell_unpacked(folder: Path) -> None:
     """Tell on standard error where a study's folder was unpacked."""
     from flatfed.studies.folder import StudyFolder
-    from flatfed.studies.packing.unpack import TOLD, UNPACKED
+    from flatfed.studies.packing.unpack import REMARK, UNPACKED
 
     if StudyFolder(folder).record().get(UNPACKED):
-        echo(f"{folder} was {TOLD}", err=True)
+        echo(f"{folder} was {REMARK}", err=True)

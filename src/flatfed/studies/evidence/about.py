@@ -38,7 +38,7 @@ class FormPair:
 
 
 @dataclass(frozen=True)
-class About:
+class StudyWords:
     """What a study is about.
 
     Attributes:
@@ -56,7 +56,7 @@ class About:
     pairs: tuple[FormPair, ...] = ()
 
 
-def read_about(file: Path) -> About:
+def read_about(file: Path) -> StudyWords:
     """Read what is said of a study, or say what is wrong with it."""
     try:
         content = read_yaml(read_regular(file).decode("utf-8"))
@@ -67,7 +67,7 @@ def read_about(file: Path) -> About:
         raise error.within(str(file)) from None
 
 
-def _about(content: Any) -> About:
+def _about(content: Any) -> StudyWords:
     if not isinstance(content, Mapping):
         raise ConfigError("write `question:`, `papers:` and what else there is to say")
     for name in content:
@@ -82,7 +82,7 @@ def _about(content: Any) -> About:
         raise ConfigError("the question is missing")
     pairs = tuple(_pair(entry) for entry in content.get("pairs") or [])
     question = " ".join(str(content["question"]).split())
-    return About(question, differences, stands_for, _sentences(content.get("limits")), pairs)
+    return StudyWords(question, differences, stands_for, _sentences(content.get("limits")), pairs)
 
 
 def _sentences(content: Any) -> tuple[str, ...]:

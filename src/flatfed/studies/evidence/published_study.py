@@ -18,7 +18,7 @@ from flatfed.core.errors import ConfigError, nearest
 from flatfed.reports.results.result import Result
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import FILE as ABOUT
-from flatfed.studies.evidence.about import About, read_about
+from flatfed.studies.evidence.about import StudyWords, read_about
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.packing.unpack import unpack_study
 from flatfed.studies.reading import read_study
@@ -45,7 +45,7 @@ class PublishedStudy:
     """
 
     name: str
-    about: About
+    about: StudyWords
     study: Study
     running: RunningStudy
 
@@ -103,7 +103,7 @@ def _open(folder: Path, workplace: Path) -> PublishedStudy:
     return PublishedStudy(folder.name, about, study, RunningStudy(study, place))
 
 
-def _check(about: About, study: Study, file: Path) -> None:
+def _check(about: StudyWords, study: Study, file: Path) -> None:
     """Refuse words about what the study does not have."""
     for ours in about.stands_for.values():
         if ours not in study.settings:

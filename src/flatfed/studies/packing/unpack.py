@@ -25,7 +25,7 @@ from flatfed.studies.packing.blocks import rows_of
 
 UNPACKED = "unpacked"
 """What the record of such a folder says of itself."""
-TOLD = "unpacked from compact results: rows of histories are those of evaluated rounds, and there are no checkpoints"
+REMARK = "unpacked from compact results: rows of histories are those of evaluated rounds, and there are no checkpoints"
 
 
 def unpack_study(source: Path, folder: Path) -> int:
