@@ -7,7 +7,8 @@ from pathlib import Path
 from flatfed.studies.evidence.make_pages import Evidence
 
 ROOT = Path(__file__).parents[1]
-STUDIES, PAGES, PICTURES = ROOT / "studies", ROOT / "docs" / "evidence", ROOT / "docs" / "pictures" / "evidence"
+STUDIES, METHODS = ROOT / "studies", ROOT / "docs" / "algorithms"
+PAGES, PICTURES = ROOT / "docs" / "evidence", ROOT / "docs" / "pictures" / "evidence"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- evidence: made by docs/write_evidence.py -->\n", "<!-- end of evidence -->"
 
@@ -34,7 +35,7 @@ def stale(evidence: Evidence) -> list[Path]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as workplace:
-        made = Evidence(STUDIES, Path(workplace))
+        made = Evidence(STUDIES, Path(workplace), METHODS)
         if sys.argv[1:] == ["--check"]:
             old = stale(made)
             sys.exit(f"{old[0]} is out of date; run docs/write_evidence.py" if old else 0)

@@ -17,7 +17,7 @@ MOST_BYTES, MOST_OF_CELL, MOST_OF_ALL = 150_000, 25_000, 12_000_000
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    return Evidence(ROOT / "studies", tmp_path_factory.mktemp("evidence"))
+    return Evidence(ROOT / "studies", tmp_path_factory.mktemp("evidence"), ROOT / "docs" / "algorithms")
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +57,9 @@ def test_the_ledger_has_at_least_twelve_pairs_and_their_pages(evidence: Evidence
     assert len(pairs) >= 12
     assert all((ROOT / "docs" / "algorithms" / f"{pair.page}.md").is_file() for pair in pairs)
     assert len({(pair.paper, pair.code) for pair in pairs}) == len(pairs)
+
+
+def test_the_ledger_names_every_page_with_differences() -> None:
+    ledger = (ROOT / "docs" / "evidence" / "ledger.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "algorithms").glob("[a-z]*.md"):
+        assert f"[`{page.stem}`](../algorithms/{page.name})" in ledger

@@ -28,15 +28,21 @@ HEADS = [
     "λmax, paper",
     "λmax, code",
 ]
+UNMEASURED = (
+    "Measured are those above. Of the others some have no switch here, some concern data or participation, and some "
+    "have no effect where clients have equally many examples; how much they matter is not known."
+)
 WORDS = 2
 
 
-def ledger_page(studies: Sequence[PublishedStudy]) -> str:
-    """Return the page of all studies that have pairs."""
+def ledger_page(studies: Sequence[PublishedStudy], differences: str) -> str:
+    """Return the page of all studies that have pairs, and of all differences that pages name."""
     parts = [HEAD]
     for study in studies:
         if study.about.pairs:
             parts += _of_study(study)
+    if differences:
+        parts += ["## All differences that the pages name", UNMEASURED, differences]
     return "\n\n".join(parts) + "\n"
 
 

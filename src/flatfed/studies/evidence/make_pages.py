@@ -13,6 +13,7 @@ from flatfed.studies.evidence.choosing_page import choosing_page
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
 from flatfed.studies.evidence.ledger_page import ledger_page
+from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
 from flatfed.studies.evidence.study_section import is_drawn, picture_name, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
@@ -27,9 +28,11 @@ class Evidence:
     Args:
         root: the folder of the studies.
         workplace: where results are unpacked; what is there is of no further use.
+        methods: the folder of the pages of methods, for the differences that they name; None is none.
     """
 
-    def __init__(self, root: Path, workplace: Path) -> None:
+    def __init__(self, root: Path, workplace: Path, methods: Path | None = None) -> None:
+        self._methods = methods
         self.studies: Sequence[PublishedStudy] = open_studies(root, workplace)
         judge = JointJudge(self.studies)
         self.judged: Sequence[JudgedClaim] = [judge.judge(claim) for claim in claims()]
@@ -38,7 +41,9 @@ class Evidence:
         """Return the text of each page by its file's name."""
         pages = {"README.md": summary_page(self.studies, self.judged)}
         pages |= {f"{paper}.md": self._of_paper(paper) for paper in papers()}
-        return pages | {"ledger.md": ledger_page(self.studies), "choosing.md": choosing_page(self.studies)}
+        differences = "" if self._methods is None else page_differences(self._methods)
+        ledger = ledger_page(self.studies, differences)
+        return pages | {"ledger.md": ledger, "choosing.md": choosing_page(self.studies)}
 
     def readme(self) -> str:
         """Return what the README says of it; nothing where no comparison is complete."""

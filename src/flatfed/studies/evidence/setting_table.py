@@ -117,6 +117,23 @@ def _edge(study: PublishedStudy, choice: Choice, name: str, value: object) -> st
     return EDGE if is_edge else ""
 
 
+def tried_text(study: PublishedStudy, setting: str) -> str:
+    """Return what each point of the grids came to while choosing, as a list; ✗ where a run diverged or failed."""
+    lines = []
+    for variant in study.study.methods:
+        choice = study.table.chosen.get((setting, variant))
+        if choice is not None and choice.values:
+            points = [f"{point}: {_decided(choice, value)}" for point, value in choice.values.items()]
+            lines.append(f"- {escape_markdown(variant)}: {'; '.join(points)}")
+    return "\n".join(lines)
+
+
+def _decided(choice: Choice, value: float | None) -> str:
+    if value is None:
+        return DIVERGED
+    return f"{100 * value:.2f}" if choice.metric.endswith("accuracy") else f"{value:.4g}"
+
+
 def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine | None:
     """Return what it took a method to reach the first target; None where there is no target yet."""
     for line in study.targets:

@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
+from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table
+from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, tried_text
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -61,10 +62,19 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
     name = escape_markdown(setting_name(setting))
     if not any(_has_ended(entry) for entry in entries):
         yield f"### {name}\n\nNo run that is reported has ended yet."
+        yield _tried(study, setting)
         return
     yield f"### {name}"
     yield setting_table(study, setting, paper)
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
+    yield _tried(study, setting)
+
+
+def _tried(study: PublishedStudy, setting: str) -> str:
+    listed = tried_text(study, setting)
+    metrics = {choice.metric for key, choice in study.table.chosen.items() if key[0] == setting and choice.metric}
+    what = " or ".join(sorted(metrics)).replace("_", " ") or "nothing"
+    return f"What choosing came to, {what} of each point that was tried:\n\n{listed}" if listed else ""
 
 
 def _has_ended(entry: Entry) -> bool:
@@ -132,9 +142,19 @@ def _claims(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> Iterator[st
 _WORDS = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "stay undecided"}
 
 
+def _versions(study: PublishedStudy) -> str:
+    """Say with what the runs were made."""
+    found: dict[str, None] = {}
+    for runs in study.table.runs.values():
+        for path in runs.values():
+            made = arithmetic_of(read_environment(path))
+            found[", ".join(f"{name} {version}" for name, version in made.items() if name != "machine")] = None
+    return f"Made with {' or '.join(found)}. " if found else ""
+
+
 def _again(study: PublishedStudy) -> str:
     file = f"studies/{study.name}/study.yaml"
-    return (
+    return _versions(study) + (
         f"`flatfed study run {file} --out runs/{study.name}` trains any of these cells again, to the same bits on the "
         f"same versions; `flatfed study unpack studies/{study.name}/results runs/unpacked` makes a folder of the "
         "published results, for `flatfed study show` and `flatfed claims check`."

@@ -18,7 +18,7 @@ OUTCOMES = (HOLDS, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
 HEAD = """# Evidence
 
 What five papers claim, held against runs of flatfed. Every number, picture and outcome here is made by `make
-evidence` from the compact results in [`studies`](../../studies), none is typed.
+evidence` from the compact results in `studies/`, none is typed.
 
 - No claim is said to hold on fewer than 3 seeds. A claim holds, or does not, where the interval of every comparison
   lies on one side; all else is undecided.
