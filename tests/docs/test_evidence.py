@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from flatfed.studies.entering import changes
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.study_section import is_drawn, picture_name
+from flatfed.studies.reading import read_study
+from flatfed.studies.run_study import RunningStudy
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES, MOST_OF_CELL, MOST_OF_ALL = 150_000, 25_000, 12_000_000
@@ -44,6 +47,17 @@ def test_pictures_are_there_and_small(evidence: Evidence) -> None:
     }
     assert {file.name for file in folder.glob("*.png")} == drawn
     assert all(file.stat().st_size < MOST_BYTES for file in folder.glob("*.png"))
+
+
+def test_a_study_s_file_trains_what_was_published(evidence: Evidence) -> None:
+    for published in evidence.studies:
+        study = read_study(ROOT / "studies" / published.name / "study.yaml")
+        running = RunningStudy(study, published.running.folder.path)
+        assert {cell.name: changes(running.folder, running.resolver, cell) for cell in running.cells()} == {
+            cell.name: {} for cell in running.cells()
+        }
+        known = {cell.path.as_posix() for cell in running.cells()}
+        assert set(running.folder.begun_paths()) <= known
 
 
 def test_results_are_compact() -> None:

@@ -15,7 +15,7 @@ from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
 from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
-from flatfed.studies.evidence.study_section import is_drawn, picture_name, study_section
+from flatfed.studies.evidence.study_section import drawn_results, is_drawn, picture_name, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 
 COLOURS = 128
@@ -74,7 +74,7 @@ class Evidence:
                 if not is_drawn(study, setting) or metric is None:
                     continue
                 try:
-                    draw_cost_curves(study.results_in(setting), [file], metric.column, study.study.title)
+                    draw_cost_curves(drawn_results(study, setting), [file], metric.column, study.study.title)
                     make_small(file)
                 except ConfigError:
                     # Nothing finite: the page says that all diverged.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
+from flatfed.reports.results.result import Result
 from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
@@ -20,6 +21,8 @@ from flatfed.studies.results import Entry
 PICTURES = PurePosixPath("../pictures/evidence")
 SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
 """Options of all runs that a page names; what a setting has of its own stands in the study's file."""
+MOST_DRAWN = 6
+"""Methods of a picture besides the reference."""
 SEEDS = 3
 """Fewer decide nothing."""
 
@@ -67,6 +70,8 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
     yield f"### {name}"
     yield setting_table(study, setting, paper)
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
+    if len(study.study.methods) > MOST_DRAWN + 1:
+        yield f"Drawn are {study.statistics.reference} and the best {MOST_DRAWN} that have all seeds."
     yield _tried(study, setting)
 
 
@@ -84,6 +89,18 @@ def _has_ended(entry: Entry) -> bool:
 def is_drawn(study: PublishedStudy, setting: str) -> bool:
     """Say whether a setting has a run to draw, so that its picture stands on pages."""
     return any(_has_ended(study.table.entry(setting, variant)) for variant in study.study.methods)
+
+
+def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
+    """Return the runs that a picture shows: those of the reference and of the best, as more could not be read."""
+    results = study.results_in(setting)
+    means = {result.method: study.table.entry(setting, result.method).mean for result in results}
+    metric = study.table.metrics.get(setting)
+    is_higher = metric is None or metric.shown.higher_is_better is not False
+    ranked = sorted((mean if is_higher else -mean, name) for name, mean in means.items() if mean is not None)
+    best = [name for _, name in reversed(ranked)][:MOST_DRAWN]
+    shown = {study.statistics.reference, *(best or list(means)[:MOST_DRAWN])}
+    return [result for result in results if result.method in shown]
 
 
 def picture_name(study: PublishedStudy, setting: str) -> str:
