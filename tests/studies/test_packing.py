@@ -16,6 +16,7 @@ from flatfed.published.claims import claims
 from flatfed.reports.results.results import read_run
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.packed import rounds_of
+from flatfed.runs.records.files import read_json, write_json
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.folder import StudyFolder
@@ -132,9 +133,12 @@ def test_a_study_that_goes_on_is_packed_as_far_as_it_is(study: Path, tmp_path: P
 
 
 def test_another_run_of_a_cell_is_not_replaced(study: Path, packed: Path, tmp_path: Path) -> None:
-    run_here(tmp_path / "other", **STUDY)
+    other = tmp_path / "other"
+    shutil.copytree(study, other)
+    config = other / "cells/a/fedavg/seed-0/config.json"
+    write_json(config, read_json(config) | {"run": "another"})
     with pytest.raises(ConfigError, match="another run of this cell"):
-        pack_study(opened(tmp_path / "other"), packed)
+        pack_study(opened(other), packed)
 
 
 def test_a_failure_is_packed_with_its_reason_and_without_places(study: Path, tmp_path: Path) -> None:
