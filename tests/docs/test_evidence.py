@@ -77,3 +77,9 @@ def test_the_ledger_names_every_page_with_differences() -> None:
     ledger = (ROOT / "docs" / "evidence" / "ledger.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs" / "algorithms").glob("[a-z]*.md"):
         assert f"[`{page.stem}`](../algorithms/{page.name})" in ledger
+
+
+def test_nothing_is_chosen_on_the_test_set(evidence: Evidence) -> None:
+    for published in evidence.studies:
+        if any(map(published.study.is_searched, published.study.methods)):
+            assert published.study.select.by == "validation", published.name
