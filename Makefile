@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 unexport FLATFED_SHARE FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION FLATFED_CLUSTER
 
-.PHONY: setup demo browser proxy federation federation-faults cluster-faults test test-rest shares battery fuzz coverage lint format bench bench-peers soak gallery index docs clean
+.PHONY: setup demo browser proxy federation federation-faults cluster-faults test test-rest shares battery fuzz coverage lint format bench bench-peers soak gallery index evidence docs clean
 
 setup: $(READY)
 
@@ -121,6 +121,10 @@ index: setup
 	$(BIN)/python docs/write_claims.py
 	$(BIN)/python docs/write_papers.py
 	$(BIN)/python docs/write_hours.py
+
+# The pages of docs/evidence, their pictures and a part of the README, from the compact results in studies.
+evidence: setup
+	$(BIN)/python docs/write_evidence.py
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'

@@ -23,6 +23,7 @@ PAGES = sorted(
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs/algorithms").glob("*.md"),
         *(ROOT / "docs/papers").glob("*.md"),
+        *(ROOT / "docs/evidence").glob("*.md"),
     ]
 )
 OF_BENCH = {

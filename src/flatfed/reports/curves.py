@@ -16,6 +16,7 @@ from flatfed.reports.tables.columns import primary
 from flatfed.reports.tables.grid import known, known_items
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric
+from flatfed.runs.packed import ROUNDS
 
 PANEL, HEIGHT = PAGE / 2, 2.4
 """Inches: a panel's width, and its height."""
@@ -135,7 +136,7 @@ def drawable(results: Sequence[Result]) -> list[str]:
     for row in _rows(all_runs(results)):
         names |= _columns_with(row, int | float)
         names |= row.get("watch", {}).keys()
-    return sorted(names - {"round"})
+    return sorted(names - {"round", ROUNDS})
 
 
 def undrawable(results: Sequence[Result]) -> dict[str, str]:

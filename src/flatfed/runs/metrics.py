@@ -9,6 +9,7 @@ from typing import Any
 from flatfed.core.configuration.settings import averaged_rounds
 from flatfed.core.task.metrics import ACCURACY, LOSS, SEGMENTATION, Declared, Shown, declared
 from flatfed.core.task.task import TEST, Task
+from flatfed.runs.packed import rounds_of
 
 Row = dict[str, Any]
 
@@ -187,7 +188,7 @@ def summarise(
     primary = primary_of(metrics, config)
     accuracy, loss = _three(TEST_ACCURACY, rows, first), _three(TEST_LOSS, rows, first)
     summary: dict[str, Any] = {
-        "rounds": len(rows),
+        "rounds": sum(map(rounds_of, rows)),
         "accuracy_final": accuracy["accuracy_final"],
         "accuracy_last_mean": accuracy["accuracy_last_mean"],
         "last_count": sum(round >= first for round, _ in primary.values(rows)),
@@ -219,11 +220,20 @@ def _three(metric: Metric, rows: Sequence[Row], first: int) -> dict[str, float |
 def _costs(rows: Sequence[Row]) -> dict[str, Any]:
     """Return totals; `client_seconds` is a mean over the rounds that have it."""
     costs: dict[str, Any] = {name: _total(name, rows) for name in ("bytes_down", "bytes_up", "backprops", "seconds")}
-    times = [row["client_seconds"] for row in rows if row.get("client_seconds") is not None]
-    if times:
-        costs["client_seconds"] = _mean(times)
+    seconds = mean_client_seconds(rows)
+    if seconds is not None:
+        costs["client_seconds"] = seconds
     costs["rejected"] = sum(len(row.get("rejected", [])) for row in rows)
     return costs
+
+
+def mean_client_seconds(rows: Sequence[Row]) -> float | None:
+    """Return the mean time of a client's training over the rounds that have it; None where none has."""
+    times = [(row["client_seconds"], rounds_of(row)) for row in rows if row.get("client_seconds") is not None]
+    if not times:
+        return None
+    total: float = sum(seconds * count for seconds, count in times)
+    return total / sum(count for _, count in times)
 
 
 def _total(name: str, rows: Sequence[Row]) -> Any:

@@ -17,6 +17,7 @@ from flatfed.cli.options.values import Number, Whole
 from flatfed.cli.output.progress import StepProgress, interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.cli.study.drawing import draw, draw_and_tell
+from flatfed.cli.study.packing import pack, tell_unpacked, unpack
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def study() -> None:
       flatfed study show runs/study       the table, also while it runs
       flatfed study draw runs/study       its figures, also after they were changed in the file
       flatfed study tune study.yaml METHOD --trials 30    the best parameters within ranges
+      flatfed study pack runs/study DEST  compact results, to be published; `unpack` makes a folder of them again
 
     \b
     The tables and figures of five papers are there to be run, by name in the place of a file:
@@ -61,6 +63,8 @@ def study() -> None:
 
 
 study.add_command(draw)
+study.add_command(pack)
+study.add_command(unpack)
 
 
 def _file_argument(command: click.decorators.FC) -> click.decorators.FC:
@@ -277,6 +281,7 @@ def show(folder: Path, as_json: bool) -> int:
     from flatfed.studies.run_study import RunningStudy
 
     running = RunningStudy(_recorded(folder), folder)
+    tell_unpacked(folder)
     return _show(running, as_json)
 
 

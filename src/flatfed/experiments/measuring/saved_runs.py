@@ -17,6 +17,7 @@ from flatfed.experiments.running.run import open_run, with_data
 from flatfed.experiments.tasks.recipe import task_of
 from flatfed.flatness.measurement import Measurement, MeasurementResult
 from flatfed.runs.directory import RunDirectory, is_comparison
+from flatfed.runs.packed import newest_round
 from flatfed.runs.results import KeptResults
 
 CHECKPOINT = re.compile(r"checkpoints/round-([0-9]+)")
@@ -136,7 +137,7 @@ def kept_result(
     directory: RunDirectory, measurement: Measurement, samples: int | None = None
 ) -> MeasurementResult | None:
     """Return a measurement of a run's final model over n training examples, or all; None where it was not taken."""
-    latest = directory.checkpoints.rounds()[:1]
+    latest = newest_round(directory.path, directory.checkpoints.rounds())
     wanted = _plain(measurement.to_dict())
     for key, result in KeptResults(directory.path).of_round(latest):
         is_same = key.get("measurement") == wanted and key.get("version", 1) == measurement.version

@@ -18,6 +18,7 @@ from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
 from flatfed.runs.history import Row
+from flatfed.runs.packed import refuse_packed
 from flatfed.tracking.record import FOLDER, recorded_trackers
 from flatfed.tracking.tracker import Track, Tracker, check_trackers
 from flatfed.tracking.tracker import chosen as chosen_trackers
@@ -84,6 +85,7 @@ def prepare(
     One that is `opened` was trusted or not, and its data accepted or not, when it was opened.
     """
     directory = with_data(opened or open_run(Path(path), trust, accept_changed_data), data_dir)
+    refuse_packed(directory.path)
     directory.refuse_unwritable()
     done = len(directory.recorded.rows)
     if rounds is not None and rounds < done:

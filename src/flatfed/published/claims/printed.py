@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims.claim import Claim, Setting
@@ -62,6 +63,16 @@ def printed_numbers(claim: Claim) -> dict[Key, tuple[float, float | None]]:
     return found
 
 
+def printed_values(paper: str, setting: Setting, method: str, metric: str) -> list[PublishedValue]:
+    """Return what a paper printed of a method in a setting: each number once, whatever table it stands in."""
+    name, extras = _variant(method)
+    wanted = {*setting.extras, *extras}
+    names = PRINTED_AS.get(metric, ())
+    rows = [row for row in values() if row.paper == paper and row.metric in names and _is_in(row, setting)]
+    fitting = [row for row in rows if name_of(row) == name and _extras(row) == wanted]
+    return list({row.printed: row for row in reversed(fitting)}.values())[::-1]
+
+
 def judge_printed(claim: Claim) -> Verdict:
     """Judge a claim by the numbers that its own paper printed."""
     numbers = printed_numbers(claim)
@@ -96,13 +107,18 @@ def _one(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) 
 def _rows(claim: Claim, metrics: tuple[str, ...], setting: Setting, method: str) -> Iterator[PublishedValue]:
     name, extras = _variant(method)
     wanted = {*setting.extras, *extras}
-    for row in values():
-        if claim.paper in papers() and row.paper != claim.paper:
+    paper = claim.paper if claim.paper in papers() else ""
+    for row in _in_tables(claim.tables):
+        if paper and row.paper != paper:
             continue
-        if row.metric not in metrics or row.table not in claim.tables or not _is_in(row, setting):
-            continue
-        if name_of(row) == name and _extras(row) == wanted:
+        if row.metric in metrics and _is_in(row, setting) and name_of(row) == name and _extras(row) == wanted:
             yield row
+
+
+@cache
+def _in_tables(tables: tuple[str, ...]) -> list[PublishedValue]:
+    """Return the values of some tables, of whichever paper."""
+    return [row for row in values() if row.table in tables]
 
 
 def _variant(method: str) -> tuple[str, tuple[str, ...]]:

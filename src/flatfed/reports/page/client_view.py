@@ -12,6 +12,7 @@ from typing import Any
 from flatfed.reports.page.measured_flatness import Measurements
 from flatfed.reports.page.page_tables import TableData, table_data
 from flatfed.reports.results.result import OneRun, Result
+from flatfed.runs.packed import ROUNDS
 
 MOST_CLIENTS, MOST_CLASSES, MOST_BARS = 400, 200, 400
 """Of a heat map, and of bars: what a screen can show."""
@@ -68,7 +69,8 @@ def _participation(run: OneRun) -> Counter[int]:
     counts = Counter(dict.fromkeys(range(_population(run)), 0))
     for row in run.rows:
         counts.update(row["clients"])
-    return counts if run.rows else Counter()
+    # Of thinned rows those of most rounds are missing.
+    return counts if run.rows and not any(ROUNDS in row for row in run.rows) else Counter()
 
 
 def _population(run: OneRun) -> int:

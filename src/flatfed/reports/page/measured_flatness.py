@@ -20,6 +20,7 @@ from flatfed.reports.page.thin import kept_places
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.reports.tables.grid import columns_of, number, spread_of
 from flatfed.runs.directory import RunDirectory, is_run
+from flatfed.runs.packed import newest_round
 from flatfed.runs.results import KeptResults
 
 MOST_EIGENVALUES, MOST_PLACES = 100, 800
@@ -47,7 +48,7 @@ def kept_measurements(run: OneRun) -> list[KeptMeasurement]:
         return []
     try:
         # Its record was read already.
-        latest = RunDirectory(run.path, run.config).checkpoints.rounds()[:1]
+        latest = newest_round(run.path, RunDirectory(run.path, run.config).checkpoints.rounds())
         kept = KeptResults(run.path).of_round(latest)
         return [_measurement(key, result) for key, result in kept]
     except FlatfedError:  # a damaged file of measurements does not cost the page

@@ -18,6 +18,7 @@ from flatfed.flatness.measurements.rises import LowPass
 from flatfed.reports.results.result import INTERNAL, SIZE, UNKNOWN, OneRun, Result, agree, identity
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
+from flatfed.runs.packed import newest_round
 from flatfed.runs.results import KeptResults
 
 INLINE = 40
@@ -273,7 +274,7 @@ def _matching(groups: Sequence[RunsOfMethod], method: str, setting: dict[str, An
 def _flatness(directory: RunDirectory) -> dict[str, Any]:
     """Return what was measured of a run's model as it is now, in the one way in which tables compare it."""
     # A run that was trained on has measurements of earlier models too; those are not shown.
-    latest = directory.checkpoints.rounds()[:1]
+    latest = newest_round(directory.path, directory.checkpoints.rounds())
     numbers: dict[str, Any] = {}
     for key, result in KeptResults(directory.path).of_round(latest):
         names = _compared_numbers(key)

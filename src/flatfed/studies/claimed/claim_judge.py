@@ -51,12 +51,12 @@ class ClaimJudge:
         alike, named = self.settings.alike(claim), self.settings.named(claim)
         if not alike and not named:
             return Judged(claim, undecided(claim, NO_SETTING), False)
-        verdict = judge(claim, self._values(claim, named | alike), list(alike))
+        verdict = judge(claim, self.values_in(claim, named | alike), list(alike))
         touched = any(not comparison.is_missing for comparison in verdict.comparisons)
         return Judged(claim, self._remarked(claim, verdict, [*alike.values(), *named.values()]), touched)
 
-    def _values(self, claim: Claim, places: Mapping[str, str]) -> dict[Key, Mapping[int, float]]:
-        """Return the claim's numbers under its own names."""
+    def values_in(self, claim: Claim, places: Mapping[str, str]) -> dict[Key, Mapping[int, float]]:
+        """Return the claim's numbers under its own names; `places` are the study's settings for the claim's."""
         found = self.values.of(claim.metric)
         values: dict[Key, Mapping[int, float]] = {}
         for method in claim.methods:

@@ -9,7 +9,8 @@ from typing import Any
 from flatfed.core.errors import FlatfedError
 from flatfed.published.claims.intervals import Values
 from flatfed.runs.directory import RunDirectory, is_run
-from flatfed.runs.metrics import Metric, metrics_of, primary_of
+from flatfed.runs.metrics import Metric, mean_client_seconds, metrics_of, primary_of
+from flatfed.runs.packed import newest_round, rounds_of
 from flatfed.runs.results import KeptResults
 from flatfed.studies.results import Entry, StudyTable
 from flatfed.studies.run_study import RunningStudy
@@ -124,7 +125,7 @@ def _reached(metric: Metric, rows: Sequence[Row], target: float) -> int | None:
 
 def _measured(name: str, directory: RunDirectory) -> float | None:
     """Return what was measured of the last model, over training examples of the usual seed."""
-    latest = directory.checkpoints.rounds()[:1]
+    latest = newest_round(directory.path, directory.checkpoints.rounds())
     found = None
     for key, result in KeptResults(directory.path).of_round(latest):
         sample = key.get("sample", {})
@@ -141,7 +142,7 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 def _per_client(rows: Sequence[Row], *names: str) -> float:
     total = sum(row[name] for row in rows for name in names)
-    clients: int = sum(len(row["clients"]) for row in rows)
+    clients: int = sum(len(row["clients"]) * rounds_of(row) for row in rows)
     return float(total) / max(clients, 1)
 
 
@@ -151,11 +152,6 @@ def _bytes(rows: Sequence[Row]) -> float:
 
 def _backprops(rows: Sequence[Row]) -> float:
     return _per_client(rows, "backprops")
-
-
-def _seconds(rows: Sequence[Row]) -> float | None:
-    times = [row["client_seconds"] for row in rows if row.get("client_seconds") is not None]
-    return sum(times) / len(times) if times else None
 
 
 def _norm(rows: Sequence[Row]) -> float | None:
@@ -171,7 +167,7 @@ def _interpolation(rows: Sequence[Row]) -> float | None:
 OF_ROWS: dict[str, Callable[[Sequence[Row]], float | None]] = {
     "bytes_per_round": _bytes,
     "backprops": _backprops,
-    "client_seconds": _seconds,
+    "client_seconds": mean_client_seconds,
     "parameter_norm": _norm,
     "c": _interpolation,
 }

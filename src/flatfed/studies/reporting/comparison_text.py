@@ -58,16 +58,17 @@ def _row(table: StudyTable, one: PairedDifference) -> list[str]:
     if one.mean is None or metric is None:
         return [*names, *[NOTHING] * (len(HEADS) - len(names))]
     places = decimals_for([metric.scale * one.mean], metric.shown.unit == "%")
-    mean = _signed(metric.scale * one.mean, places)
+    mean = signed(metric.scale * one.mean, places)
     interval = NOTHING
     if one.interval is not None:
-        low, high = (_signed(metric.scale * end, places) for end in (one.interval.low, one.interval.high))
+        low, high = (signed(metric.scale * end, places) for end in (one.interval.low, one.interval.high))
         interval = f"{low} to {high}"
     shown = f"**{mean}**" if one.is_significant else mean
     return [*names, shown, interval, *map(_p, (one.p, one.p_holm, one.p_wilcoxon))]
 
 
-def _signed(value: float, places: int) -> str:
+def signed(value: float, places: int) -> str:
+    """Return a number with its sign."""
     text = f"{value:+.{places}f}"
     # What rounds to nothing has no sign.
     return text[1:] if float(text) == 0 else text.replace("-", "−")

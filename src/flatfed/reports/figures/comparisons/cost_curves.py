@@ -30,6 +30,7 @@ from flatfed.reports.figures.drawing.style import (
 )
 from flatfed.reports.results.result import OneRun, Result
 from flatfed.runs.history import Row
+from flatfed.runs.packed import rounds_of as rounds_in
 
 HEIGHT = 3.3
 BANDS = "Line: mean over seeds; band: their range. Costs are totals, means over seeds."
@@ -66,7 +67,7 @@ def _bytes(row: Row) -> float:
 
 
 AXES = (
-    CostAxis("round", lambda row: 1.0),
+    CostAxis("round", lambda row: float(rounds_in(row))),
     CostAxis("exchanged", _bytes, (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))),
     CostAxis("backprops", lambda row: float(row["backprops"]), (("", 1.0), ("thousands", 1e3), ("millions", 1e6))),
     CostAxis("time", lambda row: float(row["seconds"]), (("s", 1.0), ("min", 60.0), ("h", 3600.0))),
@@ -139,9 +140,14 @@ def _points(run: OneRun, name: str, scale: float) -> dict[int, float]:
 
 def _totals(result: Result, axis: CostAxis) -> dict[int, float]:
     """Return what was spent up to each round, the mean over the seeds that came so far."""
-    totals = [list(accumulate(axis.of_row(row) for row in run.rows)) for run in result.runs]
-    longest = max(map(len, totals))
-    return {round: _mean([own[round - 1] for own in totals if len(own) >= round]) for round in range(1, longest + 1)}
+    totals = [_added_up(run, axis) for run in result.runs]
+    rounds = sorted(set[int]().union(*totals))
+    return {round: _mean([own[round] for own in totals if round in own]) for round in rounds}
+
+
+def _added_up(run: OneRun, axis: CostAxis) -> dict[int, float]:
+    """Return what a run had spent after each round that it has a row of, counted from 1."""
+    return dict(zip((row["round"] + 1 for row in run.rows), accumulate(map(axis.of_row, run.rows)), strict=True))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,0 +1,51 @@
+"""Claims on a page: a row for each with its outcome, its interval, and what was printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from flatfed.published.claims.claim import Claim
+from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
+from flatfed.published.claims.printed import judge_printed, printed_numbers
+from flatfed.reports.tables.grid import NOTHING, markdown_table
+from flatfed.studies.evidence.joint_judge import JudgedClaim
+
+HEADS = ["claim", "statement", "outcome", "by what", "printed numbers"]
+SIGNS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
+
+
+def claim_table(judged: Sequence[JudgedClaim]) -> str:
+    """Return the table of some claims as Markdown."""
+    rows = [_row(one) for one in judged]
+    return markdown_table(HEADS, [":--"] * len(HEADS), rows)
+
+
+def _row(one: JudgedClaim) -> list[str]:
+    texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), one.reason, printed_outcome(one.claim)]
+    return [" ".join(text.split()).replace("|", "\\|") for text in texts]
+
+
+def outcome_text(one: JudgedClaim) -> str:
+    """Return what came of a claim in a word."""
+    return SIGNS.get(one.outcome, one.outcome)
+
+
+def printed_outcome(claim: Claim) -> str:
+    """Return what the paper's own numbers say of a claim, and some of them."""
+    numbers = printed_numbers(claim) if claim.rules else {}
+    if not numbers:
+        return NOTHING
+    shown = [f"{method} {_number(value)}" for (_, method), (value, _) in list(numbers.items())[:SHOWN]]
+    more = ", …" if len(numbers) > SHOWN else ""
+    return f"{judge_printed(claim).outcome}: {', '.join(shown)}{more}"
+
+
+SHOWN = 3
+"""Numbers of a claim that stand in its row."""
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "failed"
+    return "not reached" if math.isinf(value) else f"{value:g}"

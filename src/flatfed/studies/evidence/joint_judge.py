@@ -1,0 +1,122 @@
+"""Claims judged by several studies together: a comparison within a setting is always of one study's runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flatfed.published.claims.claim import Claim
+from flatfed.published.claims.intervals import Key
+from flatfed.published.claims.judging import Verdict, judge, undecided
+from flatfed.studies.claimed.alike_settings import FREE
+from flatfed.studies.claimed.claim_judge import ClaimJudge
+from flatfed.studies.evidence.published_study import PublishedStudy
+
+PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim, what the runs say of it, and the studies that were used.
+
+    Attributes:
+        outcome: `holds`, `does not hold`, `undecided`, or why no run decides it.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    outcome: str
+    studies: tuple[str, ...] = ()
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether runs say something of it."""
+        return self.outcome not in (PROVED, NOT_CHECKED, NOT_RUN)
+
+    @property
+    def reason(self) -> str:
+        """What decided it, or what is missing."""
+        if self.outcome == PROVED:
+            return f"`{self.claim.tests[0]}`"
+        if self.outcome == NOT_CHECKED:
+            return self.claim.not_checked
+        missing = [one.reason for one in self.verdict.comparisons if one.is_missing]
+        if self.outcome == NOT_RUN and missing:
+            return missing[0]
+        return self.verdict.sentence.partition(": ")[2]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a setting of a claim was run: the study, its own name for it, and the numbers."""
+
+    study: str
+    judge: ClaimJudge
+    ours: str
+    values: Mapping[Key, Mapping[int, float]]
+    is_meant: bool
+
+
+class JointJudge:
+    """Judges claims by all studies that are about a paper."""
+
+    def __init__(self, studies: Sequence[PublishedStudy]) -> None:
+        self._judges = {
+            study.name: ClaimJudge(study.running, study.about.stands_for)
+            for study in studies
+            if study.about.differences and study.ended[0]
+        }
+
+    def judge(self, claim: Claim) -> JudgedClaim:
+        """Judge one claim."""
+        if not claim.rules:
+            return JudgedClaim(claim, judge(claim, {}), PROVED if claim.tests else NOT_CHECKED)
+        places = self._places(claim)
+        if not places:
+            missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
+            return JudgedClaim(claim, missing, NOT_RUN)
+        values = {key: numbers for place in places.values() for key, numbers in place.values.items()}
+        free = [name for name, place in places.items() if place.is_meant] or list(places)
+        verdict = judge(claim, values, free)
+        used = tuple(dict.fromkeys(place.study for place in places.values() if place.values))
+        if all(comparison.is_missing for comparison in verdict.comparisons):
+            return JudgedClaim(claim, verdict, NOT_RUN)
+        return JudgedClaim(claim, _remarked(claim, verdict, places), verdict.outcome, used)
+
+    def _missing(self, claim: Claim) -> str:
+        names = [name for name in claim.every_setting if name != "any"]
+        return f"the setting {' or '.join(names)}" if names else claim.metric
+
+    def _places(self, claim: Claim) -> dict[str, _Place]:
+        """Return each setting of a claim with the study that has the most of its numbers there."""
+        found: dict[str, _Place] = {}
+        for name, one in self._judges.items():
+            alike, named = self._alike(one, claim), one.settings.named(claim)
+            for theirs, ours in (named | alike).items():
+                is_meant = theirs in alike and theirs in claim.settings
+                place = _Place(name, one, ours, one.values_in(claim, {theirs: ours}), is_meant)
+                if theirs not in found or len(place.values) > len(found[theirs].values):
+                    found[theirs] = place
+        return found
+
+    def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
+        """Return the settings that were said to be the claim's; any, where it is about what is the same everywhere.
+
+        One that is only divided in the same way, of other data perhaps, does not count here.
+        """
+        is_free = any(setting in FREE for setting in claim.settings)
+        alike = one.settings.alike(claim)
+        return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
+
+
+def _remarked(claim: Claim, verdict: Verdict, places: Mapping[str, _Place]) -> Verdict:
+    """Return the verdict with a word on data that are not the claim's."""
+    remarks = dict.fromkeys(place.judge.settings.remark(claim, [place.ours]) for place in places.values())
+    said = "; ".join(filter(None, remarks))
+    return replace(verdict, sentence=f"{verdict.sentence} ({said})") if said else verdict
+
+
+def counted(judged: Sequence[JudgedClaim]) -> Counter[str]:
+    """Return how many claims have which outcome."""
+    return Counter(one.outcome for one in judged)

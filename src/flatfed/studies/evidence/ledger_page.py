@@ -1,0 +1,104 @@
+"""The ledger: where a paper and its authors' code differ, what either form comes to on one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
+from flatfed.reports.tables.grid import NOTHING, markdown_table, number, rule
+from flatfed.reports.tables.pivot import escape_markdown
+from flatfed.studies.evidence.about import FormPair
+from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.setting_table import interval_text, value_text
+from flatfed.studies.evidence.study_section import SEEDS, progress
+from flatfed.studies.reporting.study_flatness import spread_of_block
+from flatfed.studies.reporting.study_runs import setting_name
+
+HEAD = """# Paper against authors' code
+
+Where the text of a paper and the code of its authors differ, flatfed has both forms by name. This page has each
+difference with its measured effect: the two forms in one setting, with the papers' values, nothing searched. The
+pages of the [methods](../algorithms/README.md) tell each difference in full."""
+HEADS = [
+    "method",
+    "difference",
+    "paper's form",
+    "code's form",
+    "code minus paper",
+    "λmax, paper",
+    "λmax, code",
+]
+UNMEASURED = (
+    "Measured are those above. Of the others some have no switch here, some concern data or participation, and some "
+    "have no effect where clients have equally many examples; how much they matter is not known."
+)
+WORDS = 2
+
+
+def ledger_page(studies: Sequence[PublishedStudy], differences: str) -> str:
+    """Return the page of all studies that have pairs, and of all differences that pages name."""
+    parts = [HEAD]
+    for study in studies:
+        if study.about.pairs:
+            parts += _of_study(study)
+    if differences:
+        parts += ["## All differences that the pages name", UNMEASURED, differences]
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_study(study: PublishedStudy) -> Iterator[str]:
+    yield f"## {study.study.title or study.name}"
+    yield study.about.question
+    yield progress(study)
+    for setting in study.study.settings:
+        rows = [_row(study, setting, pair) for pair in study.about.pairs]
+        yield f"### {escape_markdown(setting_name(setting))}"
+        yield markdown_table(HEADS, [rule(words=place < WORDS) for place in range(len(HEADS))], rows)
+        yield _counted(study, setting)
+    yield (
+        f"Mean ± standard deviation over seeds {', '.join(map(str, study.study.seeds))}; differences by seed in "
+        "percentage points, with the 95 % interval of the bootstrap, which over three seeds is narrower than it should "
+        f"be; ✗ diverged; {NOTHING} not run yet."
+    )
+    yield " ".join(study.about.limits)
+    command = f"flatfed study run studies/{study.name}/study.yaml --out runs/{study.name}"
+    yield f"`{command}` trains any of these again, to the same bits on the same versions."
+
+
+def _row(study: PublishedStudy, setting: str, pair: FormPair) -> list[str]:
+    forms = [study.table.entry(setting, variant) for variant in (pair.paper, pair.code)]
+    return [
+        f"[{pair.method}](../algorithms/{pair.page}.md)",
+        pair.differs.replace("|", "\\|"),
+        *(value_text(study, form).strip("*") for form in forms),
+        _difference(study, setting, pair),
+        *(_lambda(study, setting, variant) for variant in (pair.paper, pair.code)),
+    ]
+
+
+def _difference(study: PublishedStudy, setting: str, pair: FormPair) -> str:
+    metric = study.table.metrics.get(setting)
+    entries = {variant: study.table.entry(setting, variant) for variant in (pair.paper, pair.code)}
+    samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
+    (one,) = compare_with_reference(samples, pair.paper)
+    return NOTHING if metric is None else interval_text(one, metric.scale)
+
+
+def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
+    for block in study.flatness:
+        if block.number.partition(",")[0] == "lambda_max":
+            return number(spread_of_block(study.table, block, (setting, variant)))
+    return NOTHING
+
+
+def _counted(study: PublishedStudy, setting: str) -> str:
+    """Say of how many pairs the effect is known."""
+    pairs = study.about.pairs
+    known = [pair for pair in pairs if all(_is_known(study, setting, name) for name in (pair.paper, pair.code))]
+    return f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs."
+
+
+def _is_known(study: PublishedStudy, setting: str, variant: str) -> bool:
+    entry = study.table.entry(setting, variant)
+    waiting = [state for state in entry.ended.values() if state in ("waiting", "begun")]
+    return not waiting and len(entry.values) + len(entry.ended) >= SEEDS

@@ -1,0 +1,92 @@
+"""All pages of the evidence by their names, and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flatfed.core.errors import ConfigError
+from flatfed.published.claims import claims
+from flatfed.published.numbers import papers
+from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
+from flatfed.studies.evidence.choosing_page import choosing_page
+from flatfed.studies.evidence.claim_rows import claim_table
+from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
+from flatfed.studies.evidence.ledger_page import ledger_page
+from flatfed.studies.evidence.page_differences import page_differences
+from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
+from flatfed.studies.evidence.study_section import drawn_results, is_drawn, picture_name, study_section
+from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
+
+COLOURS = 128
+"""Of a picture on a page: lines, bands and letters need no more."""
+
+
+class Evidence:
+    """The studies of a repository, opened once.
+
+    Args:
+        root: the folder of the studies.
+        workplace: where results are unpacked; what is there is of no further use.
+        methods: the folder of the pages of methods, for the differences that they name; None is none.
+    """
+
+    def __init__(self, root: Path, workplace: Path, methods: Path | None = None) -> None:
+        self._methods = methods
+        self.studies: Sequence[PublishedStudy] = open_studies(root, workplace)
+        judge = JointJudge(self.studies)
+        self.judged: Sequence[JudgedClaim] = [judge.judge(claim) for claim in claims()]
+
+    def pages(self) -> dict[str, str]:
+        """Return the text of each page by its file's name."""
+        pages = {"README.md": summary_page(self.studies, self.judged)}
+        pages |= {f"{paper}.md": self._of_paper(paper) for paper in papers()}
+        differences = "" if self._methods is None else page_differences(self._methods)
+        ledger = ledger_page(self.studies, differences)
+        return pages | {"ledger.md": ledger, "choosing.md": choosing_page(self.studies)}
+
+    def readme(self) -> str:
+        """Return what the README says of it; nothing where no comparison is complete."""
+        return readme_section(self.studies, self.judged)
+
+    def _of_paper(self, paper: str) -> str:
+        judged = [one for one in self.judged if one.claim.paper == paper]
+        studies = [study for study in self.studies if paper in study.about.differences]
+        parts = [f"# Evidence on {name(paper)}"]
+        parts.append(
+            f"{papers()[paper].title}. What it shows as studies: [its page](../papers/{paper}.md); all evidence: "
+            f"[summary](README.md). {counts_text(judged)}"
+        )
+        parts += [study_section(study, paper, judged) for study in studies]
+        if not studies:
+            parts.append("No study is about this paper yet.")
+        parts += ["## Claims", claim_table(judged)]
+        return "\n\n".join(parts) + "\n"
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw the pictures of all settings that have a run, and return their files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = []
+        for study in self.studies:
+            for setting in study.study.settings:
+                file = folder / picture_name(study, setting)
+                metric = study.table.metrics.get(setting)
+                if not is_drawn(study, setting) or metric is None:
+                    continue
+                try:
+                    draw_cost_curves(drawn_results(study, setting), [file], metric.column, study.study.title)
+                    make_small(file)
+                except ConfigError:
+                    # Nothing finite: the page says that all diverged.
+                    continue
+                drawn.append(file)
+        return drawn
+
+
+def make_small(file: Path) -> None:
+    """Write a picture anew for a page: half as many dots, and few colours."""
+    from PIL import Image
+
+    with Image.open(file) as picture:
+        smaller = picture.convert("RGB").resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS)
+    smaller.quantize(COLOURS).save(file, optimize=True)

@@ -1,0 +1,157 @@
+"""The table of one setting of a study: accuracy, its difference to the reference, what was chosen, costs, flatness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flatfed.reports.statistics.paired import PairedDifference
+from flatfed.reports.tables.grid import NOTHING, markdown_table, megabytes, number, of_metric, rule
+from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
+from flatfed.reports.tables.target_tables import round_text
+from flatfed.studies.evidence.beside_papers import printed_of, printed_text
+from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.reporting.comparison_text import signed
+from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block
+from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.reporting.study_targets import TargetLine
+from flatfed.studies.results import Entry
+from flatfed.studies.selection import Choice
+
+EDGE = "°"
+"""Stands at a chosen value at the end of its grid."""
+FLATNESS = ("lambda_max", "lambda_ratio", "lpf")
+
+Cell = Callable[[str], str]
+"""Of a variant, the text in a column."""
+
+
+def setting_table(study: PublishedStudy, setting: str, paper: str = "") -> str:
+    """Return the table of a setting as Markdown, with the numbers that a paper printed."""
+    columns = _columns(study, setting, paper)
+    rows = [
+        [escape_markdown(variant), *(cell(variant) for cell in columns.values())] for variant in study.study.methods
+    ]
+    # A column in which nothing stands says nothing.
+    filled = [0, *(place for place in range(1, len(columns) + 1) if any(row[place] != NOTHING for row in rows))]
+    heads = ["method", *columns]
+    rules = [rule(words=heads[place] in ("method", "chosen")) for place in filled]
+    return markdown_table([heads[place] for place in filled], rules, [[row[place] for place in filled] for row in rows])
+
+
+def _columns(study: PublishedStudy, setting: str, paper: str) -> dict[str, Cell]:
+    reference = study.statistics.reference
+    columns: dict[str, Cell] = {
+        _head(study, setting): lambda variant: value_text(study, study.table.entry(setting, variant)),
+        f"minus {reference}": lambda variant: difference_text(study, setting, variant),
+        "chosen": lambda variant: chosen_text(study, setting, variant),
+        "rounds to target": lambda variant: _cost(study, setting, variant, "round"),
+        "traffic to target": lambda variant: _cost(study, setting, variant, "bytes"),
+    }
+    for block in study.flatness:
+        if block.number.partition(",")[0] in FLATNESS:
+            columns[block.title] = _flatness(study, setting, block)
+    if paper:
+        columns["published"] = lambda variant: printed_text(printed_of(study, setting, variant, paper))
+    return columns
+
+
+def _head(study: PublishedStudy, setting: str) -> str:
+    metric = study.table.metrics.get(setting)
+    return "accuracy in %" if metric is None else metric.title
+
+
+def value_text(study: PublishedStudy, entry: Entry) -> str:
+    """Return what a method came to: a mean when all of its seeds are there; the best in bold."""
+    metric = study.table.metrics.get(entry.setting)
+    if entry.has_diverged:
+        lost = sum(state == "diverged" for state in entry.ended.values())
+        return f"{DIVERGED} {lost} of {len(entry.values) + len(entry.ended)} seeds"
+    if metric is None or not entry.values:
+        states = sorted({state.partition(":")[0] for state in entry.ended.values()} - {"waiting", "begun"})
+        return ", ".join(states) or NOTHING
+    if entry.mean is None:
+        so_far = of_metric(metric, (sum(entry.values.values()) / len(entry.values), None))
+        return f"{so_far} ({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
+    text = of_metric(metric, (entry.mean, entry.spread))
+    return f"**{text}**" if entry.best else text
+
+
+def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDifference | None:
+    """Return a method's comparison with the reference; None for the reference itself."""
+    for one in study.statistics.compared:
+        if (one.setting, one.method) == (setting, variant):
+            return one
+    return None
+
+
+def difference_text(study: PublishedStudy, setting: str, variant: str) -> str:
+    """Return the mean difference to the reference with its interval and the number of pairs."""
+    one, metric = compared_with(study, setting, variant), study.table.metrics.get(setting)
+    if one is None or one.mean is None or metric is None:
+        return NOTHING
+    return interval_text(one, metric.scale)
+
+
+def interval_text(one: PairedDifference, scale: float) -> str:
+    """Return a difference with its interval, or with the number of pairs where there is none."""
+    if one.mean is None:
+        return NOTHING
+    mean = signed(scale * one.mean, 2)
+    if one.interval is None:
+        return f"{mean} (1 pair)"
+    return f"{mean} [{signed(scale * one.interval.low, 2)}, {signed(scale * one.interval.high, 2)}]"
+
+
+def chosen_text(study: PublishedStudy, setting: str, variant: str) -> str:
+    """Return the point that was chosen; a value at the end of its grid is marked."""
+    choice = study.table.chosen.get((setting, variant))
+    if choice is None or not choice.values:
+        return NOTHING
+    return ", ".join(f"{name}={value}{_edge(study, choice, name, value)}" for name, value in choice.point)
+
+
+def _edge(study: PublishedStudy, choice: Choice, name: str, value: object) -> str:
+    tried = {dict(point)[name] for point in study.study.points(choice.variant)}
+    numbers = [one for one in tried if isinstance(one, int | float) and not isinstance(one, bool)]
+    is_edge = len(numbers) == len(tried) > 1 and value in (min(numbers), max(numbers))
+    return EDGE if is_edge else ""
+
+
+def tried_text(study: PublishedStudy, setting: str) -> str:
+    """Return what each point of the grids came to while choosing, as a list; ✗ where a run diverged or failed."""
+    lines = []
+    for variant in study.study.methods:
+        choice = study.table.chosen.get((setting, variant))
+        if choice is not None and choice.values:
+            points = [f"{point}: {_decided(choice, value)}" for point, value in choice.values.items()]
+            lines.append(f"- {escape_markdown(variant)}: {'; '.join(points)}")
+    return "\n".join(lines)
+
+
+def _decided(choice: Choice, value: float | None) -> str:
+    if value is None:
+        return DIVERGED
+    return f"{100 * value:.2f}" if choice.metric.endswith("accuracy") else f"{value:.4g}"
+
+
+def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine | None:
+    """Return what it took a method to reach the first target; None where there is no target yet."""
+    for line in study.targets:
+        if (line.setting, line.method) == (setting_name(setting), variant):
+            return line
+    return None
+
+
+def _cost(study: PublishedStudy, setting: str, variant: str, name: str) -> str:
+    line = target_of(study, setting, variant)
+    if line is None:
+        return NOTHING
+    spread = line.costs[name]
+    if spread is None:
+        return "not reached"
+    text = round_text(spread) if name == "round" else megabytes(spread[0])
+    return f"{text} ({line.missed} not)" if line.missed else text
+
+
+def _flatness(study: PublishedStudy, setting: str, block: FlatnessBlock) -> Cell:
+    return lambda variant: number(spread_of_block(study.table, block, (setting, variant)))

@@ -1,0 +1,178 @@
+"""A study on a page: its question, the settings, how far it is, its tables and pictures, and a paragraph on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
+from flatfed.reports.results.result import Result
+from flatfed.reports.tables.grid import of_metric
+from flatfed.reports.tables.pivot import escape_markdown
+from flatfed.runs.environment import arithmetic_of, read_environment
+from flatfed.studies.evidence.beside_papers import differences_in_size
+from flatfed.studies.evidence.joint_judge import JudgedClaim, counted
+from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, tried_text
+from flatfed.studies.reporting.study_pivot import note_of
+from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.results import Entry
+
+PICTURES = PurePosixPath("../pictures/evidence")
+SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
+"""Options of all runs that a page names; what a setting has of its own stands in the study's file."""
+MOST_DRAWN = 6
+"""Methods of a picture besides the reference."""
+SEEDS = 3
+"""Fewer decide nothing."""
+
+
+def study_section(study: PublishedStudy, paper: str, judged: Sequence[JudgedClaim]) -> str:
+    """Return what a paper's page has of one study."""
+    parts = [f"## {study.study.title or study.name}", f"**Question.** {study.about.question}"]
+    parts += [_setting(study), progress(study), _differences(study, paper)]
+    for setting in study.study.settings:
+        parts += _of_setting(study, setting, paper)
+    parts += [*_notes(study), f"**In short.** {paragraph(study, judged)}", _again(study)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _setting(study: PublishedStudy) -> str:
+    options = study.study.options
+    words = ", ".join(f"{name.replace('_', ' ')} {options[name]}" for name in SAID if options.get(name) is not None)
+    link = f"[`studies/{study.name}/study.yaml`](../../studies/{study.name}/study.yaml)"
+    return f"**Setting.** {words}; seeds {', '.join(map(str, study.study.seeds))}; {link}."
+
+
+def progress(study: PublishedStudy) -> str:
+    """Say how far a study is."""
+    ended, total = study.ended
+    chosen, choosing = study.chosen
+    chose = f", and {chosen} of {choosing} that choose parameters" if choosing else ""
+    state = "complete" if ended == total else "not complete"
+    return f"**How far.** {ended} of {total} runs that are reported have ended{chose}: {state}."
+
+
+def _differences(study: PublishedStudy, paper: str) -> str:
+    said = [*study.about.differences.get(paper, ()), *differences_in_size(study, paper)]
+    if not said:
+        return ""
+    return "**How it differs from the paper.**\n\n" + "\n".join(f"- {one}" for one in said)
+
+
+def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str]:
+    entries = [study.table.entry(setting, variant) for variant in study.study.methods]
+    name = escape_markdown(setting_name(setting))
+    if not any(_has_ended(entry) for entry in entries):
+        yield f"### {name}\n\nNo run that is reported has ended yet."
+        yield _tried(study, setting)
+        return
+    yield f"### {name}"
+    yield setting_table(study, setting, paper)
+    yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
+    if len(study.study.methods) > MOST_DRAWN + 1:
+        yield f"Drawn are {study.statistics.reference} and the best {MOST_DRAWN} that have all seeds."
+    yield _tried(study, setting)
+
+
+def _tried(study: PublishedStudy, setting: str) -> str:
+    listed = tried_text(study, setting)
+    metrics = {choice.metric for key, choice in study.table.chosen.items() if key[0] == setting and choice.metric}
+    what = " or ".join(sorted(metrics)).replace("_", " ") or "nothing"
+    return f"What choosing came to, {what} of each point that was tried:\n\n{listed}" if listed else ""
+
+
+def _has_ended(entry: Entry) -> bool:
+    return bool(entry.values) or any(state not in ("waiting", "begun") for state in entry.ended.values())
+
+
+def is_drawn(study: PublishedStudy, setting: str) -> bool:
+    """Say whether a setting has a run to draw, so that its picture stands on pages."""
+    return any(_has_ended(study.table.entry(setting, variant)) for variant in study.study.methods)
+
+
+def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
+    """Return the runs that a picture shows: those of the reference and of the best, as more could not be read."""
+    results = study.results_in(setting)
+    means = {result.method: study.table.entry(setting, result.method).mean for result in results}
+    metric = study.table.metrics.get(setting)
+    is_higher = metric is None or metric.shown.higher_is_better is not False
+    ranked = sorted((mean if is_higher else -mean, name) for name, mean in means.items() if mean is not None)
+    best = [name for _, name in reversed(ranked)][:MOST_DRAWN]
+    shown = {study.statistics.reference, *(best or list(means)[:MOST_DRAWN])}
+    return [result for result in results if result.method in shown]
+
+
+def picture_name(study: PublishedStudy, setting: str) -> str:
+    """Return the file of a setting's picture."""
+    text = f"{study.name}-{setting_name(setting)}"
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in text) + ".png"
+
+
+def _notes(study: PublishedStudy) -> Iterator[str]:
+    if not study.table.metrics:
+        return
+    target = f" Target: the mean of {study.statistics.reference}." if study.targets else ""
+    yield (
+        f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap; bold is the best of "
+        f"the table; ✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a "
+        f"machine that did other work too.{target}"
+    )
+    yield from study.statistics.warnings
+
+
+def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
+    """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
+    ended, total = study.ended
+    seeds = len(study.study.seeds)
+    sentences = [f"{len(study.study.methods)} methods, {seeds} seeds each; {ended} of {total} runs have ended."]
+    if any(map(study.study.is_searched, study.study.methods)):
+        sentences.append(study.study.select.sentence)
+    sentences += _best(study)
+    sentences += _claims(study, judged)
+    return " ".join([*sentences, *study.about.limits])
+
+
+def _best(study: PublishedStudy) -> Iterator[str]:
+    for setting, metric in study.table.metrics.items():
+        entries = [study.table.entry(setting, variant) for variant in study.study.methods]
+        lost = [entry.variant for entry in entries if entry.has_diverged]
+        for entry in entries:
+            if entry.best and len(entry.values) >= SEEDS:
+                mean = of_metric(metric, (entry.mean or 0.0, entry.spread))
+                minus = difference_text(study, setting, entry.variant)
+                against = f", {minus} against {study.statistics.reference}" if "[" in minus else ""
+                yield f"In {setting_name(setting)} the best is {entry.variant} with {mean}{against}."
+        if lost:
+            yield f"In {setting_name(setting)} a seed diverged of {', '.join(lost)}."
+
+
+def _claims(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> Iterator[str]:
+    own = [one for one in judged if study.name in one.studies]
+    if not own:
+        return
+    counts = counted(own)
+    said = ", ".join(f"{counts[name]} {word}" for name, word in _WORDS.items() if counts[name])
+    yield f"Of the paper's claims {len(own)} can be held against these runs: {said}."
+
+
+_WORDS = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "stay undecided"}
+
+
+def _versions(study: PublishedStudy) -> str:
+    """Say with what the runs were made."""
+    found: dict[str, None] = {}
+    for runs in study.table.runs.values():
+        for path in runs.values():
+            made = arithmetic_of(read_environment(path))
+            found[", ".join(f"{name} {version}" for name, version in made.items() if name != "machine")] = None
+    return f"Made with {' or '.join(found)}. " if found else ""
+
+
+def _again(study: PublishedStudy) -> str:
+    file = f"studies/{study.name}/study.yaml"
+    return _versions(study) + (
+        f"`flatfed study run {file} --out runs/{study.name}` trains any of these cells again, to the same bits on the "
+        f"same versions; `flatfed study unpack studies/{study.name}/results runs/unpacked` makes a folder of the "
+        "published results, for `flatfed study show` and `flatfed claims check`."
+    )

@@ -1,0 +1,117 @@
+"""The summary: what was run, what came of the claims that were tested, and the same in short for the README."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
+from flatfed.published.numbers import papers
+from flatfed.reports.tables.grid import markdown_table, rule
+from flatfed.studies.evidence.claim_rows import claim_table
+from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PROVED, JudgedClaim, counted
+from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.setting_table import setting_table
+from flatfed.studies.evidence.study_section import SEEDS, is_drawn, picture_name, progress
+from flatfed.studies.reporting.study_runs import setting_name
+
+OUTCOMES = (HOLDS, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
+HEAD = """# Evidence
+
+What five papers claim, held against runs of flatfed. Every number, picture and outcome here is made by `make
+evidence` from the compact results in `studies/`, none is typed.
+
+- No claim is said to hold on fewer than 3 seeds. A claim holds, or does not, where the interval of every comparison
+  lies on one side; all else is undecided.
+- Parameters are chosen on held-out training examples, never on the test set. A value at the end of its grid is
+  marked, and so is what diverged.
+- Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
+  did not hold there."""
+
+
+def summary_page(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
+    """Return the page."""
+    parts = [HEAD, _pages(), "## Studies", _studies(studies), "## Claims", counts_text(judged), _counts(judged)]
+    tested = [one for one in judged if one.is_tested]
+    if tested:
+        parts += ["## Claims that runs speak of", claim_table(tested)]
+    parts += ["## Not run", _not_run(judged)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _pages() -> str:
+    named = ", ".join(f"[{name(paper)}]({paper}.md)" for paper in papers())
+    return f"Pages: {named}; [which method when](choosing.md); [paper against authors' code](ledger.md)."
+
+
+def name(paper: str) -> str:
+    """Return the name of a paper's method as people write it."""
+    return NAMES.get(paper, paper)
+
+
+NAMES = {"fedsam": "FedSAM", "fedgf": "FedGF", "fedgloss": "FedGloSS", "fedwmsam": "FedWMSAM", "fedvssam": "FedVSSAM"}
+
+
+def _studies(studies: Sequence[PublishedStudy]) -> str:
+    lines = []
+    for study in studies:
+        about = ", ".join(map(name, study.about.differences)) or "authors' code"
+        said = progress(study).removeprefix("**How far.** ")
+        link = f"[{study.study.title or study.name}](../../studies/{study.name}/study.yaml)"
+        lines.append(f"- {link} ({about}): {study.about.question} {said}")
+    return "\n".join(lines) or "There is none yet."
+
+
+def counts_text(judged: Sequence[JudgedClaim]) -> str:
+    """Say how many claims were tested, and what came of them."""
+    counts = counted(judged)
+    tested = sum(one.is_tested for one in judged)
+    return (
+        f"Of {len(judged)} claims, {tested} were held against runs: {counts[HOLDS]} hold, {counts[FAILS]} do not hold, "
+        f"{counts[UNDECIDED]} are undecided. {counts[PROVED]} are identities or counts that tests prove, "
+        f"{counts[NOT_CHECKED]} cannot be checked by runs, {counts[NOT_RUN]} were not run."
+    )
+
+
+def _counts(judged: Sequence[JudgedClaim]) -> str:
+    rows = []
+    for paper in dict.fromkeys(one.claim.paper for one in judged):
+        own = [one for one in judged if one.claim.paper == paper]
+        counts = counted(own)
+        rows.append([name(paper), str(len(own)), *(str(counts[outcome]) for outcome in OUTCOMES)])
+    heads = ["paper", "claims", *OUTCOMES]
+    return markdown_table(heads, [rule(words=place == 0) for place in range(len(heads))], rows)
+
+
+def _not_run(judged: Sequence[JudgedClaim]) -> str:
+    lines = [f"- `{one.claim.id}`: {one.reason}" for one in judged if one.outcome == NOT_RUN]
+    return "\n".join(lines) or "Nothing: every claim that a run can decide was held against one."
+
+
+def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
+    """Return "What we found" for the README: a table and a picture; nothing where no comparison is complete."""
+    shown = next(_shown(studies), None)
+    if shown is None:
+        return ""
+    study, setting = shown
+    picture = f"docs/pictures/evidence/{picture_name(study, setting)}"
+    table = setting_table(study, setting)
+    return "\n\n".join(
+        [
+            "## What we found",
+            f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
+            "[which method when](docs/evidence/choosing.md).",
+            f"{study.study.title or study.name} ({setting_name(setting)}): {study.about.question}",
+            table,
+            f"![Accuracy over rounds, bytes and compute]({picture})",
+        ]
+    )
+
+
+def _shown(studies: Sequence[PublishedStudy]) -> Iterator[tuple[PublishedStudy, str]]:
+    """Yield the settings in which at least two methods have all seeds, at least three."""
+    for study in studies:
+        for setting in study.study.settings if study.about.differences else ():
+            entries = [study.table.entry(setting, variant) for variant in study.study.methods]
+            whole = [entry for entry in entries if entry.mean is not None and len(entry.values) >= SEEDS]
+            if len(whole) > 1 and is_drawn(study, setting):
+                yield study, setting

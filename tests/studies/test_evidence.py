@@ -1,0 +1,187 @@
+"""Pages made from compact results: what they say is what the runs came to, also where some are missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flatfed.core.errors import ConfigError
+from flatfed.studies.entering import recorded_study
+from flatfed.studies.evidence.about import read_about
+from flatfed.studies.evidence.joint_judge import NOT_RUN
+from flatfed.studies.evidence.make_pages import Evidence
+from flatfed.studies.folder import StudyFolder
+from flatfed.studies.packing.pack import pack_study
+from flatfed.studies.reporting.measuring import measure_study
+from flatfed.studies.run_study import RunningStudy
+from studies.bench import run_here, small
+
+STUDY: dict[str, Any] = {
+    "rounds": 6,
+    "evaluate_every": 2,
+    "evaluate_last": 2,
+    "methods": {"fedavg": None, "fedsam": None, "wild": "fedprox(server_lr=1e30)"},
+    "settings": {"one": {"alpha": 0}, "two": {"alpha": 100}},
+    "seeds": [0, 1, 2],
+    "grid": {"fedsam": {"rho": [0.05, 0.1, 0.2]}},
+    "select": {"rounds": 2},
+    "report": {"reference": "fedavg", "targets": [1], "flatness": "lambda_max", "flatness_samples": 20},
+}
+ABOUT = """
+question: Does it work?
+papers: {fedsam: [It is tiny.]}
+stands for: {cifar10-0: one, cifar10-0.05: two}
+limits: [It says nothing.]
+pairs: [{method: FedSAM, page: fedsam, paper: fedavg, code: fedsam, differs: what or why}]
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with one published study."""
+    base = tmp_path_factory.mktemp("evidence")
+    running = run_here(base / "runs", **STUDY)
+    measure_study(running, lambda name, done, total: None, lambda text: None)
+    folder = base / "studies" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "study.yaml").write_text(json.dumps(small(**STUDY)))
+    (folder / "about.yaml").write_text(ABOUT)
+    pack_study(RunningStudy(recorded_study(StudyFolder(base / "runs")), base / "runs"), folder / "results")
+    return base / "studies"
+
+
+@pytest.fixture(scope="module")
+def evidence(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return Evidence(root, tmp_path_factory.mktemp("workplace"))
+
+
+@pytest.fixture(scope="module")
+def pages(evidence: Evidence) -> dict[str, str]:
+    return evidence.pages()
+
+
+def row(page: str, method: str) -> str:
+    return next(line for line in page.splitlines() if line.startswith(f"| {method} |"))
+
+
+def test_a_page_has_what_the_runs_came_to(evidence: Evidence, pages: dict[str, str]) -> None:
+    table = evidence.studies[0].table
+    for method in ("fedavg", "fedsam"):
+        entry = table.entry("one", method)
+        assert entry.mean is not None and entry.spread is not None
+        assert f"{100 * entry.mean:.2f} ± {100 * entry.spread:.2f}" in row(pages["fedsam.md"], method)
+    assert "18 of 18 runs that are reported have ended" in pages["fedsam.md"]
+    assert "It is tiny." in pages["fedsam.md"] and "It says nothing." in pages["fedsam.md"]
+
+
+def test_what_diverged_was_chosen_or_was_printed_stands_there(evidence: Evidence, pages: dict[str, str]) -> None:
+    assert "✗ 3 of 3 seeds" in row(pages["fedsam.md"], "wild")
+    rho = dict(evidence.studies[0].table.chosen["one", "fedsam"].point)["rho"]
+    mark = "" if rho == 0.1 else "°"
+    assert f"rho={rho}{mark} |" in row(pages["fedsam.md"], "fedsam")
+    assert "70.16 (Table 2)" in row(pages["fedsam.md"], "fedsam")
+    assert "rounds: 10,000 in the paper, 6 here" in pages["fedsam.md"]
+
+
+def test_a_claim_is_judged_by_its_own_setting_alone(evidence: Evidence) -> None:
+    judged = {one.claim.id: one for one in evidence.judged}
+    # FedSAM against FedAvg on CIFAR-10 in two settings that these stand for.
+    assert judged["fedsam-30"].is_tested and judged["fedsam-30"].studies == ("tiny",)
+    assert "judged on digits" in judged["fedsam-30"].reason and "3 seeds" in judged["fedsam-30"].reason
+    # It is about CIFAR-100, whatever is divided in the same way.
+    assert judged["fedsam-26"].outcome == NOT_RUN
+
+
+def test_the_summary_counts_every_claim(evidence: Evidence, pages: dict[str, str]) -> None:
+    tested = sum(one.is_tested for one in evidence.judged)
+    assert f"Of 85 claims, {tested} were held against runs" in pages["README.md"]
+    assert all(f"`{one.claim.id}`" in pages["README.md"] for one in evidence.judged if one.outcome == NOT_RUN)
+
+
+def test_the_ledger_has_the_difference_by_seed(evidence: Evidence, pages: dict[str, str]) -> None:
+    table = evidence.studies[0].table
+    values = [table.entry("one", method).values for method in ("fedavg", "fedsam")]
+    mean = 100 * sum(values[1][seed] - values[0][seed] for seed in values[0]) / 3
+    line = next(line for line in pages["ledger.md"].splitlines() if "what or why" in line)
+    assert f"{mean:+.2f}".replace("-", "−").replace("+0.00", "0.00") in line
+    assert "in 1 of 1 pairs" in pages["ledger.md"]
+
+
+def test_a_method_is_named_for_each_need_that_runs_speak_of(evidence: Evidence, pages: dict[str, str]) -> None:
+    parts = dict(part.split("\n", 1) for part in pages["choosing.md"].split("## ")[1:])
+    best = max(evidence.studies[0].table.entry("one", name).mean or 0 for name in ("fedavg", "fedsam"))
+    assert f"{100 * best:.2f}" in parts["One class per client"] and "| two |" not in parts["One class per client"]
+    assert "| tiny | two |" in parts["Few rounds"]
+    assert "No study" in parts["Many classes"]
+
+
+def test_the_same_results_make_the_same_bytes(root: Path, pages: dict[str, str], tmp_path: Path) -> None:
+    assert Evidence(root, tmp_path).pages() == pages
+
+
+def test_pictures_are_small(evidence: Evidence, tmp_path: Path) -> None:
+    files = evidence.draw(tmp_path)
+    assert [file.name for file in files] == ["tiny-one.png", "tiny-two.png"]
+    assert all(1000 < file.stat().st_size < 150_000 for file in files)
+
+
+def copied(root: Path, to: Path) -> Path:
+    shutil.copytree(root, to)
+    return to
+
+
+def test_fewer_than_three_seeds_decide_nothing(root: Path, tmp_path: Path) -> None:
+    part = copied(root, tmp_path / "part")
+    for file in part.glob("tiny/results/cells/*/*/**/seed-2.json"):
+        file.unlink()
+    evidence = Evidence(part, tmp_path / "workplace")
+    assert {one.outcome for one in evidence.judged if one.is_tested} <= {"undecided"}
+    assert "(2 of 3 seeds)" in row(evidence.pages()["fedsam.md"], "fedavg")
+    assert evidence.readme() == ""
+
+
+def test_a_study_without_results_says_so(root: Path, tmp_path: Path) -> None:
+    part = copied(root, tmp_path / "part")
+    shutil.rmtree(part / "tiny" / "results")
+    evidence = Evidence(part, tmp_path / "workplace")
+    pages = evidence.pages()
+    assert "0 of 18 runs that are reported have ended" in pages["README.md"]
+    assert "No run that is reported has ended yet." in pages["fedsam.md"]
+    assert not any(one.is_tested for one in evidence.judged)
+    assert evidence.draw(tmp_path / "pictures") == []
+
+
+def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
+    section = evidence.readme()
+    assert section.startswith("## What we found") and "tiny-one.png" in section and "| fedsam |" in section
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("question: Does it work?", "", "the question is missing"),
+        ("limits", "limit", "limits"),
+        ("fedsam: [It", "fedsome: [It", "paper"),
+        ("cifar10-0:", "cifar10-zero:", "setting of claims"),
+        ("cifar10-0: one", "cifar10-0: three", "setting of the study"),
+        ("paper: fedavg", "paper: fedavig", "method of the study"),
+        (", differs: what or why", "", "a pair has"),
+    ],
+)
+def test_words_about_nothing_are_refused(root: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    part = copied(root, tmp_path / "part")
+    shutil.rmtree(part / "tiny" / "results")
+    file = part / "tiny" / "about.yaml"
+    assert old in ABOUT
+    file.write_text(ABOUT.replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        Evidence(part, tmp_path / "workplace")
+
+
+def test_a_file_that_is_missing_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"about\.yaml"):
+        read_about(tmp_path / "about.yaml")
