@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.training import free_directory, make_comparison
+from flatfed.cli.making.training import free_directory, make_comparison, methods_by_id
 from flatfed.cli.options.groups import GroupedCommand, jobs_option, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
-from flatfed.cli.options.values import WholeNumbers, dataset_of, methods_of
+from flatfed.cli.options.values import WholeNumbers, dataset_of
 from flatfed.cli.output.comparison_progress import ComparisonProgress
 from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.plans import print_plan
@@ -61,7 +61,7 @@ def compare(
     """
     dataset = dataset_of(ctx, dataset)
     with waiting(f"loading {dataset}"):
-        comparison, _ = make_comparison(ctx, dataset, expand(methods_of(ctx, algorithms)), seeds)
+        comparison, _ = make_comparison(ctx, dataset, expand(methods_by_id(ctx, algorithms)), seeds)
     # Now, because the table is made only when all runs have ended.
     refuse_unevaluated(comparison.extras.at, comparison.settings)
     comparison.check_extras()

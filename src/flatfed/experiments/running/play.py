@@ -12,6 +12,7 @@ from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interr
 from flatfed.core.method.engine import Engine, tell
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
+from flatfed.experiments.planning.outside_parts import record_of_code
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.final_model import write_model
@@ -20,8 +21,7 @@ from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
 from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, tensors_of
-from flatfed.runs.described.import_paths import named_files
-from flatfed.runs.directory import CODE, RunDirectory, is_run
+from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import History, Row, salvaged_rows
 from flatfed.tracking.run_tracking import RunTracking
 
@@ -46,7 +46,7 @@ def play(
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan.task, plan.task_recipe, plan.named_by)
-    record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
+    record = {"task": recipe, **record_of_code(plan, recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()
