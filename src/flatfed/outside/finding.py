@@ -20,6 +20,11 @@ PATH = re.compile(r"(?<![\w.:/-])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """An import path within a text: `my_package.my_file:MyMethod`."""
 
 
+def names_code(text: str) -> bool:
+    """Say whether a text holds an import path."""
+    return PATH.search(text) is not None
+
+
 def with_ids(text: str, families: Sequence[Registry[Any]], by: NamedBy) -> str:
     """Return a text with ids in the place of import paths; what it names is then in its family.
 

@@ -11,7 +11,8 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
 from typing import Any
 
 from flatfed.core.configuration.config import Config, parameters
@@ -168,9 +169,12 @@ def source_hash(module: str) -> str | None:
 def package_of(module: str) -> tuple[str | None, str | None]:
     """Return the installed package that a module belongs to, and its version; or the version that the module says."""
     top = module.partition(".")[0]
-    names = _distributions(tuple(sys.path)).get(top)
-    if names:
-        return names[0], version(names[0])
+    file = place_of(module).file if module in sys.modules else None
+    for name in _distributions(tuple(sys.path)).get(top, ()):
+        found = distribution(name)
+        # A folder of the user's own may have the name of an installed package.
+        if file is not None and file.is_relative_to(Path(str(found.locate_file(""))).resolve()):
+            return name, found.version
     said = getattr(sys.modules.get(top), "__version__", None)
     return None, said if isinstance(said, str) else None
 

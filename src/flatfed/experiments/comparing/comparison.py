@@ -254,6 +254,11 @@ def _method(record: dict[str, Any]) -> Method:
     return Method(record["spelling"], algorithm, average)
 
 
+def names_outside_parts(path: Path) -> bool:
+    """Say whether a comparison has parts from outside, which would have to be imported to make it again."""
+    return bool(_checked(path, read_json(path / COMPARED))["about"].get(ORIGINS))
+
+
 def runs_in(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, or those of a comparison that have begun."""
     return list(filter(is_run, planned_runs(path)))

@@ -271,11 +271,8 @@ SETTING = Record(
 
 WORKERS = ValueKind("a whole number or auto", (int, str))
 
-ORIGIN = Record(
-    dict.fromkeys(("family", "id", "module", "name"), TEXT),
-    {name: Maybe(TEXT) for name in ("package", "version", "sha256")},
-    closed=True,
-)
+_OF_PACKAGE = dict.fromkeys(("package", "version", "sha256"), Maybe(TEXT))
+ORIGIN = Record(dict.fromkeys(("family", "id", "module", "name"), TEXT), _OF_PACKAGE, closed=True)
 """Where a part comes from that is not flatfed's own."""
 
 CONFIG = Record(
