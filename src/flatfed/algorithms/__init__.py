@@ -12,7 +12,7 @@ from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.named_code import USER
-from flatfed.outside.finding import with_ids
+from flatfed.outside.named_parts import with_ids
 
 __all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]
 

@@ -16,7 +16,7 @@ from flatfed.core.configuration.schedules import Schedule
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.outside.finding import with_entered_ids
+from flatfed.outside.named_parts import with_entered_ids
 
 PARTS = (Algorithm.registry, ClientOptimiser.registry, Average.registry, Schedule.registry)
 """The families whose members a spelling may name."""

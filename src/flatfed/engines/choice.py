@@ -25,7 +25,7 @@ from flatfed.engines.in_process import InProcessEngine, refuse_without_alarm
 from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.machine import worker_count
 from flatfed.named_code import USER, NamedBy
-from flatfed.outside.finding import with_ids
+from flatfed.outside.named_parts import with_ids
 
 
 class EngineConfig(Config):

@@ -21,8 +21,8 @@ from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
 from flatfed.named_code import USER, NamedBy, origin_of
-from flatfed.outside.finding import find_code
 from flatfed.outside.installed import only_part
+from flatfed.outside.named_parts import find_code
 
 FACTS = ("classes", "in_channels", "image_size", "in_features", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""

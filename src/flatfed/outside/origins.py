@@ -19,8 +19,8 @@ from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.registry import FAMILIES
 from flatfed.core.errors import ConfigError
 from flatfed.named_code import NamedBy, origin_of, place_of
-from flatfed.outside.finding import find_part
 from flatfed.outside.installed import enter_installed
+from flatfed.outside.named_parts import find_part
 
 ORIGINS = "origins"
 """Where a record has the parts from outside."""

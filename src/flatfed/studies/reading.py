@@ -15,8 +15,8 @@ from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import NAMES
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
-from flatfed.outside.finding import names_code
 from flatfed.outside.installed import enter_mentioned
+from flatfed.outside.named_parts import names_code
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.parts import Reporting, Selection, Way

@@ -107,7 +107,7 @@ def _average(id: str, settings: tuple[str, ...]) -> Average:
     """Return the average with its parameters."""
     from flatfed.algorithms import Average
     from flatfed.named_code import USER
-    from flatfed.outside.finding import with_ids
+    from flatfed.outside.named_parts import with_ids
 
     cls = Average.registry.find(with_ids(id, [Average.registry], USER))
     values: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.comparing.compare import Outcome
+    from flatfed.experiments.comparing.compare import ComparisonOutcome
     from flatfed.experiments.comparing.comparison import Comparison, Flatness
     from flatfed.experiments.comparing.opened import OpenedRuns
     from flatfed.runs.directory import RunDirectory
@@ -91,7 +91,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool, jobs: int |
     return 1 if outcome.failed else 0
 
 
-def _train(comparison: Comparison, out: Path, jobs: int | None) -> Outcome:
+def _train(comparison: Comparison, out: Path, jobs: int | None) -> ComparisonOutcome:
     from flatfed.cli.output.results import comparison_text
     from flatfed.experiments.comparing.compare import compare as run_comparison
 

@@ -12,7 +12,7 @@ from flatfed.core.randomness import key, key_global_generators, preserved_global
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.tensor_pools import pool_of
 from flatfed.named_code import NamedBy, origin_of
-from flatfed.outside.finding import find_code
+from flatfed.outside.named_parts import find_code
 
 KIND = "data set"
 NO_SOURCES = ("flatfed", "torch")

@@ -26,7 +26,7 @@ from flatfed.experiments.spelling.methods import parse_watch
 from flatfed.experiments.spelling.outside_names import sampler_of, settings_with_ids
 from flatfed.flatness.measurements import Measurement
 from flatfed.named_code import USER
-from flatfed.outside.finding import with_ids
+from flatfed.outside.named_parts import with_ids
 from flatfed.runs.history import Row
 from flatfed.tracking.tracker import Track, check_trackers
 from flatfed.tracking.tracker import chosen as chosen_trackers

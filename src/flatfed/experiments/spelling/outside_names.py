@@ -19,7 +19,7 @@ from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.options import DATA, MODEL, PARTITION, RunOptions
 from flatfed.flatness.measurements import Measurement
 from flatfed.named_code import USER, NamedBy
-from flatfed.outside.finding import with_ids
+from flatfed.outside.named_parts import with_ids
 
 SCHEDULES = (Schedule.registry,)
 OF_OPTIONS: Mapping[str, Sequence[Registry[Any]]] = {

@@ -8,8 +8,8 @@ from flatfed.core.configuration.users_code import explained
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.metrics import Metrics
 from flatfed.named_code import NamedBy
-from flatfed.outside.finding import find_code
 from flatfed.outside.installed import only_part
+from flatfed.outside.named_parts import find_code
 
 KIND = "metric"
 
