@@ -110,7 +110,18 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 def recorded_origins(record: Mapping[str, Any]) -> list[PartOrigin]:
     """Return the parts from outside that a record names; earlier versions named none."""
-    return [PartOrigin(**entry) for entry in record.get(ORIGINS, ())]
+    try:
+        return [
+            PartOrigin(**{name: _text(value) for name, value in entry.items()}) for entry in record.get(ORIGINS, ())
+        ]
+    except (TypeError, AttributeError):
+        raise ConfigError(f"{ORIGINS} of this record cannot be read; it lists parts, each with texts by name") from None
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str | None):
+        raise TypeError("not a text")
+    return value
 
 
 def enter_recorded(record: Mapping[str, Any], by: NamedBy) -> None:
@@ -143,6 +154,9 @@ def changes_of_code(before: Iterable[PartOrigin], now: Iterable[PartOrigin]) -> 
 
 
 def _differs(before: PartOrigin, now: PartOrigin) -> bool:
+    # What was written in a script or notebook changes with every line around it, and has another module elsewhere.
+    if SCRIPT in (before.module, now.module):
+        return False
     return (before.path, before.sha256) != (now.path, now.sha256)
 
 
