@@ -14,7 +14,7 @@ import pytest
 from outside.project import flatfed, refused, succeed
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-parts.md"
-FILES = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
+FILES = re.compile(r"^`flatfed-tilted/([\w./-]+)`:\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
 RUN = ("run", "digits", "tilted", "--rounds", "1", "--clients", "5", "--model", "logreg", "--workers", "0")
 
 

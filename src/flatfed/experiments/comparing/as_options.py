@@ -76,7 +76,7 @@ def _methods(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _changed(entry: Mapping[str, Any]) -> dict[str, Any]:
     if entry["algorithm"]["id"] not in Algorithm.registry:
-        # A part from outside, which is not imported yet: all that it was given is told.
+        # A part from outside, which is not imported yet: all that it was given is returned.
         return _all_of(entry)
     usual = parse_method(entry["spelling"])
     changed = _differing(entry["algorithm"], usual.algorithm.to_dict())
