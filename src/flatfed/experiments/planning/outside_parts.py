@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flatfed.core.configuration.registry import FAMILIES
 from flatfed.core.errors import PARAMETER, CheckpointError
 from flatfed.core.task.metrics import Metrics
 from flatfed.data.catalogue import find
@@ -21,7 +22,9 @@ from flatfed.runs.directory import CODE, RunDirectory
 def record_of_code(plan: Plan, recipe: dict[str, Any]) -> dict[str, Any]:
     """Return what a run's record holds of the code that it names: files of modules, and where its parts come from."""
     origins = _origins(plan)
-    files = named_files(recipe) | files_of(sorted({origin["module"] for origin in origins}))
+    # Models, data and metrics are in the recipe, by the paths that name them.
+    modules = {origin["module"] for origin in origins if origin["family"] in FAMILIES}
+    files = named_files(recipe) | files_of(sorted(modules))
     return {CODE: files, ORIGINS: origins} if origins else {CODE: files}
 
 
