@@ -15,6 +15,7 @@ from flatfed.core.round.federation import Federation
 from flatfed.experiments.planning.outside_parts import record_of_code
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.final_model import write_model
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
@@ -28,7 +29,7 @@ from flatfed.tracking.run_tracking import RunTracking
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
 
-OnRound = Callable[[Row], None] | None
+OnRound = Callbacks | Callable[[Row], None] | None
 Say = Callable[[str], None]
 
 
@@ -97,7 +98,7 @@ class _Session:
     ) -> None:
         self.accept_changed_history = accept_changed_history
         self.plan, self.directory, self.resume, self.start = plan, directory, resume, start
-        self.on_round, self.say = on_round, say
+        self.callbacks, self.say = Callbacks.of(on_round), say
         self.checkpoints = directory.checkpoints if directory else None
         self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
@@ -275,9 +276,7 @@ class _Session:
             self._save(federation)
         if self.tracking is not None:
             self.tracking.look()
-        if self.on_round is not None:
-            for each in rows:
-                self.on_round(each)
+        self.callbacks.rows(rows, self.plan.task.test_sets)
 
     def _catch_up(self, federation: Federation) -> list[Row]:
         """Have the last round evaluated now: rows and state then agree, and can be saved."""
@@ -308,6 +307,8 @@ class _Session:
         self.history.sync()
         self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation), self._marks())
         self.saved_round, self.saved_at = federation.round, time.monotonic()
+        assert self.directory is not None
+        self.callbacks.checkpoint(federation.round, self.directory.path)
 
     def _leave(self, federation: Federation) -> None:
         """Let the client states of this run be read as they are, whoever goes on with its directory."""
@@ -333,6 +334,7 @@ class _Session:
             self.directory.keep_rows(self.history.rows)
             self.directory.set_status(federation.status, federation.reason, run.summary, self.history.mark)
             self._write_model(run)
+        self.callbacks.end(run)
 
     def _write_model(self, run: Run) -> None:
         """Write the final model for trackers; a disk without room for it is no reason to fail."""

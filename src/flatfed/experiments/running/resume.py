@@ -13,6 +13,7 @@ from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.outside_parts import with_accepted_code
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
@@ -34,7 +35,7 @@ def resume(
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
     track: Track = None,
-    on_round: Callable[[Row], None] | None = None,
+    on_round: Callable[[Row], None] | Callbacks | None = None,
     say: Callable[[str], None] = lambda text: None,
     accept_changed_data: bool = False,
     accept_changed_history: bool = False,
@@ -51,7 +52,7 @@ def resume(
         workers: another number of worker processes; results do not depend on it.
         engine: another engine, as in `ff.train`; results do not depend on it.
         track: trackers, as in `ff.train`; None goes on with those of before, `"none"` with none.
-        on_round: called with each new history row.
+        on_round: called with each new history row; or `ff.Callbacks(...)`, as in `ff.train`.
         say: called with remarks, such as a checkpoint that had to be passed over.
         accept_changed_data: go on although examples, labels or partition are not those that the run was made with.
         accept_changed_history: go on although rows of the history were changed or lost, with those that can be read.

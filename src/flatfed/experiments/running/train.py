@@ -19,6 +19,7 @@ from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, check_workers, chosen
 from flatfed.experiments.planning.plan import Plan, kept_rounds
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.declared import WATCHED
@@ -90,7 +91,7 @@ def train(
     watch_data: str = "train",
     watch_samples: int | None = WATCHED,
     track: Track = None,
-    on_round: Callable[[Row], None] | None = None,
+    on_round: Callable[[Row], None] | Callbacks | None = None,
     **settings: Any,
 ) -> Run:
     """Train `task` with `algorithm` and return the run.
@@ -114,7 +115,7 @@ def train(
         watch_samples: at most this many of them, drawn once; None is all.
         track: trackers that the run is sent to while it trains: `"mlflow"`, `"tensorboard,wandb"`, or configurations
             such as `ff.MLflow(experiment="flat")`, also several in a list. They need `out`, and change nothing else.
-        on_round: called with each history row.
+        on_round: called with each history row; or `ff.Callbacks(on_evaluation=..., on_checkpoint=..., on_end=...)`.
         {settings}
     """
     if not isinstance(task, Task):
