@@ -42,6 +42,7 @@ _HOME = {
     "load_run": "flatfed.experiments.running.run",
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
+    "Callbacks": "flatfed.experiments.running.callbacks",
     "RunInterrupted": "flatfed.experiments.running.interruption",
     "Study": "flatfed.studies.study",
     "Tracker": "flatfed.tracking.tracker",
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from flatfed.engines.ray_cluster.config import Ray as Ray
     from flatfed.experiments.measuring.laboratory import laboratory as laboratory
     from flatfed.experiments.running.branch import branch as branch
+    from flatfed.experiments.running.callbacks import Callbacks as Callbacks
     from flatfed.experiments.running.interruption import RunInterrupted as RunInterrupted
     from flatfed.experiments.running.resume import resume as resume
     from flatfed.experiments.running.run import Run as Run

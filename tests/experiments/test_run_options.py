@@ -43,6 +43,8 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "clients": (20, 20),
     "per_round": (4, 4),
     "bernoulli": (0.5, 0.5),
+    "sampling": ("bernoulli(0.1)", "bernoulli(0.1)"),
+    "metrics": ("my_file:F1", "my_file:F1"),
     "alpha": (1, 1.0),
     "beta": ("0.3", 0.3),
     "partition": ("iid", "iid"),

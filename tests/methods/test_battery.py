@@ -6,7 +6,6 @@ whole product of the table's cases and the settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,8 @@ from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import Slots, vector
 from flatfed.core.round.federation import TIMES
+from flatfed.testing import assertions
+from flatfed.testing.bench import SETUPS
 from methods.bench import (
     COHORTS,
     NEVER_SAMPLED,
@@ -28,7 +29,6 @@ from methods.bench import (
     array,
     assert_close,
     client_opt,
-    held,
     network_setup,
     repeated_sample_setup,
     same_state,
@@ -52,21 +52,8 @@ EVERY_ROUND = {
     *TIMES,
 }
 EVALUATION = {"test_loss", "test_accuracy"}
-ITEMSIZE = {torch.float64: 8, torch.float32: 4}
-SOME_COME_BACK, FOUR_ROUNDS = COHORTS[:3], COHORTS[:4]
-SCALARS = 64  # bytes that scalars may add per client, exchange and direction
+SOME_COME_BACK = COHORTS[:3]
 
-EVERYONE = (0, 1, 2, 3, 4, 5)
-SETUPS: dict[str, Callable[[], Setup]] = {
-    "uniform": lambda: network_setup(weighting="uniform", schedule=FOUR_ROUNDS),
-    "clip": lambda: network_setup(clip=0.15, schedule=FOUR_ROUNDS),
-    "momentum": lambda: network_setup(momentum=0.7, schedule=FOUR_ROUNDS),
-    "single-client": lambda: network_setup(sizes=(6,), schedule=((0,),) * 4),
-    "full-participation": lambda: network_setup(schedule=(EVERYONE,) * 4),
-    "clients-with-one-sample": lambda: network_setup(sizes=(1, 7, 1, 9, 1, 1), schedule=FOUR_ROUNDS),
-    "one-local-step": lambda: network_setup(local_epochs=1),
-    "constant-loss": lambda: network_setup(gradient=zero_gradient, schedule=FOUR_ROUNDS),
-}
 UNEQUAL_STEPS: dict[str, dict[str, Any]] = {
     "batches-of-2": {"batch_size": 2, "momentum": 0.0},
     "batches-of-100": {"batch_size": 100, "momentum": 0.0},
@@ -131,13 +118,7 @@ def each_setting_once(pairs: list[Pair]) -> list[Pair]:
 
 
 def assert_agrees(case: Case, run: Any, expected: Outcome) -> None:
-    assert_close(run.vector, expected.vector)
-    assert_close(run.eval_vector, expected.eval_vector)
-    for name, per_client in expected.client.items():
-        for k, value in enumerate(per_client):
-            assert_close(held(run.client_state(k), name, array(value)), value)
-    for name, value in expected.server.items():
-        assert_close(held(run.server_state, name, array(value)), value)
+    assertions.assert_agrees(run, expected)
 
 
 @every_case
@@ -191,11 +172,7 @@ def test_methods_without_a_choice_of_optimiser_refuse_one(row: Row, opt: str) ->
 
 def assert_bytes(case: Case, dtype: torch.dtype) -> None:
     run = standard_run(case, dtype)
-    for t, (row, cohort) in enumerate(zip(run.history, case.cohorts(COHORTS), strict=True)):
-        one = DIMENSION * ITEMSIZE[dtype] * len(cohort)
-        spare = SCALARS * case.row.exchanges * len(cohort)
-        assert 0 <= row["bytes_down"] - case.down(t) * one <= spare
-        assert 0 <= row["bytes_up"] - case.up * one <= spare
+    assertions.assert_traffic(run, case.cohorts(COHORTS), case.down, case.up, case.row.exchanges)
 
 
 @every_case
@@ -210,9 +187,8 @@ def test_bytes_of_float32_are_those_of_its_smaller_numbers(case: Case) -> None:
 
 @every_case
 def test_backprops_are_counted_per_step_client_and_exchange(case: Case) -> None:
-    run = standard_run(case)
-    counted = [row["backprops"] for row in run.history]
-    assert counted == [case.backprops(SETTINGS["local_epochs"]) * len(cohort) for cohort in case.cohorts(COHORTS)]
+    per_client = case.backprops(SETTINGS["local_epochs"])
+    assertions.assert_backprops(standard_run(case), case.cohorts(COHORTS), per_client)
 
 
 FULL_BATCH = pytest.mark.parametrize(
@@ -351,12 +327,8 @@ def test_an_unknown_client_optimiser_is_an_error_on_both_sides() -> None:
 @every_variant
 def test_the_order_inside_a_cohort_changes_nothing(case: Case) -> None:
     setup = network_setup()
-    a = standard_run(case)
     b = train_case(case, replace(setup, schedule=[tuple(reversed(cohort)) for cohort in COHORTS]))
-    assert torch.equal(a.vector, b.vector)
-    assert torch.equal(a.eval_vector, b.eval_vector)
-    assert same_state(a.server_state, b.server_state)
-    assert all(same_state(a.client_state(k), b.client_state(k)) for k in case.clients(setup.N))
+    assertions.assert_same_run(standard_run(case), b, len(case.clients(setup.N)))
 
 
 @every_variant

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from flatfed.algorithms import Algorithm, ClientOptimiser
+from flatfed.testing.naive.client_optimisers import RULES
 from methods.designs import covering, few, rotated, spread, turned
-from methods.naive.client_optimisers import RULES
 from methods.table import CLIENT_OPTS, TABLE, Case, rows
 from methods.test_battery import AVERAGES, IDS, SETUPS, SWAS, UNEQUAL_STEPS, WIMAS
 from methods.wire import ours, short_variants, takes_optimiser, variants

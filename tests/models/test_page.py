@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatfed.models import build, models
-from flatfed.models.catalogue import FACTS, _find
+from flatfed.models.catalogue import FACTS, builder_of
 from models.samples import parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ DIGITS, IMAGES, TEXTS = (
 
 @pytest.mark.parametrize("id", models())
 def test_every_model_has_a_row_with_its_options(id: str) -> None:
-    options = [name for name in inspect.signature(_find(id)).parameters if name not in FACTS]
+    options = [name for name in inspect.signature(builder_of(id)).parameters if name not in FACTS]
     assert all(f"`{name}`" in ROWS[id] for name in options)
     assert options or ROWS[id].endswith("| – |")
 

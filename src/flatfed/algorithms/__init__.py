@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flatfed.algorithms.spelling import parse_algorithm
+from flatfed.algorithms.spelling import PARTS, parse_algorithm
 from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.named_code import USER
+from flatfed.outside.named_parts import with_ids
 
 __all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]
 
@@ -20,9 +22,10 @@ import_all(__name__, __path__, "method")
 def make(id: str, **parameters: Any) -> Algorithm:
     """Return the method `id` with these parameters; the same as calling its class.
 
-    `id` may name a client optimiser too, as on the command line: `make("feddyn+sam", **{"client_opt.rho": 0.1})`.
+    `id` may name a client optimiser too, as on the command line: `make("feddyn+sam", **{"client_opt.rho": 0.1})`; and
+    a class of your own by its import path, `make("my_package.my_file:MyMethod")`.
     """
-    return parse_algorithm(id, parameters)
+    return parse_algorithm(with_ids(id, PARTS, USER), parameters)
 
 
 def classes() -> dict[str, type[Config]]:

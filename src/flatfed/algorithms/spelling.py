@@ -12,9 +12,14 @@ from typing import Any
 
 from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.grammar import Call, parse_call, split
+from flatfed.core.configuration.schedules import Schedule
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.outside.named_parts import with_entered_ids
+
+PARTS = (Algorithm.registry, ClientOptimiser.registry, Average.registry, Schedule.registry)
+"""The families whose members a spelling may name."""
 
 OWNERS = ("client_opt", "average")
 """What a setting may belong to besides the algorithm: `client_opt.rho`, `average.cycle`."""
@@ -69,7 +74,8 @@ def spelling_of(algorithm: Algorithm, average: Average | None) -> str:
 
 def read_spelling(text: str) -> Spelling:
     """Take a spelling apart; what is unknown, out of order or there twice is an error."""
-    first, *suffixes = [_call(part) for part in split(text, "+")]
+    # Import paths were read where it is known whose word they are; here nothing is imported.
+    first, *suffixes = [_call(part) for part in split(with_entered_ids(text, PARTS), "+")]
     algorithm = _algorithm(first, suffixes)
     optimisers = [call for call in suffixes if call.name in ClientOptimiser.registry]
     averages = [call for call in suffixes if call.name in Average.registry]

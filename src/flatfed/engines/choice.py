@@ -24,6 +24,8 @@ from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine, refuse_without_alarm
 from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.machine import worker_count
+from flatfed.named_code import USER, NamedBy
+from flatfed.outside.named_parts import with_ids
 
 
 class EngineConfig(Config):
@@ -143,9 +145,9 @@ def chosen(engine: str | EngineConfig | Engine | None, workers: Workers | None) 
     )
 
 
-def named_engine(id: str, **values: Any) -> EngineConfig:
-    """Return the configuration of an engine by its id, with those of the values that are given."""
-    cls = engines().find(id)
+def named_engine(id: str, by: NamedBy = USER, **values: Any) -> EngineConfig:
+    """Return the configuration of an engine by its id or import path, with those of the values that are given."""
+    cls = engines().find(with_ids(id, [engines()], by))
     given = {name: value for name, value in values.items() if value not in (None, "auto") or name == "address"}
     given = {name: value for name, value in given.items() if value is not None}
     for name in given.keys() - parameters(cls).keys():

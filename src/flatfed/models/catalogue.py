@@ -14,17 +14,20 @@ from torch import nn
 
 from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.registry import import_all
-from flatfed.core.configuration.users_code import explained, not_imported
+from flatfed.core.configuration.users_code import explained
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.models import networks
 from flatfed.models.heads import head_tensors
 from flatfed.models.weights import load_weights
 from flatfed.named_code import USER, NamedBy, origin_of
+from flatfed.outside.installed import only_part
+from flatfed.outside.named_parts import find_code
 
 FACTS = ("classes", "in_channels", "image_size", "in_features", "vocabulary", "length")
 """What data tell a model: a builder that names one of them is given it. Its other parameters are options."""
 
+KIND = "model"
 CLASSES = "num_classes"
 """What the builders of torchvision and others call the number of classes."""
 
@@ -154,7 +157,7 @@ def model(id: str, head: tuple[str, ...] = ("head",)) -> Callable[[Builder], Bui
 
 def options_of(id: str, by: NamedBy = USER) -> dict[str, Any]:
     """Return the options of a model with their defaults."""
-    parameters = inspect.signature(_find(id, by)).parameters
+    parameters = inspect.signature(builder_of(id, by)).parameters
     return {name: parameter.default for name, parameter in parameters.items() if name not in FACTS}
 
 
@@ -198,7 +201,7 @@ def build(
     model's own names or torchvision's; with `new_head` its head is not taken and the model's stays as `seed` drew it.
     `by` says who named the model: an import path in a file is not believed as one that was typed.
     """
-    builder = _find(id, by)
+    builder = builder_of(id, by)
     facts = {"classes": classes, "in_channels": in_channels, "image_size": image_size}
     facts |= {"in_features": in_features, "vocabulary": vocabulary, "length": length}
     arguments = builder_arguments(id, builder, _with_pixels(known_facts(id, facts)), options or {})
@@ -240,24 +243,29 @@ def _start(id: str, network: nn.Module, classes: int, weights: str | Path | None
         raise ConfigError(f"{PARAMETER} needs weights to start from, whose head it leaves out", parameter="new_head")
 
 
-def _find(id: str, by: NamedBy = USER) -> Builder:
+def builder_of(id: str, by: NamedBy = USER) -> Builder:
     """Return the builder of an id, or the class or function that an import path names."""
     _discover()
     if ":" in id:
         return _imported(id, by)
+    enter_installed(id)
     if id not in _builders:
-        raise ConfigError(nearest(id, _builders, "model"))
+        raise ConfigError(nearest(id, _builders, KIND))
     return _builders[id]
 
 
+def enter_installed(id: str) -> None:
+    """Enter the model of an installed package; it may enter itself when it is imported."""
+    part = only_part(KIND, id)
+    if part is None:
+        return
+    builder = part.load()
+    _check_builder(id, builder)
+    model(id)(builder)
+
+
 def _imported(id: str, by: NamedBy) -> Builder:
-    try:
-        builder = by.find(id)
-    except ConfigError:
-        raise
-    except Exception as error:  # a module of the user's own runs when it is imported
-        reason = not_imported(error, id.partition(":")[0])
-        raise ConfigError(f"the model {id} cannot be imported: {reason}") from error
+    builder = find_code(id, KIND, by)
     _check_builder(id, builder)
     return builder  # type: ignore[no-any-return]
 

@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flatfed.algorithms.spelling import parse_method
+from flatfed.algorithms import spelling as written_methods
 from flatfed.core.configuration.values import read_yaml_with_lines
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import NAMES
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.machine import read_regular
+from flatfed.outside.installed import enter_mentioned
+from flatfed.outside.named_parts import names_code
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.parts import Reporting, Selection, Way
@@ -178,7 +180,11 @@ class _Reader:
             self._note(here, "a method is written as text, such as fedgloss(beta=10)+sam")
             return name
         with self._at(here):
-            parse_method(spelling)
+            if names_code(spelling):
+                # Who may name it is known when the study is run; then it is imported and read.
+                return spelling
+            enter_mentioned(spelling, written_methods.PARTS)
+            written_methods.parse_method(spelling)
         return spelling
 
     def _named(self, content: Any, way: Way) -> Iterator[tuple[Way, str, Any]]:

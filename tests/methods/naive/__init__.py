@@ -14,16 +14,9 @@ method is one function in one of them.
 
 from __future__ import annotations
 
-from methods.naive.averaging import *
-from methods.naive.client_optimisers import Opt
-from methods.naive.drift_correction import *
-from methods.naive.global_sharpness import *
-from methods.naive.gloss import *
-from methods.naive.guided import *
-from methods.naive.lesam import *
-from methods.naive.local import lr_of_round, mean, weights
-from methods.naive.local_sharpness import *
-from methods.naive.model import (
+from flatfed.testing.naive.client_optimisers import Opt
+from flatfed.testing.naive.local import lr_of_round, mean, weights
+from flatfed.testing.naive.model import (
     CLASSES,
     DIMENSION,
     INPUTS,
@@ -35,9 +28,16 @@ from methods.naive.model import (
     kl_gradient,
     zero_gradient,
 )
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.swa import swa_weights
+from flatfed.testing.naive.training import Setup, Swa, Wima
+from flatfed.testing.naive.vectors import norm, unit
+from methods.naive.averaging import *
+from methods.naive.drift_correction import *
+from methods.naive.global_sharpness import *
+from methods.naive.gloss import *
+from methods.naive.guided import *
+from methods.naive.lesam import *
+from methods.naive.local_sharpness import *
 from methods.naive.momentum import *
-from methods.naive.outcome import Outcome
 from methods.naive.server_optimisers import *
-from methods.naive.swa import swa_weights
-from methods.naive.training import Setup, Swa, Wima
-from methods.naive.vectors import norm, unit

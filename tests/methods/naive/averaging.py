@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from methods.naive.client_optimisers import SGD, Opt, local_gradient
-from methods.naive.local import train_client, weighted_update
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
+from flatfed.testing.naive.client_optimisers import SGD, Opt, local_gradient
+from flatfed.testing.naive.local import train_client, weighted_update
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
 
 
 def fedavg(s: Setup, opt: Opt = SGD, server_lr: float = 1.0) -> Outcome:

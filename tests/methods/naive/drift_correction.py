@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from methods.naive.client_optimisers import SGD, Opt, local_gradient
-from methods.naive.local import lr_of_round, mean, train_client
-from methods.naive.model import Vector
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
+from flatfed.testing.naive.client_optimisers import SGD, Opt, local_gradient
+from flatfed.testing.naive.local import lr_of_round, mean, train_client
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
 
 
 def scaffold(s: Setup, opt: Opt = SGD, server_lr: float = 1.0, option: str = "II", send_dc: bool = True) -> Outcome:

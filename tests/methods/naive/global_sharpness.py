@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from methods.naive.local import mean, train_client, weighted_mean, weighted_update
-from methods.naive.model import Vector, kl_gradient
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
-from methods.naive.vectors import norm, unit
+from flatfed.testing.naive.local import mean, train_client, weighted_mean, weighted_update
+from flatfed.testing.naive.model import Vector, kl_gradient
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
+from flatfed.testing.naive.vectors import norm, unit
 
 
 def fedsmoo(s: Setup, rho: float = 0.1, beta: float = 10.0, variant: str = "A", regularise: bool = True) -> Outcome:

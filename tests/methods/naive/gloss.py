@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from methods.naive.client_optimisers import SGD, Opt, local_gradient
-from methods.naive.local import train_client, weighted_update
-from methods.naive.model import Vector
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
-from methods.naive.vectors import unit
+from flatfed.testing.naive.client_optimisers import SGD, Opt, local_gradient
+from flatfed.testing.naive.local import train_client, weighted_update
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
+from flatfed.testing.naive.vectors import unit
 
 
 def warmed(opt: Opt, t: int, rho_start: float, T: int) -> Opt:

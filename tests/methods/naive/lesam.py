@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from methods.naive.local import lr_of_round, mean, train_client, weighted_update
-from methods.naive.model import Vector
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
-from methods.naive.vectors import unit
+from flatfed.testing.naive.local import lr_of_round, mean, train_client, weighted_update
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
+from flatfed.testing.naive.vectors import unit
 
 
 class Memory:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from methods.naive.client_optimisers import Opt
+from flatfed.testing.naive.client_optimisers import Opt
+from flatfed.testing.naive.local import mean, train_client
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
+from flatfed.testing.naive.vectors import unit
 from methods.naive.drift_correction import scaffold
-from methods.naive.local import mean, train_client
-from methods.naive.model import Vector
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
-from methods.naive.vectors import unit
 
 
 def fedgamma(s: Setup, rho: float = 0.1, send_dc: bool = True) -> Outcome:

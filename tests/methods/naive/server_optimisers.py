@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from methods.naive.client_optimisers import SGD, Opt, local_gradient
-from methods.naive.local import train_client, weighted_mean, weighted_update, weights
-from methods.naive.model import Vector
-from methods.naive.outcome import Outcome
-from methods.naive.training import Setup, kept
+from flatfed.testing.naive.client_optimisers import SGD, Opt, local_gradient
+from flatfed.testing.naive.local import train_client, weighted_mean, weighted_update, weights
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.outcome import Outcome
+from flatfed.testing.naive.training import Setup, kept
 
 
 def adaptive(

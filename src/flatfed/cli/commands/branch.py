@@ -10,6 +10,7 @@ import click
 from flatfed.cli.making.training import free_directory, typed_once
 from flatfed.cli.options.groups import (
     GroupedCommand,
+    accept_code_option,
     accept_data_option,
     data_dir_option,
     engine_options,
@@ -46,6 +47,7 @@ OWNER = "average."
 @engine_options("Worker processes.  [default: as RUN]")
 @trust_option
 @accept_data_option
+@accept_code_option
 @json_option
 def branch(
     path: Path,
@@ -58,6 +60,7 @@ def branch(
     workers: Workers | None,
     trust: bool,
     accept_changed_data: bool,
+    accept_changed_code: bool,
     as_json: bool,
 ) -> int:
     """Train on from a checkpoint of RUN with an average, in a new run directory.
@@ -88,6 +91,7 @@ def branch(
             task=plan.task,
             trust=trust,
             accept_changed_data=accept_changed_data,
+            accept_changed_code=accept_changed_code,
             data_dir=data_dir,
             workers=workers,
             on_round=following.round,
@@ -102,14 +106,16 @@ def branch(
 def _average(id: str, settings: tuple[str, ...]) -> Average:
     """Return the average with its parameters."""
     from flatfed.algorithms import Average
+    from flatfed.named_code import USER
+    from flatfed.outside.named_parts import with_ids
 
-    cls = Average.registry.find(id)
+    cls = Average.registry.find(with_ids(id, [Average.registry], USER))
     values: dict[str, Any] = {}
     for name, value in typed_once(settings).items():
         if not name.startswith(OWNER):
             raise ConfigError(f"--set {name}: only the average can be set here; {_nearest_parameter(name, cls)}")
         values[name.removeprefix(OWNER)] = value
-    return cls.registry.make(id, **values)
+    return cls.registry.make(cls.id, **values)
 
 
 def _nearest_parameter(name: str, average: type[Average]) -> str:

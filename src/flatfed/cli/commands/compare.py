@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatfed.cli.making.training import free_directory, make_comparison
+from flatfed.cli.making.training import free_directory, make_comparison, methods_by_id
 from flatfed.cli.options.groups import GroupedCommand, jobs_option, option, refuse_unevaluated, report_options
 from flatfed.cli.options.training import PARAMETERS, common_options
-from flatfed.cli.options.values import WholeNumbers, dataset_of, methods_of
+from flatfed.cli.options.values import WholeNumbers, dataset_of
 from flatfed.cli.output.comparison_progress import ComparisonProgress
 from flatfed.cli.output.files import tell_report
 from flatfed.cli.output.plans import print_plan
@@ -22,7 +22,7 @@ from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flatfed.experiments.comparing.compare import Outcome
+    from flatfed.experiments.comparing.compare import ComparisonOutcome
     from flatfed.experiments.comparing.comparison import Comparison, Flatness
     from flatfed.experiments.comparing.opened import OpenedRuns
     from flatfed.runs.directory import RunDirectory
@@ -61,7 +61,7 @@ def compare(
     """
     dataset = dataset_of(ctx, dataset)
     with waiting(f"loading {dataset}"):
-        comparison, _ = make_comparison(ctx, dataset, expand(methods_of(ctx, algorithms)), seeds)
+        comparison, _ = make_comparison(ctx, dataset, expand(methods_by_id(ctx, algorithms)), seeds)
     # Now, because the table is made only when all runs have ended.
     refuse_unevaluated(comparison.extras.at, comparison.settings)
     comparison.check_extras()
@@ -91,7 +91,7 @@ def run_and_report(comparison: Comparison, out: Path, as_json: bool, jobs: int |
     return 1 if outcome.failed else 0
 
 
-def _train(comparison: Comparison, out: Path, jobs: int | None) -> Outcome:
+def _train(comparison: Comparison, out: Path, jobs: int | None) -> ComparisonOutcome:
     from flatfed.cli.output.results import comparison_text
     from flatfed.experiments.comparing.compare import compare as run_comparison
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +18,9 @@ from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.output.found_runs import print_runs
 from flatfed.cli.output.streams import echo
 from flatfed.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flatfed.core.configuration.registry import Registry
 
 COLUMNS = "{:<9}{:<26}{:<11}"
 """Costs of an algorithm: vectors down and up, backprops, client optimiser."""
@@ -28,45 +33,87 @@ Entry = dict[str, Any]
 
 
 def _algorithms() -> list[Entry]:
+    from flatfed.algorithms.spelling import PARTS
     from flatfed.experiments.comparing.index import entries
 
+    for family in PARTS:
+        _enter(family)
     return entries()
+
+
+def _members(family: Registry[Any]) -> list[Entry]:
+    """Return the members of a family, those of installed packages included."""
+    from flatfed.experiments.comparing.index import about
+
+    _enter(family)
+    return [about(id, cls) for id, cls in sorted(family.items())]
+
+
+def _enter(family: Registry[Any]) -> None:
+    """Enter what packages have of a family; what is wrong with one of them is said, and the rest is there."""
+    from flatfed.outside.installed import enter_installed
+
+    _enter_all(family.kind, functools.partial(enter_installed, family))
+
+
+def _enter_all(kind: str, enter: Callable[[str], None]) -> None:
+    from flatfed.outside.installed import enter_all
+
+    for problem in enter_all(kind, enter):
+        warnings.warn(problem, stacklevel=2)
 
 
 def _partitions() -> list[Entry]:
     from flatfed.data.partition import Partitioner
-    from flatfed.experiments.comparing.index import about
 
-    return [about(id, cls) for id, cls in sorted(Partitioner.registry.items())]
+    return _members(Partitioner.registry)
+
+
+def _samplers() -> list[Entry]:
+    from flatfed.core.round.sampling import Sampler
+
+    return _members(Sampler.registry)
+
+
+def _schedules() -> list[Entry]:
+    from flatfed.core.configuration.schedules import Schedule
+
+    return _members(Schedule.registry)
 
 
 def _measurements() -> list[Entry]:
-    from flatfed.experiments.comparing.index import about
     from flatfed.flatness.measurements import Measurement
 
-    return [about(id, cls) for id, cls in sorted(Measurement.registry.items())]
+    return _members(Measurement.registry)
 
 
 def _engines() -> list[Entry]:
     from flatfed.engines.choice import engines
-    from flatfed.experiments.comparing.index import about
 
-    return [about(id, cls) for id, cls in sorted(engines().items())]
+    return _members(engines())
 
 
 def _trackers() -> list[Entry]:
-    from flatfed.experiments.comparing.index import about
     from flatfed.tracking.tracker import trackers
 
-    return [about(id, cls) for id, cls in sorted(trackers().items())]
+    return _members(trackers())
+
+
+def _metrics() -> list[Entry]:
+    from flatfed.outside.installed import installed_parts
+
+    parts = installed_parts("metric")
+    return [{"id": id, "about": entry[0].entry.value, "from": entry[0].home} for id, entry in sorted(parts.items())]
 
 
 def _datasets() -> list[Entry]:
     from flatfed.cli.data.tables import warn_of_broken_modules
-    from flatfed.data.catalogue import datasets
+    from flatfed.data.catalogue import datasets, enter_installed, find
+    from flatfed.experiments.comparing.index import home_of
 
     warn_of_broken_modules()
-    return [{"id": id, "about": about} for id, about in datasets().items()]
+    _enter_all("data set", enter_installed)
+    return [{"id": id, "about": about, **home_of(find(id).written)} for id, about in datasets().items()]
 
 
 def _augmentations() -> list[Entry]:
@@ -80,10 +127,13 @@ def _sentence(about: str) -> str:
 
 
 def _models() -> list[Entry]:
+    from flatfed.experiments.comparing.index import home_of
     from flatfed.models import models
-    from flatfed.models.catalogue import options_of
+    from flatfed.models.catalogue import builder_of, enter_installed, options_of
 
-    return [{"id": id, "about": about, "parameters": options_of(id)} for id, about in models().items()]
+    _enter_all("model", enter_installed)
+    known = models().items()
+    return [{"id": id, "about": about, "parameters": options_of(id), **home_of(builder_of(id))} for id, about in known]
 
 
 RUNS = "runs"
@@ -92,6 +142,9 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "datasets": _datasets,
     "models": _models,
     "partitions": _partitions,
+    "samplers": _samplers,
+    "schedules": _schedules,
+    "metrics": _metrics,
     "engines": _engines,
     "trackers": _trackers,
     "augmentations": _augmentations,
@@ -141,7 +194,7 @@ def _print_markdown(kind: str) -> int:
 
 
 def _print_text(kind: str, entries: list[Entry]) -> None:
-    indent = max(len(entry["id"]) for entry in entries) + 2
+    indent = max((len(entry["id"]) for entry in entries), default=0) + 2
     if kind == "algorithms":
         echo(" " * indent + COLUMNS.format("down/up", "backprops", "optimiser").rstrip())
     for entry in entries:
@@ -157,6 +210,8 @@ def _print_entry(entry: Entry, indent: int) -> None:
         echo(_wrapped(f"{'':<{indent}}{entry['about']}", indent))
     if entry.get("parameters"):
         echo(_wrapped(f"{'':<{indent}}{_parameters(entry)}", indent))
+    if entry.get("from"):
+        echo(_wrapped(f"{'':<{indent}}from {entry['from']}", indent))
 
 
 def _room(start: int) -> int:

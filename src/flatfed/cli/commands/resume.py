@@ -10,6 +10,7 @@ import click
 
 from flatfed.cli.options.groups import (
     GroupedCommand,
+    accept_code_option,
     accept_data_option,
     engine_options,
     jobs_option,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @jobs_option
 @trust_option
 @accept_data_option
+@accept_code_option
 @option(
     "--accept-changed-history",
     "Go on although rows of the history were changed or lost, with those that can be read.",
@@ -51,6 +53,7 @@ def resume(
     jobs: int | None,
     trust: bool,
     accept_changed_data: bool,
+    accept_changed_code: bool,
     accept_changed_history: bool,
     track: tuple[tuple[Tracker, ...], ...],
     as_json: bool,
@@ -63,8 +66,9 @@ def resume(
         if jobs is not None:
             raise ConfigError(f"--jobs is for the runs of a comparison, and {path} is a single run; leave it out")
         opening["accept_changed_data"] = accept_changed_data
+        opening["accept_changed_code"] = accept_changed_code
         return _resume_run(path, rounds, opening, accept_changed_history, as_json)
-    if accept_changed_data or accept_changed_history:
+    if accept_changed_data or accept_changed_code or accept_changed_history:
         raise ConfigError("what was changed is accepted run by run; resume the run itself")
     return _resume_comparison(path, rounds, opening, jobs, as_json)
 
@@ -77,6 +81,7 @@ class Opening(TypedDict):
     trust: bool
     track: Track
     accept_changed_data: NotRequired[bool]
+    accept_changed_code: NotRequired[bool]
 
 
 def _resume_comparison(path: Path, rounds: int | None, opening: Opening, jobs: int | None, as_json: bool) -> int:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flatfed.cli.loading import loading
-from flatfed.cli.making.training import free_directory, make_comparison
+from flatfed.cli.making.training import free_directory, make_comparison, methods_by_id
 from flatfed.cli.options.groups import GroupedCommand, option
 from flatfed.cli.options.training import PARAMETERS, common_options
-from flatfed.cli.options.values import Whole, dataset_of, methods_of
+from flatfed.cli.options.values import Whole, dataset_of
 from flatfed.cli.output.plans import print_plan
 from flatfed.cli.output.progress import Following, follow, waiting
 from flatfed.core.errors import ConfigError
@@ -38,12 +38,13 @@ def run(ctx: click.Context, /, dataset: str | None, algorithm: str | None, seed:
     """Train ALGORITHM on DATASET and write a run directory.
 
     DATASET: an id of `flatfed list datasets`, or a function of yours that returns the data, my_module:load.
-    ALGORITHM: fedavg, feddyn+sam (client optimiser), fedasam+swa (averaging), with settings feddyn(alpha=0.1)+sam.
+    ALGORITHM: fedavg, feddyn+sam (client optimiser), fedasam+swa (averaging), with settings feddyn(alpha=0.1)+sam, or a
+    class of yours, my_package.my_file:MyMethod.
     Both may stand in the file of --config, as `dataset` and `methods`; a run's own config.json is such a file. Ctrl-C
     stops and saves at any time; `flatfed resume` goes on.
     """
     dataset = dataset_of(ctx, dataset)
-    algorithm = _only(methods_of(ctx, [] if algorithm is None else [algorithm]))
+    algorithm = _only(methods_by_id(ctx, [] if algorithm is None else [algorithm]))
     if algorithm == "all":
         raise ConfigError("'all' methods are for `flatfed compare`; name one")
     from flatfed.algorithms.spelling import read_spelling

@@ -5,24 +5,23 @@ A run is a comparison of one method with one seed. What is typed goes before wha
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from flatfed.cli.options.groups import make_extras
-from flatfed.cli.options.values import file_settings
+from flatfed.cli.options.groups import make_extras, whose
+from flatfed.cli.options.values import file_settings, methods_of, recorded_in_file
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.spelling.declared import OPTIONS, SET
 from flatfed.experiments.spelling.options import RunOptions
+from flatfed.named_code import USER, NamedBy
 
 if TYPE_CHECKING:
     from flatfed.core.task.task import Task
     from flatfed.experiments.comparing.comparison import Comparison, Flatness
-    from flatfed.named_code import NamedBy
 
 RUNS = Path("runs")
 MANY = 1_000_000
@@ -38,7 +37,27 @@ def run_options(ctx: click.Context) -> RunOptions:
     shared = RunOptions.read(_values(ctx, in_file) | {SET: file_settings(ctx)})
     # A file may serve many methods; what is typed is meant for those of the command.
     own = RunOptions.read(_values(ctx, typed) | {SET: typed_once(ctx.params["settings"])}, firm=True)
-    return shared.merged(own)
+    if ctx.params.get("config") is not None:
+        # Before the two are one: what the file names is not believed as what is typed.
+        shared = _with_ids(shared, NamedBy(ctx.params["config"], ctx.params.get("trust", False)))
+    return shared.merged(_with_ids(own, USER))
+
+
+def _with_ids(options: RunOptions, by: NamedBy) -> RunOptions:
+    from flatfed.experiments.spelling.outside_names import options_with_ids
+
+    return options_with_ids(options, by)
+
+
+def methods_by_id(ctx: click.Context, typed: Sequence[str]) -> list[str]:
+    """Return the methods as they are typed, or as the file names them; classes of the user's own by their ids."""
+    from flatfed.experiments.spelling.outside_names import methods_with_ids
+    from flatfed.outside.origins import enter_recorded
+
+    file = NamedBy(ctx.params["config"], ctx.params["trust"]) if ctx.params["config"] else USER
+    # The file may be the record of a run, which knows its parts by id.
+    enter_recorded(recorded_in_file(ctx), file)
+    return methods_with_ids(methods_of(ctx, typed), USER if typed else file)
 
 
 def _comes_from(ctx: click.Context, name: str, sources: Collection[ParameterSource]) -> bool:
@@ -61,16 +80,6 @@ def typed_once(texts: tuple[str, ...]) -> dict[str, Any]:
     return typed
 
 
-def who_names_the_model(ctx: click.Context) -> NamedBy:
-    """Return whose word --model is: the user's, or that of the file of --config."""
-    from flatfed.named_code import USER, NamedBy
-
-    if not _comes_from(ctx, "model", FILE):
-        # Runs of a comparison that has begun may be there already, and these are files.
-        return replace(USER, trusted=ctx.params["trust"])
-    return NamedBy(ctx.params["config"], ctx.params["trust"])
-
-
 def make_comparison(
     ctx: click.Context, dataset: str, spellings: list[str], seeds: list[int]
 ) -> tuple[Comparison, Task]:
@@ -84,7 +93,7 @@ def make_comparison(
         spellings,
         seeds,
         options,
-        by=who_names_the_model(ctx),
+        by=whose(ctx, "model", "metrics"),
         workers=ctx.params["workers"],
         command=command_line(),
         extras=make_extras(ctx.params),

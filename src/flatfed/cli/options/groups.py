@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from flatfed.cli.loading import loading
 from flatfed.cli.options.values import Number, Whole, click_type, naming, options_of, typed_words
@@ -16,6 +18,7 @@ from flatfed.experiments.spelling.measured import WEIGHTS
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import Settings
+    from flatfed.named_code import NamedBy
     from flatfed.reports.tables.extras import Extras
 
 
@@ -88,7 +91,7 @@ class GroupedCommand(click.Command):
         """Run the command; what Python calls by the name of a parameter is called by that of the option."""
         with naming(typed_words(ctx)):
             if "engine" in ctx.params:
-                take_engine(ctx.params)
+                take_engine(ctx)
             return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -278,21 +281,32 @@ def engine_options(workers: str, default: str | None = None) -> Decorator:
     )
 
 
-def take_engine(params: dict[str, Any]) -> None:
+def take_engine(ctx: click.Context) -> None:
     """Put the engine in the place of the number of workers, and its options away."""
     from flatfed.core.errors import ConfigError
 
     with loading():
         from flatfed.engines.choice import named_engine
 
+    params, by = ctx.params, whose(ctx, "engine")
     given = {name: params.pop(name) for name in OPTIONS}
     id = given.pop("engine")
     if id is not None:
-        params["workers"] = named_engine(id, workers=params["workers"], **given)
+        params["workers"] = named_engine(id, by, workers=params["workers"], **given)
         return
     for name, value in given.items():
         if value is not None:
             raise ConfigError(f"--{name.replace('_', '-')} belongs to an engine; add --engine ray")
+
+
+def whose(ctx: click.Context, *options: str) -> NamedBy:
+    """Return whose word some options are: the user's, or, where one stands in it, that of the file of --config."""
+    from flatfed.named_code import USER, NamedBy
+
+    if not any(ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP for name in options):
+        # Runs of a comparison that has begun may be there already, and these are files.
+        return replace(USER, trusted=ctx.params.get("trust", False))
+    return NamedBy(ctx.params["config"], ctx.params["trust"])
 
 
 def track_option(otherwise: str) -> Decorator:
@@ -320,6 +334,12 @@ accept_data_option = option(
     "Use the data although they are not those that the run was made with.",
     is_flag=True,
     group="data",
+)
+accept_code_option = option(
+    "--accept-changed-code",
+    "Go on although a part from outside flatfed is other code than when the run was made.",
+    is_flag=True,
+    group="model",
 )
 jobs_option = option(
     "--jobs",

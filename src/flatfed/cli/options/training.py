@@ -121,9 +121,22 @@ TRAINING = [
         "Instead of --per-round: each client joins with this probability.",
         group="training",
     ),
+    run_option(
+        "sampling",
+        "Instead of --per-round: a sampler as it is written, such as bernoulli(0.1) or package.module:Mine(p=0.1).",
+        metavar="SAMPLER",
+        group="training",
+    ),
 ]
 
 EVALUATION = [
+    run_option(
+        "metrics",
+        "What a test measures besides the loss: package.module:Class, or one of an installed package.  [default: the "
+        "data set's]",
+        metavar="NAME",
+        group="evaluation",
+    ),
     run_option(
         "watch",
         "Measure while it trains, without changing the result: lambda_max:50,lpf:100 (every 50 and 100 rounds). See "

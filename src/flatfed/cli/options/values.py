@@ -57,6 +57,7 @@ def _repeated(command: click.Command, name: str, value: Any) -> Any:
 
 
 NAMED_IN_FILE = "flatfed.named-in-file"
+RECORDED = "flatfed.recorded"
 DATASET, METHODS = "dataset", "methods"
 
 
@@ -66,11 +67,18 @@ def _as_options(ctx: click.Context, content: Mapping[Any, Any]) -> Mapping[Any, 
         return content
     from flatfed.experiments.comparing.as_options import as_options
 
+    ctx.meta[RECORDED] = {**content, **content.get("about", {})}
     options = as_options(content)
     if not _takes(ctx, "algorithms"):
         # `run` has one seed, as a run's record has.
         options["seed"] = options.pop("seeds")[0]
     return options
+
+
+def recorded_in_file(ctx: click.Context) -> Mapping[str, Any]:
+    """Return the record of a run or of a comparison, where the file is one."""
+    record: Mapping[str, Any] = ctx.meta.get(RECORDED, {})
+    return record
 
 
 def _takes(ctx: click.Context, argument: str) -> bool:

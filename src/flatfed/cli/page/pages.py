@@ -78,11 +78,14 @@ def _views_of_runs(paths: Sequence[Path], extras: Extras) -> list[ViewSource]:
 
 def _about(paths: Sequence[Path], results: Sequence[Result]) -> tuple[str, str, Extras]:
     """Return title, command and what the table shows besides: of one comparison or run, as it recorded them."""
-    from flatfed.experiments.comparing.comparison import load_comparison
+    from flatfed.experiments.comparing.comparison import load_comparison, names_outside_parts
     from flatfed.reports.tables.extras import Extras
     from flatfed.runs.directory import is_comparison
 
     if len(paths) == 1 and is_comparison(paths[0]):
+        if names_outside_parts(paths[0]):
+            # To look at runs imports no code of theirs, and without it nobody can say more of what was trained.
+            return ", ".join(result.method for result in results), "", Extras()
         comparison = load_comparison(paths[0])
         return comparison.title, comparison.command, comparison.extras
     runs = [run for result in results for run in result.runs]

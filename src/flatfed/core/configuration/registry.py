@@ -48,6 +48,9 @@ def import_one(name: str, kind: str) -> None:
 
 C = TypeVar("C")
 
+FAMILIES: dict[str, Registry[Any]] = {}
+"""Every family that there is, by what a member of it is called."""
+
 
 class Registry(dict[str, type[C]]):
     """Configuration classes by id."""
@@ -55,6 +58,7 @@ class Registry(dict[str, type[C]]):
     def __init__(self, kind: str, old_ids: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.kind = kind
+        FAMILIES[kind] = self
         self.old_ids = dict(old_ids or {})
         """Ids of earlier versions, which run directories may still hold."""
 
@@ -63,9 +67,18 @@ class Registry(dict[str, type[C]]):
         other: Any = self.get(id)
         # A class of the same module and name is the same one, defined again: a reloaded module or a cell of a notebook.
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ConfigError(f"the {self.kind} id {id!r} is taken by {other.__module__}.{other.__qualname__}")
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__qualname__}: the {self.kind} id {id!r} is taken by "
+                f"{other.__module__}.{other.__qualname__}; give it another id"
+            )
         cls.id = id
         self[id] = cls
+
+    def is_member(self, thing: Any) -> bool:
+        """Say whether something is a class of this family, and not the family itself."""
+        if not isinstance(thing, type):
+            return False
+        return getattr(thing, "registry", None) is self and "registry" not in vars(thing)
 
     def find(self, id: str) -> type[C]:
         """Return the class registered under `id`, or an error that names the nearest ones."""

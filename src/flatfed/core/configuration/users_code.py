@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import traceback
 
-NOT_THE_USERS = ("importlib", "site-packages", "flatfed/core", "flatfed/data", "flatfed/models", "flatfed/named_code")
+NOT_THE_USERS = (
+    *("importlib", "site-packages"),
+    *("flatfed/core", "flatfed/data", "flatfed/models", "flatfed/named_code", "flatfed/outside"),
+)
 """Parts of the paths of files that are not the user's: a line in them says nothing about an error of the user's."""
 
 
-def explained(error: Exception) -> str:
+def explained(error: BaseException) -> str:
     """Return what went wrong and, where it was in the user's own file, where."""
     reason = str(error) or type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -21,12 +24,12 @@ def _is_the_users(file: str) -> bool:
     return not any(part in file for part in NOT_THE_USERS)
 
 
-def not_imported(error: Exception, module: str) -> str:
+def not_imported(error: BaseException, module: str) -> str:
     """Return why a module cannot be imported and, where it is not found at all, what to do."""
     return f"{explained(error)}{_where_to_start(error, module)}"
 
 
-def _where_to_start(error: Exception, module: str) -> str:
+def _where_to_start(error: BaseException, module: str) -> str:
     """Return what to do where a module is not found at all; one that is found may lack others, of which it says so."""
     # With the dots, because `net` is no parent of `network`.
     if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):

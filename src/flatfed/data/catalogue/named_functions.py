@@ -6,20 +6,26 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flatfed.core.configuration.users_code import explained, not_imported
+from flatfed.core.configuration.users_code import explained
 from flatfed.core.errors import ConfigError
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.tensor_pools import pool_of
 from flatfed.named_code import NamedBy, origin_of
+from flatfed.outside.named_parts import find_code
 
+KIND = "data set"
 NO_SOURCES = ("flatfed", "torch")
 """Packages whose functions have other work than to return a data set; any file may name some of them."""
 
 
 def named_function(id: str, by: NamedBy) -> Callable[..., Pool]:
     """Return the function that an import path names, made to return a pool; what `by` may not name is an error."""
-    function = _imported(id, by)
+    return as_source(id, find_code(id, KIND, by))
+
+
+def as_source(id: str, function: Any) -> Callable[..., Pool]:
+    """Return a function of somebody's own, made to return a pool; what is no such function is an error."""
     _check_function(id, function)
 
     # With the function's own parameters and annotations, by which options are checked.
@@ -28,16 +34,6 @@ def named_function(id: str, by: NamedBy) -> Callable[..., Pool]:
         return pool_of(id, _called(id, function, arguments, options))
 
     return load
-
-
-def _imported(id: str, by: NamedBy) -> Any:
-    try:
-        return by.find(id)
-    except ConfigError:
-        raise
-    except Exception as error:  # a module of the user's own runs when it is imported
-        reason = not_imported(error, id.partition(":")[0])
-        raise ConfigError(f"the data set {id} cannot be imported: {reason}") from error
 
 
 def _check_function(id: str, function: Any) -> None:

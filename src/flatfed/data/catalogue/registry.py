@@ -15,11 +15,12 @@ from flatfed.core.configuration.config import PLAIN
 from flatfed.core.configuration.registry import import_one, module_names
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.catalogue.expected import Expected
-from flatfed.data.catalogue.named_functions import named_function
+from flatfed.data.catalogue.named_functions import KIND, as_source, named_function
 from flatfed.data.catalogue.official import Official
 from flatfed.data.directory import DataDirectory, MissingData, MissingOption
 from flatfed.data.storage.pool import Pool
 from flatfed.named_code import USER, NamedBy
+from flatfed.outside.installed import only_part
 
 Load = Callable[..., Pool]
 DIRECTORY = "directory"
@@ -194,10 +195,22 @@ def find(id: str, by: NamedBy = USER) -> Source:
     if is_import_path(id):
         return Source(id, named_function(id, by), USUAL_PARTITION)
     broken = _discover()
+    enter_installed(id)
     if id not in _sources:
         reasons = [nearest(id, _sources, "data set"), *map(str, broken.values())]
         raise ConfigError("; note: ".join(reasons))
     return _sources[id]
+
+
+def enter_installed(id: str) -> None:
+    """Enter the data set of an installed package; it may enter itself when it is imported."""
+    part = only_part(KIND, id)
+    if part is None or (id in _sources and _sources[id].written is part.load()):
+        return
+    function = part.load()
+    # Under `@source` it has entered itself, with what it says of itself.
+    if id not in _sources or _sources[id].written is not function:
+        source(id)(as_source(id, function))
 
 
 def usual_partition(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> str:

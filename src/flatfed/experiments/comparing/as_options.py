@@ -8,9 +8,10 @@ from typing import Any
 from flatfed.algorithms.spelling import parse_method
 from flatfed.core.configuration.settings import about_settings
 from flatfed.core.errors import ConfigError
+from flatfed.core.method.algorithm import Algorithm
 
 DATASET, METHODS, SEEDS = "dataset", "methods", "seeds"
-SAME = ("clients", "model", "augment", "data_dir", "weights", "new_head", "local_layers", "partition_seed")
+SAME = ("clients", "model", "augment", "data_dir", "weights", "new_head", "local_layers", "partition_seed", "metrics")
 """Entries of a recipe that are options of the same name."""
 
 
@@ -50,7 +51,10 @@ def _sampling(sampler: Mapping[str, Any]) -> dict[str, Any]:
         return {"per_round": sampler["count"]}
     if sampler["id"] == "bernoulli":
         return {"bernoulli": sampler["p"]}
-    raise ConfigError(f"its clients were drawn by {sampler['id']}, which no option says; train it from Python")
+    if sampler["id"] == "replay":
+        raise ConfigError("its clients were drawn by replay, which no option says; train it from Python")
+    values = ", ".join(f"{name}={value}" for name, value in _parameters(sampler).items())
+    return {"sampling": f"{sampler['id']}({values})"}
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,12 +75,27 @@ def _methods(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _changed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if entry["algorithm"]["id"] not in Algorithm.registry:
+        # A part from outside, which is not imported yet: all that it was given is returned.
+        return _all_of(entry)
     usual = parse_method(entry["spelling"])
     changed = _differing(entry["algorithm"], usual.algorithm.to_dict())
     if usual.average is not None and entry["average"]:
         of_average = _differing(entry["average"], usual.average.to_dict())
         changed |= {f"average.{name}": value for name, value in of_average.items()}
     return changed
+
+
+def _all_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every parameter of a method and its parts."""
+    every: dict[str, Any] = {}
+    for owner, config in (("", entry["algorithm"]), ("average.", entry["average"] or {})):
+        for name, value in _parameters(config).items():
+            if isinstance(value, Mapping):
+                every |= {f"{owner}{name}.{inner}": part for inner, part in _parameters(value).items()}
+            else:
+                every[f"{owner}{name}"] = value
+    return every
 
 
 def _differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ UNFOLLOWED = Unfollowed()
 
 
 @dataclass
-class Outcome:
+class ComparisonOutcome:
     """What came of a comparison: the run directories that can be read, and the runs of which there is none."""
 
     directories: list[RunDirectory] = field(default_factory=list)
@@ -67,7 +67,7 @@ def compare(
     follower: RunFollower = UNFOLLOWED,
     on_begin: Callable[[OpenedRuns], None] = lambda opened: None,
     jobs: int | None = None,
-) -> Outcome:
+) -> ComparisonOutcome:
     """Run what is not finished yet and return what there is of all runs.
 
     A run that diverges, stops or fails, however it does, is recorded as such and the others go on. `on_begin` is called
@@ -247,9 +247,9 @@ def _has_ended(directory: RunDirectory, rounds: int) -> bool:
     return status in ENDED and not (status == "finished" and is_longer)
 
 
-def _outcome(comparison: Comparison, out: Path, opened: OpenedRuns, reasons: dict[Path, str]) -> Outcome:
+def _outcome(comparison: Comparison, out: Path, opened: OpenedRuns, reasons: dict[Path, str]) -> ComparisonOutcome:
     """Return the runs that can be read, and of the others what is known of them."""
-    outcome = Outcome(unfinished=reasons)
+    outcome = ComparisonOutcome(unfinished=reasons)
     for run in _runs(comparison, out):
         directory = _readable(run.path, opened)
         if directory is not None:

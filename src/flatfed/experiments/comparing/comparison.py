@@ -14,6 +14,7 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
+from flatfed.data.partition import Partitioner
 from flatfed.engines.choice import Workers, describe_workers, recorded_workers
 from flatfed.experiments.comparing.finding import runs_below
 from flatfed.experiments.planning.plan import Plan
@@ -22,8 +23,9 @@ from flatfed.experiments.running.run import moved
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
+from flatfed.outside.origins import ORIGINS, enter_recorded, origins_of
 from flatfed.reports.tables.extras import Extras
-from flatfed.runs.described.import_paths import named_files
+from flatfed.runs.described.import_paths import files_of, named_files
 from flatfed.runs.directory import CODE, COMPARED, is_comparison, is_run, recorded_files, require_run
 from flatfed.runs.metrics import describe_metrics, primary_of
 from flatfed.runs.records.earlier_versions import config_of_today
@@ -31,7 +33,7 @@ from flatfed.runs.records.files import FORMAT, is_writable, read_json, write_jso
 from flatfed.runs.records.structure import COMPARISON, check
 from flatfed.tracking.tracker import Tracker
 
-RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints")
+RENEWED = ("watch", "flatness", "report", "checkpoint_every", "keep_checkpoints", CODE, ORIGINS)
 """What the same command may ask for anew: it decides no result."""
 
 
@@ -144,8 +146,17 @@ class Comparison:
             "report": self._report(),
             "checkpoint_every": self.checkpoint_every,
             "keep_checkpoints": list(self.keep_checkpoints),
-            CODE: named_files(self.recipe.to_dict()),
+            **self._code(),
         }
+
+    def _code(self) -> dict[str, Any]:
+        """Return the modules that it names, with their files, and where its methods and the sampler come from."""
+        recipe = self.recipe.to_dict()
+        parts = [part for method in self.methods for part in (method.algorithm, method.average)]
+        configs = [*parts, self.sampler, self.settings, Partitioner.registry.from_dict(self.recipe.partition)]
+        origins = origins_of([*configs, *(monitor.measurement for monitor in self.watch)])
+        files = named_files(recipe) | files_of(sorted({origin["module"] for origin in origins}))
+        return {CODE: files, ORIGINS: origins} if origins else {CODE: files}
 
     def _report(self) -> dict[str, Any] | None:
         if self.extras == Extras():
@@ -179,6 +190,7 @@ def load_comparison(
     """
     record = _checked(path, read_json(path / COMPARED))
     by = NamedBy(path / COMPARED, trust, path, recorded_files(record["about"]))
+    enter_recorded(record["about"], by)
     comparison = _comparison_of(path, record, data_dir, by)
     if workers is None:
         return comparison
@@ -242,6 +254,11 @@ def _method(record: dict[str, Any]) -> Method:
     return Method(record["spelling"], algorithm, average)
 
 
+def names_outside_parts(path: Path) -> bool:
+    """Say whether a comparison has parts from outside, which would have to be imported to make it again."""
+    return bool(_checked(path, read_json(path / COMPARED))["about"].get(ORIGINS))
+
+
 def runs_in(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, or those of a comparison that have begun."""
     return list(filter(is_run, planned_runs(path)))
@@ -250,7 +267,10 @@ def runs_in(path: Path) -> list[Path]:
 def planned_runs(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, a comparison's, begun or not, or those below it."""
     if is_comparison(path):
-        return [run for run, _ in load_comparison(path).runs(path)]
+        # From the record alone: to look at runs imports no code of theirs.
+        record = _checked(path, read_json(path / COMPARED))
+        pairs = itertools.product(record["methods"], record["seeds"])
+        return [run_path(path, method["spelling"], seed) for method, seed in pairs]
     below = [] if is_run(path) else runs_below(path)
     if below:
         return below
@@ -356,4 +376,4 @@ def _laid_out(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
 
 def _renewed(about: dict[str, Any]) -> dict[str, Any]:
     # What is not asked for this time stays as it was asked for before.
-    return {name: about[name] for name in RENEWED if about[name]}
+    return {name: about[name] for name in RENEWED if about.get(name)}

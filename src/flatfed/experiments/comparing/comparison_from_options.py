@@ -16,6 +16,7 @@ from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.kinds import at_most
 from flatfed.experiments.spelling.methods import parse_methods, parse_watch
 from flatfed.experiments.spelling.options import RunOptions, named_settings
+from flatfed.experiments.spelling.outside_names import methods_with_ids, options_with_ids, read_sampler
 from flatfed.experiments.tasks.recipe import TaskRecipe
 from flatfed.experiments.tasks.recipe_from_options import recipe_from
 from flatfed.flatness.monitor import Monitor
@@ -52,13 +53,14 @@ def comparison_of(
         spellings: the methods as they are written.
         seeds: each method is trained with each.
         options: what describes every run.
-        by: who named the model.
+        by: who named the model and the other parts.
         data_by: who named the data set.
         workers: where clients run.
         command: the command to be kept for reports.
         extras: what the report shows besides its table.
         flatness: what is measured of every finished run.
     """
+    spellings, options = methods_with_ids(spellings, by), options_with_ids(options, by)
     named = named_settings(options, spellings)
     methods = parse_methods(spellings, named.methods, yielding=named.yielding)
     recipe = recipe_from(dataset, options, named, seeds[0], data_by)
@@ -116,12 +118,26 @@ def _value(value: Any, about: About) -> Any:
 
 def _sampler(options: RunOptions, recipe: TaskRecipe) -> Sampler:
     """Return who takes part; the data are asked only where nothing is said."""
+    if options["sampling"] is not None:
+        return _written_sampler(options)
     if options["bernoulli"] is not None:
         return _bernoulli(options)
     if options["per_round"] is not None:
         return Uniform(options["per_round"])
     population = len(recipe.parts())
     return Uniform(min(PER_ROUND, population))
+
+
+def _written_sampler(options: RunOptions) -> Sampler:
+    for other in ("bernoulli", "per_round"):
+        if options[other] is not None:
+            raise ConfigError(
+                f"{PARAMETER} and {OTHER} are two ways to sample; give one of them", "sampling", other=other
+            )
+    try:
+        return read_sampler(options["sampling"])
+    except ConfigError as error:
+        raise ConfigError(f"{PARAMETER}: {error}", parameter="sampling") from None
 
 
 def _bernoulli(options: RunOptions) -> Bernoulli:

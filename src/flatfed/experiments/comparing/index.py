@@ -9,6 +9,7 @@ from typing import Any
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.configuration.config import Config, parameters
 from flatfed.experiments.planning.setting import Costs, costs, optimiser_backprops
+from flatfed.outside.origins import PartOrigin, is_outside
 
 NONE = "–"
 HEADINGS = ("id", "purpose", "down / up", "client keeps", "backprops per step", "optimiser", "mean")
@@ -26,7 +27,13 @@ def about(id: str, cls: type[Config]) -> dict[str, Any]:
     """Return a class's id, its description in a line and its parameters with their defaults."""
     description = inspect.getdoc(cls) or ""
     defaults = {name: _default(cls, name) for name in parameters(cls)}
-    return {"id": id, "about": description.partition("\n")[0], "parameters": defaults}
+    entry = {"id": id, "about": description.partition("\n")[0], "parameters": defaults}
+    return entry | home_of(cls)
+
+
+def home_of(thing: Any) -> dict[str, str]:
+    """Return where a part from outside comes from: package and version, or the module; nothing for flatfed's own."""
+    return {"from": PartOrigin.of("", "", thing).home} if is_outside(thing) else {}
 
 
 def _default(cls: type[Config], name: str) -> Any:

@@ -47,6 +47,7 @@ from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
+from flatfed.outside.origins import enter_recorded
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.states.cohort import CohortMemory
 from flatfed.runs.states.store import StateStore
@@ -120,6 +121,7 @@ class Plan:
 
     @classmethod
     def _from_config(cls, config: dict[str, Any], task: Task, rounds: int | None, by: NamedBy) -> Plan:
+        enter_recorded(config, by)
         settings = build(Settings, {"vectorised": False} | config["settings"])  # older runs went client by client
         if rounds is not None:
             settings = settings.replace(rounds=rounds)

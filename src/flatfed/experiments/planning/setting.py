@@ -316,4 +316,6 @@ def _participation(sampler: Sampler) -> str:
     cohort = sampler.to_dict()
     if "count" in cohort:
         return f"{cohort['count']} per round"
-    return f"each with probability {cohort['p']:g} per round"
+    if "p" in cohort:
+        return f"each with probability {cohort['p']:g} per round"
+    return f"clients drawn by {sampler.id}"

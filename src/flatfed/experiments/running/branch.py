@@ -13,14 +13,14 @@ from flatfed.core.method.algorithm import Average
 from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
+from flatfed.experiments.planning.outside_parts import record_of_code, with_accepted_code
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.play import branch_play
 from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import TENSORS, accepted, remember, task_of
 from flatfed.runs.checkpoints import Loaded
-from flatfed.runs.described.import_paths import named_files
-from flatfed.runs.directory import BRANCH, CODE, RunDirectory
+from flatfed.runs.directory import BRANCH, RunDirectory
 from flatfed.runs.history import Row
 from flatfed.runs.records.files import read_whole, refuse_way_out, replace_file, write_json
 
@@ -37,6 +37,7 @@ def branch(
     task: Task | None = None,
     trust: bool = False,
     accept_changed_data: bool = False,
+    accept_changed_code: bool = False,
     data_dir: str | Path | None = None,
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
@@ -59,6 +60,7 @@ def branch(
         task: needed only where the run was made from objects that no file can describe.
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         accept_changed_data: open it although its examples, labels or partition are not those that it was made with.
+        accept_changed_code: go on although a part from outside flatfed is other code than when the run was made.
         data_dir: where the data sets lie, if no longer where they were.
         workers: another number of worker processes; results do not depend on it.
         engine: another engine, as in `ff.train`; results do not depend on it.
@@ -71,12 +73,12 @@ def branch(
     plan = branched_plan(source, average, rounds, task, remembered=data_dir is None).with_workers(
         chosen(engine, workers)
     )
-    source = accepted(source, plan.task)
+    source = with_accepted_code(accepted(source, plan.task), plan, accept_changed_code)
     # What may be refused comes before the new directory is made, so that none is left behind.
     start = _start(source, plan, round, say)
     rows = _taken_over(source, plan, start.round)
     recipe = source.config["task"]
-    record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
+    record = {"task": recipe, **record_of_code(plan, recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(Path(out), plan.to_config() | record)
     with directory.lock():
         directory.begin()

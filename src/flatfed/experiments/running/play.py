@@ -12,23 +12,24 @@ from flatfed.core.errors import DiskFullError, EngineError, FlatfedError, Interr
 from flatfed.core.method.engine import Engine, tell
 from flatfed.core.model.devices import single_thread
 from flatfed.core.round.federation import Federation
+from flatfed.experiments.planning.outside_parts import record_of_code
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.final_model import write_model
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.tasks.recipe import remember, write_task
 from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, tensors_of
-from flatfed.runs.described.import_paths import named_files
-from flatfed.runs.directory import CODE, RunDirectory, is_run
+from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import History, Row, salvaged_rows
 from flatfed.tracking.run_tracking import RunTracking
 
 # In seconds and not in rounds, which may take milliseconds or minutes: a crash costs about this much work.
 CHECKPOINT_SECONDS = 30.0
 
-OnRound = Callable[[Row], None] | None
+OnRound = Callbacks | Callable[[Row], None] | None
 Say = Callable[[str], None]
 
 
@@ -46,7 +47,7 @@ def play(
     if out is None:
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan.task, plan.task_recipe, plan.named_by)
-    record = {"task": recipe, CODE: named_files(recipe), "setting": describe(plan), "about": about or {}}
+    record = {"task": recipe, **record_of_code(plan, recipe), "setting": describe(plan), "about": about or {}}
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()
@@ -97,7 +98,7 @@ class _Session:
     ) -> None:
         self.accept_changed_history = accept_changed_history
         self.plan, self.directory, self.resume, self.start = plan, directory, resume, start
-        self.on_round, self.say = on_round, say
+        self.callbacks, self.say = Callbacks.of(on_round), say
         self.checkpoints = directory.checkpoints if directory else None
         self.history = History(directory.history_path if directory else None)
         self.saved_round, self.saved_at = -1, time.monotonic()
@@ -276,9 +277,7 @@ class _Session:
             self._save(federation)
         if self.tracking is not None:
             self.tracking.look()
-        if self.on_round is not None:
-            for each in rows:
-                self.on_round(each)
+        self.callbacks.rows(rows, self.plan.task.test_sets)
 
     def _catch_up(self, federation: Federation) -> list[Row]:
         """Have the last round evaluated now: rows and state then agree, and can be saved."""
@@ -309,6 +308,8 @@ class _Session:
         self.history.sync()
         self.checkpoints.save(federation.round, tensors_of(federation), stores_of(federation), self._marks())
         self.saved_round, self.saved_at = federation.round, time.monotonic()
+        assert self.directory is not None
+        self.callbacks.checkpoint(federation.round, self.directory.path)
 
     def _leave(self, federation: Federation) -> None:
         """Let the client states of this run be read as they are, whoever goes on with its directory."""
@@ -334,6 +335,7 @@ class _Session:
             self.directory.keep_rows(self.history.rows)
             self.directory.set_status(federation.status, federation.reason, run.summary, self.history.mark)
             self._write_model(run)
+        self.callbacks.end(run)
 
     def _write_model(self, run: Run) -> None:
         """Write the final model for trackers; a disk without room for it is no reason to fail."""

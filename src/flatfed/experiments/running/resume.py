@@ -11,7 +11,9 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen
+from flatfed.experiments.planning.outside_parts import with_accepted_code
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.play import continue_play
 from flatfed.experiments.running.run import Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
@@ -34,10 +36,11 @@ def resume(
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
     track: Track = None,
-    on_round: Callable[[Row], None] | None = None,
+    on_round: Callable[[Row], None] | Callbacks | None = None,
     say: Callable[[str], None] = lambda text: None,
     accept_changed_data: bool = False,
     accept_changed_history: bool = False,
+    accept_changed_code: bool = False,
 ) -> Run:
     """Continue the run in `path` and return it.
 
@@ -50,10 +53,11 @@ def resume(
         workers: another number of worker processes; results do not depend on it.
         engine: another engine, as in `ff.train`; results do not depend on it.
         track: trackers, as in `ff.train`; None goes on with those of before, `"none"` with none.
-        on_round: called with each new history row.
+        on_round: called with each new history row; or `ff.Callbacks(...)`, as in `ff.train`.
         say: called with remarks, such as a checkpoint that had to be passed over.
         accept_changed_data: go on although examples, labels or partition are not those that the run was made with.
         accept_changed_history: go on although rows of the history were changed or lost, with those that can be read.
+        accept_changed_code: go on although a part from outside flatfed is other code than when the run was made.
     """
     plan, directory = prepare(
         path,
@@ -63,6 +67,7 @@ def resume(
         data_dir=data_dir,
         workers=chosen(engine, workers),
         accept_changed_data=accept_changed_data,
+        accept_changed_code=accept_changed_code,
         track=track,
     )
     return continue_play(plan, directory, on_round, say, accept_changed_history)
@@ -77,6 +82,7 @@ def prepare(
     data_dir: str | Path | None = None,
     workers: Workers | None = None,
     accept_changed_data: bool = False,
+    accept_changed_code: bool = False,
     opened: RunDirectory | None = None,
     track: Track = None,
 ) -> tuple[Plan, RunDirectory]:
@@ -98,6 +104,7 @@ def prepare(
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()
+    directory = with_accepted_code(directory, plan, accept_changed_code)
     plan = replace(plan, track=_trackers(directory, track))
     _tell_changes(directory)
     # Not before everything was checked: a task that does not fit must not be found again.

@@ -16,6 +16,7 @@ from flatfed.core.round.federation import Federation, Status
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers
 from flatfed.engines.in_process import InProcessEngine
+from flatfed.experiments.planning.outside_parts import code_changes
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.experiments.tasks.recipe import task_of
@@ -204,6 +205,9 @@ def restored(
     if task is None:
         task = task_of(with_data(directory, data_dir), remembered=data_dir is None)
     plan = Plan.from_config(directory.config, task, rounds=None, by=directory.named_by)
+    changes = code_changes(directory, plan)
+    if changes:
+        say(f"{directory.path}: {changes}; what is measured is of the code as it is now")
     loaded = _loaded(directory, round, say)
     # To look at a run needs no workers; whoever measures starts some.
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))

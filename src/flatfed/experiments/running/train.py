@@ -8,21 +8,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from flatfed.algorithms.spelling import parse_method
+from flatfed.algorithms.spelling import PARTS, parse_method
 from flatfed.core.configuration.checking import Range, range_of
 from flatfed.core.configuration.config import build, parameters
 from flatfed.core.configuration.settings import Settings, about_settings, defaults, dtype_name, required_settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.core.method.engine import Engine
-from flatfed.core.round.sampling import Sampler, as_sampler
+from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, check_workers, chosen
 from flatfed.experiments.planning.plan import Plan, kept_rounds
+from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.declared import WATCHED
 from flatfed.experiments.spelling.methods import parse_watch
+from flatfed.experiments.spelling.outside_names import sampler_of, settings_with_ids
+from flatfed.flatness.measurements import Measurement
+from flatfed.named_code import USER
+from flatfed.outside.named_parts import with_ids
 from flatfed.runs.history import Row
 from flatfed.tracking.tracker import Track, check_trackers
 from flatfed.tracking.tracker import chosen as chosen_trackers
@@ -75,7 +80,7 @@ def train(
     task: Task,
     algorithm: Algorithm | str,
     *,
-    sampling: int | Sampler,
+    sampling: int | str | Sampler,
     workers: int | Literal["auto"] = "auto",
     engine: str | EngineConfig | Engine | None = None,
     out: str | Path | None = None,
@@ -86,15 +91,17 @@ def train(
     watch_data: str = "train",
     watch_samples: int | None = WATCHED,
     track: Track = None,
-    on_round: Callable[[Row], None] | None = None,
+    on_round: Callable[[Row], None] | Callbacks | None = None,
     **settings: Any,
 ) -> Run:
     """Train `task` with `algorithm` and return the run.
 
     Args:
         task: what is learnt.
-        algorithm: the method, from `ff.make(id, ...)` or its class, or a spelling such as `"fedgloss+sam+swa"`.
-        sampling: number of clients per round (uniform without replacement), `ff.Bernoulli` or `ff.Replay`.
+        algorithm: the method, from `ff.make(id, ...)` or its class, or a spelling such as `"fedgloss+sam+swa"`; a class
+            of your own also by its import path, `"my_package.my_file:MyMethod"`, as every part that is named here.
+        sampling: number of clients per round (uniform without replacement), `ff.Bernoulli`, `ff.Replay`, or a text
+            such as `"bernoulli(0.1)"`.
         workers: worker processes; 0 runs in this one, `"auto"` is the number of usable cores.
         engine: where clients run: None goes by `workers`; an id (`"ray"`), a configuration (`ff.Ray(address="auto")`),
             or an engine of your own. Results do not depend on it.
@@ -108,7 +115,7 @@ def train(
         watch_samples: at most this many of them, drawn once; None is all.
         track: trackers that the run is sent to while it trains: `"mlflow"`, `"tensorboard,wandb"`, or configurations
             such as `ff.MLflow(experiment="flat")`, also several in a list. They need `out`, and change nothing else.
-        on_round: called with each history row.
+        on_round: called with each history row; or `ff.Callbacks(on_evaluation=..., on_checkpoint=..., on_end=...)`.
         {settings}
     """
     if not isinstance(task, Task):
@@ -126,11 +133,11 @@ def train(
         task,
         algorithm,
         checked_settings,
-        as_sampler(sampling),
+        sampler_of(sampling),
         average,
         where,
         checkpoint_every,
-        watch=parse_watch(watch, watch_data, watch_samples),
+        watch=parse_watch(watch and with_ids(watch, [Measurement.registry], USER), watch_data, watch_samples),
         keep_checkpoints=kept_rounds(keep_checkpoints),
         track=trackers,
     )
@@ -146,7 +153,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise TypeError(f"train() needs {' and '.join(missing)}")
     if "dtype" in given:
         given = given | {"dtype": dtype_name(given["dtype"])}
-    return build(Settings, given)
+    return build(Settings, settings_with_ids(given, USER))
 
 
 def _method(algorithm: Algorithm | str, average: Average | None) -> tuple[Algorithm, Average | None]:
@@ -157,7 +164,7 @@ def _method(algorithm: Algorithm | str, average: Average | None) -> tuple[Algori
         return algorithm, average
     if not isinstance(algorithm, str):
         raise ConfigError(f"algorithm must come from ff.make(id, ...) or be a spelling, not {algorithm!r:.60}")
-    spelled = parse_method(algorithm)
+    spelled = parse_method(with_ids(algorithm, PARTS, USER))
     if spelled.average is not None and average is not None:
         raise ConfigError(f"{algorithm!r} names an average, and average={average!r:.60} is set; give one of the two")
     return spelled.algorithm, spelled.average or average

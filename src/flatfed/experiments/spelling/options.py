@@ -16,9 +16,9 @@ PARTITION, MODEL, DATA = "partition.", "model.", "data."
 SHORT = ("alpha", "beta")
 """Parameters of the partition that have an option of their own."""
 
-NEVER_EMPTY = ("partition", "model", "data_dir", "weights")
+NEVER_EMPTY = ("partition", "sampling", "model", "metrics", "data_dir", "weights")
 
-ALTERNATIVES = (SHORT, ("augment", "no_augment"), ("per_round", "bernoulli"))
+ALTERNATIVES = (SHORT, ("augment", "no_augment"), ("per_round", "bernoulli", "sampling"))
 """Options that say the same thing in two ways: what is said later in one way replaces what was said in the other."""
 
 

@@ -25,9 +25,11 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.held_out import VALIDATION, divided
 from flatfed.data.storage.pool import Pool, fingerprint
+from flatfed.experiments.tasks.named_metrics import named_metrics
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
 from flatfed.named_code import USER, NamedBy
+from flatfed.outside.origins import enter_recorded
 from flatfed.runs.described.import_paths import CannotDescribe
 from flatfed.runs.described.tasks import describe_task, rebuild_task, tensor_bytes
 from flatfed.runs.directory import RunDirectory
@@ -39,12 +41,12 @@ def task_over(
 ) -> Task:
     """Return the task of a data set whose examples are divided among clients; `more` are further fields of it."""
     transform, batch_transform = augmentation_of(pool, augment)
+    more = {"metrics": pool.metrics} | more
     return Task(
         model=model,
         clients=clients,
         test=pool.test,
         loss=pool.loss,
-        metrics=pool.metrics,
         augment=transform,
         batch_transform=batch_transform,
         prepare=pool.prepare,
@@ -67,7 +69,8 @@ class TaskRecipe:
     """What it takes to build a task again.
 
     `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
-    other seeds have the same one. A `validation` share of each client's examples is held out as a test set.
+    other seeds have the same one. A `validation` share of each client's examples is held out as a test set. `metrics`
+    takes the place of the data set's own.
     """
 
     dataset: str
@@ -84,6 +87,7 @@ class TaskRecipe:
     new_head: bool = False
     partition_seed: int | None = None
     validation: float | None = None
+    metrics: str | None = None
     by: NamedBy = field(default=USER, compare=False, repr=False)
     """Who named the data set; it is no part of what is recorded."""
 
@@ -113,6 +117,8 @@ class TaskRecipe:
             tests = {**pool.tests, VALIDATION: Partition.over(pool.train, [held])[0]}
         clients = Partition.over(pool.train, parts)
         more = {"tests": tests, "name": self.dataset, "origin": origin}
+        if self.metrics is not None:
+            more["metrics"] = named_metrics(self.metrics, by)
         return task_over(pool, model, clients, self.augment, self.local_layers, **more)
 
     def _divided(self) -> tuple[list[Any], Any]:
@@ -299,6 +305,7 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     """Build a task of the catalogue; other data than before, or otherwise divided, are an error."""
     if (directory.path / TENSORS).exists():  # the whole model that the run started from, its new head included
         recipe = recipe | {"weights": str(_checked_tensors(directory)), "new_head": False}
+    enter_recorded(directory.config, directory.named_by)
     made = TaskRecipe.from_dict(recipe, directory.named_by)
     task = made.build(directory.named_by)
     if not directory.accepts_changed_data:

@@ -176,7 +176,7 @@ def _paths(recorded: Any, key: str = "") -> Iterator[str]:
     elif isinstance(recorded, list):
         for value in recorded:
             yield from _paths(value, key)
-    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model", "dataset"):
+    elif isinstance(recorded, str) and ":" in recorded and key in (*NAMING, "model", "dataset", "metrics"):
         yield recorded
 
 

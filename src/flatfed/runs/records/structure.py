@@ -180,6 +180,7 @@ RECIPE = Record(
         "clients": Maybe(COUNT),
         "partition": CONFIGURED,
         "model": Maybe(TEXT),
+        "metrics": Maybe(TEXT),
         "augment": ValueKind("true, false or text", (bool, str)),
         "seed": INDEX,
         "local_layers": Maybe(TEXT),
@@ -270,6 +271,10 @@ SETTING = Record(
 
 WORKERS = ValueKind("a whole number or auto", (int, str))
 
+_OF_PACKAGE = dict.fromkeys(("package", "version", "sha256"), Maybe(TEXT))
+ORIGIN = Record(dict.fromkeys(("family", "id", "module", "name"), TEXT), _OF_PACKAGE, closed=True)
+"""Where a part comes from that is not flatfed's own."""
+
 CONFIG = Record(
     {
         "run": TEXT,
@@ -292,6 +297,7 @@ CONFIG = Record(
         "setting": SETTING,
         "about": Record({}, {"title": TEXT, "command": TEXT}),
         "replaces": Each(TEXT),
+        "origins": Each(ORIGIN),
     },
 )
 
@@ -311,6 +317,7 @@ COMPARISON = Record(
                 "report": Maybe(Record({}, {"at": Each(COUNT), "targets": Each(TEXT), "baseline": Maybe(TEXT)})),
                 "checkpoint_every": Maybe(COUNT),
                 "keep_checkpoints": Each(INDEX),
+                "origins": Each(ORIGIN),
             },
         ),
     }

@@ -124,7 +124,11 @@ def write_trials(tuned: Tuned, folder: Path) -> Path:
 
 def spelled_with(spelling: str, point: Mapping[str, Any]) -> str:
     """Return a method's spelling with parameters in brackets; what is not the method's own, `lr` say, is left out."""
-    read = read_spelling(spelling)
+    try:
+        read = read_spelling(spelling)
+    except ConfigError:
+        # A class of the user's own that this process has not imported.
+        return spelling
     own = {name: value for name, value in point.items() if name not in TRAINING}
     method = parse_method(spelling)
     parts = spelling_of(method.algorithm, method.average).split("+")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from methods.naive.model import IS_WEIGHT, Data, Gradient, Vector, cross_entropy_gradient
+from flatfed.testing.naive.model import IS_WEIGHT, Data, Gradient, Vector, cross_entropy_gradient
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ class Setup:
 
     @property
     def N(self) -> int:  # noqa: N802
+        """The number of clients."""
         return len(self.clients)
 
     @property
     def rounds(self) -> int:
+        """The number of rounds."""
         return len(self.schedule)
 
     def g(self, k: int, w: Vector) -> Vector:
@@ -69,9 +71,11 @@ class Setup:
         return self.local_epochs * math.ceil(len(self.clients[k][1]) / self.batch_size)
 
     def zeros(self) -> Vector:
+        """Return a vector of zeros as long as the model."""
         return np.zeros_like(self.w0)
 
     def zeros_per_client(self) -> list[Vector]:
+        """Return one such vector for each client."""
         return [self.zeros() for _ in self.clients]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from methods.naive.model import Vector
-from methods.naive.swa import swa_start
-from methods.naive.training import Setup, Swa
-from methods.naive.vectors import norm
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.swa import swa_start
+from flatfed.testing.naive.training import Setup, Swa
+from flatfed.testing.naive.vectors import norm
 
 
 def train_client(s: Setup, k: int, t: int, start: Vector, direction: Callable[[Vector], Vector]) -> Vector:
@@ -26,6 +26,7 @@ def train_client(s: Setup, k: int, t: int, start: Vector, direction: Callable[[V
 
 
 def weights(s: Setup, cohort: Sequence[int]) -> dict[int, float]:
+    """Return each client's weight in the mean that `weighting` asks for."""
     if s.weighting == "uniform":
         return {k: 1.0 / len(cohort) for k in cohort}
     total = sum(len(s.clients[k][1]) for k in cohort)
@@ -33,6 +34,7 @@ def weights(s: Setup, cohort: Sequence[int]) -> dict[int, float]:
 
 
 def mean(vectors: Sequence[Vector]) -> Vector:
+    """Return the plain mean."""
     total = np.zeros_like(vectors[0])
     for v in vectors:
         total = total + v
@@ -54,6 +56,7 @@ def weighted_update(s: Setup, start: Vector, w_K: dict[int, Vector]) -> Vector:
 
 
 def lr_of_round(s: Setup, t: int) -> float:
+    """Return the learning rate of round t."""
     gamma1 = s.lr * s.lr_decay**t
     if not isinstance(s.average, Swa) or s.average.cycle == 1 or t < swa_start(s, s.average):
         return gamma1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from methods.naive.model import Vector
-from methods.naive.training import Setup, Swa, Wima
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.training import Setup, Swa, Wima
 
 
 def swa_start(s: Setup, average: Swa) -> int:
+    """Return the first round of the average."""
     return round(average.start * s.rounds)
 
 
@@ -37,6 +38,7 @@ def swa_weights(mode: str, rounds: int, t0: int, c: int) -> dict[int, float]:
 
 
 def swa_model(s: Setup, average: Swa, models: Sequence[Vector]) -> Vector:
+    """Return the average of the models that were captured."""
     t0 = swa_start(s, average)
     held = swa_weights(average.mode, s.rounds, t0, average.cycle)
     if not held or t0 >= s.rounds:

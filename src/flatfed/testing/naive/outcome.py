@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from methods.naive.model import Vector
-from methods.naive.swa import average_model
-from methods.naive.training import Setup
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.swa import average_model
+from flatfed.testing.naive.training import Setup
 
 
 @dataclass
@@ -20,8 +20,10 @@ class Outcome:
 
     @property
     def vector(self) -> Vector:
+        """The last global model."""
         return self.models[-1]
 
     @property
     def eval_vector(self) -> Vector:
+        """What is evaluated."""
         return average_model(self.setup, self.models)

@@ -24,6 +24,7 @@ IS_WEIGHT = np.concatenate([np.full(math.prod(shape), "weight" in name) for name
 
 
 def unpack(w: Vector) -> dict[str, Vector]:
+    """Return the layers' tensors of a flat vector."""
     tensors, at = {}, 0
     for name, shape in SHAPES.items():
         size = math.prod(shape)
@@ -33,16 +34,20 @@ def unpack(w: Vector) -> dict[str, Vector]:
 
 
 def softmax(z: Vector) -> Vector:
+    """Return the probabilities of each row of scores."""
     e = np.exp(z - z.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
+    probabilities: Vector = e / e.sum(axis=1, keepdims=True)
+    return probabilities
 
 
 def hidden(w: Vector, x: Vector) -> Vector:
+    """Return the hidden layer."""
     p = unpack(w)
     return np.tanh(x @ p["0.weight"].T + p["0.bias"])
 
 
 def logits(w: Vector, x: Vector) -> Vector:
+    """Return the scores of the classes."""
     p = unpack(w)
     return hidden(w, x) @ p["2.weight"].T + p["2.bias"]
 
@@ -56,10 +61,12 @@ def backward(w: Vector, x: Vector, dz: Vector) -> Vector:
 
 
 def cross_entropy(w: Vector, x: Vector, y: NDArray[np.int64]) -> float:
+    """Return the mean cross-entropy."""
     return float(-np.log(softmax(logits(w, x))[np.arange(len(y)), y]).mean())
 
 
 def cross_entropy_gradient(w: Vector, x: Vector, y: NDArray[np.int64]) -> Vector:
+    """Return the gradient of the mean cross-entropy."""
     dz = softmax(logits(w, x))
     dz[np.arange(len(y)), y] -= 1.0
     return backward(w, x, dz / len(y))
@@ -77,5 +84,6 @@ def kl(w: Vector, e: Vector, x: Vector, tau: float) -> float:
 
 
 def kl_gradient(w: Vector, e: Vector, x: Vector, tau: float) -> Vector:
+    """Return the gradient of `kl` with respect to `w`."""
     dz = (softmax(logits(w, x) / tau) - softmax(logits(e, x) / tau)) / tau
     return backward(w, x, dz / len(x))

@@ -1,6 +1,6 @@
 """The client optimisers: what takes the place of g(w) in the local steps of a client.
 
-A new one is one function here, which `RULES` names by its id, and one row in `methods/table.py`.
+A new one is one function here, which `RULES` names by its id, and one row in `tests/methods/table.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from methods.naive.model import Vector
-from methods.naive.training import Setup
-from methods.naive.vectors import norm, unit
+from flatfed.testing.naive.model import Vector
+from flatfed.testing.naive.training import Setup
+from flatfed.testing.naive.vectors import norm, unit
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ LocalGradient = Callable[[Vector], Vector]
 
 
 def sgd(s: Setup, opt: Opt, k: int) -> LocalGradient:
+    """The gradient as it is."""
     return lambda w: s.g(k, w)
 
 
 def sam(s: Setup, opt: Opt, k: int) -> LocalGradient:
+    """The gradient at `w + rho * unit(g)`."""
     return lambda w: s.g(k, w + opt.rho * unit(s.g(k, w)))
 
 

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from methods.naive.model import Vector
+from flatfed.testing.naive.model import Vector
 
 
 def norm(v: Vector) -> float:
+    """Return the Euclidean length."""
     return math.sqrt(float((v**2).sum()))
 
 
 def unit(v: Vector) -> Vector:
+    """Return the direction; zero has none, and stays zero."""
     return v / (norm(v) + 1e-16) if norm(v) > 0 else np.zeros_like(v)

@@ -1,0 +1,198 @@
+"""Where the parts of a run come from that are not flatfed's own: module, package, version, and the hash of the file.
+
+A record has one entry for each. When the run is opened, what it names is imported, if whoever names it may do so, and
+compared with what was there when the run was made.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
+from typing import Any
+
+from flatfed.core.configuration.config import Config, parameters
+from flatfed.core.configuration.registry import FAMILIES
+from flatfed.core.errors import ConfigError
+from flatfed.named_code import NamedBy, origin_of, place_of
+from flatfed.outside.installed import enter_installed
+from flatfed.outside.named_parts import find_part
+
+ORIGINS = "origins"
+"""Where a record has the parts from outside."""
+
+OWN = ("flatfed", "torch")
+"""Packages whose parts are in the record of versions already."""
+
+SCRIPT = "__main__"
+
+
+@dataclass(frozen=True)
+class PartOrigin:
+    """Where one part comes from.
+
+    Args:
+        family: what it is: `algorithm`, `client optimiser`, `model`.
+        id: how the record names it.
+        module: where it is written.
+        name: its name there.
+        package: the installed package that the module belongs to; None where it belongs to none.
+        version: of that package, or of the module where it says one.
+        sha256: the hash of the module's file; None where it has none.
+    """
+
+    family: str
+    id: str
+    module: str
+    name: str
+    package: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+
+    @classmethod
+    def of(cls, family: str, id: str, thing: Any) -> PartOrigin:
+        """Return where a class or function comes from."""
+        module = origin_of(thing)
+        package, release = package_of(module)
+        name = getattr(thing, "__qualname__", type(thing).__qualname__)
+        return cls(family, id, module, name, package, release, source_hash(module))
+
+    @property
+    def path(self) -> str:
+        """How it is imported."""
+        return f"{self.module}:{self.name}"
+
+    @property
+    def home(self) -> str:
+        """Where it comes from, for people: package and version, or the module."""
+        if self.package is None:
+            return self.module
+        return f"{self.package} {self.version}"
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return it, ready for JSON."""
+        return asdict(self)
+
+
+def is_outside(thing: Any) -> bool:
+    """Say whether a class or function is none of flatfed's own or torch's."""
+    return origin_of(thing).partition(".")[0] not in OWN
+
+
+def origins_of(configs: Iterable[Any], functions: Iterable[tuple[str, str, Any]] = ()) -> list[dict[str, Any]]:
+    """Return the record of all parts from outside: configurations with what is in them, and functions or classes.
+
+    Args:
+        configs: configurations; other values are passed over.
+        functions: what each is (`model`), how the record names it, and the thing itself.
+    """
+    classes = [(type(part).registry.kind, part.id, type(part)) for part in _parts(configs) if part.id]
+    found = {(family, id): thing for family, id, thing in (*classes, *functions) if is_outside(thing)}
+    return [PartOrigin.of(family, id, thing).to_dict() for (family, id), thing in sorted(found.items(), key=_names)]
+
+
+def _names(entry: tuple[tuple[str, str], Any]) -> tuple[str, str]:
+    return entry[0]
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield configurations and those inside of them: client optimisers, schedules."""
+    for value in values:
+        if isinstance(value, Config):
+            if hasattr(type(value), "registry"):
+                yield value
+            yield from _parts(getattr(value, name) for name in parameters(type(value)))
+
+
+def recorded_origins(record: Mapping[str, Any]) -> list[PartOrigin]:
+    """Return the parts from outside that a record names; earlier versions named none."""
+    try:
+        return [
+            PartOrigin(**{name: _text(value) for name, value in entry.items()}) for entry in record.get(ORIGINS, ())
+        ]
+    except (TypeError, AttributeError):
+        raise ConfigError(f"{ORIGINS} of this record cannot be read; it lists parts, each with texts by name") from None
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str | None):
+        raise TypeError("not a text")
+    return value
+
+
+def enter_recorded(record: Mapping[str, Any], by: NamedBy) -> None:
+    """Let the families hold what a record names: as it is here already, as it is installed, or imported if it may be.
+
+    `by` says whose word the record is. Models, data and metrics are found by those who build them.
+    """
+    for origin in recorded_origins(record):
+        family = FAMILIES.get(origin.family)
+        if family is None or origin.id in family:
+            continue
+        enter_installed(family, origin.id)
+        if origin.id in family:
+            continue
+        if origin.module == SCRIPT:
+            raise ConfigError(
+                f"the {origin.family} {origin.id!r} of {by.file} was written in a script or notebook; define it there "
+                "before you open the run, or put it into a module"
+            )
+        cls = find_part(origin.path, [family], by)
+        if origin.id not in family:
+            raise ConfigError(f"{origin.path} has the id {cls.id!r} now, and {by.file} knows it as {origin.id!r}")
+
+
+def changes_of_code(before: Iterable[PartOrigin], now: Iterable[PartOrigin]) -> list[str]:
+    """Return what is other code than when a run was made, one sentence each."""
+    today = {(origin.family, origin.id): origin for origin in now}
+    pairs = ((origin, today.get((origin.family, origin.id))) for origin in before)
+    return [_change(origin, other) for origin, other in pairs if other is not None and _differs(origin, other)]
+
+
+def _differs(before: PartOrigin, now: PartOrigin) -> bool:
+    # What was written in a script or notebook changes with every line around it, and has another module elsewhere.
+    if SCRIPT in (before.module, now.module):
+        return False
+    return (before.path, before.sha256) != (now.path, now.sha256)
+
+
+def _change(before: PartOrigin, now: PartOrigin) -> str:
+    part = f"the {before.family} {before.id}"
+    if before.path != now.path:
+        return f"{part} was {before.path} and is {now.path}"
+    if before.version != now.version:
+        return f"{part} was of {before.home} and is of {now.home}"
+    return f"{part} was changed in {place_of(now.module).file or now.module}"
+
+
+def source_hash(module: str) -> str | None:
+    """Return the SHA-256 of the file of a module that is imported; None where there is none to read."""
+    file = place_of(module).file if module in sys.modules else None
+    if file is None:
+        return None
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def package_of(module: str) -> tuple[str | None, str | None]:
+    """Return the installed package that a module belongs to, and its version; or the version that the module says."""
+    top = module.partition(".")[0]
+    file = place_of(module).file if module in sys.modules else None
+    for name in _distributions(tuple(sys.path)).get(top, ()):
+        found = distribution(name)
+        # A folder of the user's own may have the name of an installed package.
+        if file is not None and file.is_relative_to(Path(str(found.locate_file(""))).resolve()):
+            return name, found.version
+    said = getattr(sys.modules.get(top), "__version__", None)
+    return None, said if isinstance(said, str) else None
+
+
+@functools.lru_cache(maxsize=1)
+def _distributions(_search: tuple[str, ...]) -> Mapping[str, list[str]]:
+    return packages_distributions()

@@ -1,0 +1,202 @@
+"""A project of a user's own with a part of every family, and a package that can be installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PARTS = '''
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from flatfed.core.configuration.checking import Count, NonNegative
+from flatfed.core.configuration.schedules import Schedule
+from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
+from flatfed.core.round.sampling import Sampler
+from flatfed.data.partition import Partitioner
+from flatfed.engines.choice import EngineConfig, InProcess
+from flatfed.flatness.measurements import Measurement
+
+with (Path(__file__).parent / "imported").open("a") as file:
+    file.write("once\\n")
+
+
+class Louder(Algorithm):
+    """Gradients that are longer by a share."""
+
+    rho: NonNegative = 0.05
+
+    def gradient(self, client):
+        return client.gradient() * (1 + self.rho)
+
+
+class Softer(ClientOptimiser, id="softer"):
+    """Gradients that are shorter by a share."""
+
+    rho: NonNegative = 0.1
+
+    def gradient(self, client):
+        return client.gradient() * (1 - self.rho)
+
+
+class Chosen(Algorithm, id="chosen"):
+    """FedAvg with a client optimiser."""
+
+    client_opt: ClientOptimiser = Softer()
+
+
+class Newest(Average):
+    """The newest model."""
+
+    def state(self, rounds):
+        return {}
+
+    def capture(self, kept, before, after, round, rounds):
+        pass
+
+    def evaluated(self, kept, w):
+        return w
+
+
+class Halving(Schedule):
+    """Half of it after every round."""
+
+    start: float
+
+    def value(self, round):
+        return self.start / 2**round
+
+    def bounds(self):
+        return self.start, 0.0
+
+
+class First(Sampler):
+    """The first clients, in every round."""
+
+    count: Count = 2
+
+    def draw(self, population, seed, round, attempt):
+        return list(range(min(self.count, population)))
+
+
+class Even(Partitioner):
+    """Every client the same number of each class."""
+
+    shift: Count = 1
+
+    def table(self, sizes, clients, generator):
+        table = np.stack([sizes // clients] * clients)
+        for c, size in enumerate(sizes):
+            table[: size % clients, c] += 1
+        return table
+
+
+class Net(nn.Sequential):
+    """One layer."""
+
+    def __init__(self, classes, in_features):
+        super().__init__(nn.Flatten(), nn.Linear(in_features, classes))
+
+
+class Here(EngineConfig):
+    """This process."""
+
+    def start(self, task, algorithm, settings, pulse=lambda: None):
+        return InProcess().start(task, algorithm, settings, pulse)
+
+
+class Wrong:
+    """The share of wrong predictions."""
+
+    def measure(self, outputs, targets):
+        return {"wrong": (outputs.argmax(1) != targets).sum().double(), "all": torch.tensor(float(len(targets)))}
+
+    def summarise(self, totals):
+        return {"error": totals["wrong"] / totals["all"]}
+
+
+def load(count: int = 60):
+    """A few points in four classes."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(count) % 4
+    x = torch.randn(count, 3, generator=generator) + y[:, None]
+    return x, y, x[:20], y[:20]
+'''
+
+QUICK = ("--rounds", "2", "--clients", "5", "--model", "mine.parts:Net")
+EVERY_PART = (
+    *("run", "mine.parts:load", "mine.parts:Louder(rho=0.2)+mine.parts:Newest", *QUICK),
+    *("--partition", "mine.parts:Even", "--set", "partition.shift=2", "--sampling", "mine.parts:First(count=3)"),
+    *("--lr", "mine.parts:Halving(0.1)", "--metrics", "mine.parts:Wrong", "--engine", "mine.parts:Here"),
+)
+"""A run of which every part is the user's own."""
+
+
+def write_project(folder: Path) -> Path:
+    """Write the project, and return the folder to start in."""
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine" / "parts.py").write_text(PARTS)
+    return folder
+
+
+def imports(folder: Path) -> int:
+    """Return how often the project's module was imported."""
+    marks = folder / "mine" / "imported"
+    return len(marks.read_text().splitlines()) if marks.exists() else 0
+
+
+def flatfed(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, which knows nothing of earlier ones."""
+    return _process(["-c", "from flatfed.cli.main import main; main()", *words], cwd, paths)
+
+
+def _process(words: Sequence[str], cwd: Path, paths: tuple[Path, ...]) -> subprocess.CompletedProcess[str]:
+    search = [*map(str, paths), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(search), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+SEVERAL = """
+import contextlib, io, json, sys
+from flatfed.cli.main import main
+
+for words in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main(words)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, said.getvalue()]))
+"""
+
+
+def refused_each(commands: Sequence[Sequence[str]], cwd: Path, paths: tuple[Path, ...] = ()) -> list[str]:
+    """Run commands that must all be refused, one after another in one process, and return what each said."""
+    done = _process(["-c", SEVERAL, json.dumps(commands)], cwd, paths)
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [code for code, _ in outcomes] == [2] * len(commands), done.stdout + done.stderr
+    return [said for _, said in outcomes]
+
+
+def succeed(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> str:
+    """Run a command that must work, and return what it printed."""
+    done = flatfed(*words, cwd=cwd, paths=paths)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> str:
+    """Run a command that must be refused in a sentence, and return that."""
+    done = flatfed(*words, cwd=cwd, paths=paths)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
