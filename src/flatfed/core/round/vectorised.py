@@ -21,7 +21,7 @@ from torch import Tensor
 from flatfed.core.method.client import Descent
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import Plus, StackedModel, write_gradients
-from flatfed.core.round.row_wise import NotRowWise, NotTogether
+from flatfed.core.round.row_wise import NotRowWise, NotTogether, usual_modes
 from flatfed.core.round.stacked_steps import take_steps_together
 
 T = TypeVar("T")
@@ -126,7 +126,8 @@ class SharedOracle:
 
     def takes_steps(self, descent: Descent) -> bool:
         """Take a client's local steps with those of the others; say whether that could be done."""
-        return bool(self._home.switch(StepsRequest(self, descent)))
+        with usual_modes():
+            return bool(self._home.switch(StepsRequest(self, descent)))
 
     def _ask(self, request: GradientRequest) -> Any:
         """Wait for an answer; others go on meanwhile, whatever this client has switched off or drawn for itself.
@@ -137,12 +138,9 @@ class SharedOracle:
         if getcurrent() is self._home:
             return self._group.answer_alone(request)
         seed = torch.default_generator.initial_seed()
-        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+        # Modes of autograd belong to the thread and not to a coroutine: others must not go on in this client's.
+        with usual_modes():
             answer = self._home.switch(request)
-        else:
-            # These modes belong to the thread and not to a coroutine: others must not go on in this client's.
-            with torch.inference_mode(False), torch.enable_grad():
-                answer = self._home.switch(request)
         torch.default_generator.manual_seed(seed)
         return answer
 
