@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 import flatfed as ff
+from engines.bench import assert_same, bits
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import Slots, vector
-from methods.stacked import GROUPS, Steps, task
+from flatfed.core.round.vectorised import SharedOracle
+from methods.stacked import CLIENTS, GROUPS, Steps, apart, task, trained
 
 PAIRS = {"sampling": ff.Replay(((0, 1, 2, 3, 4, 5), (1, 3), (0, 2, 4))), "rounds": 3}
 """Without a client that is alone: the plain oracle leaves autograd as the method has set it."""
@@ -150,6 +152,23 @@ class DrawsAtTheEnd(Trap):
 
 def test_what_is_drawn_after_the_steps_is_the_clients_own(steps: Steps) -> None:
     assert steps.compare(DrawsAtTheEnd(), task()) == GROUPS
+
+
+class BeginsWithAllExamples(Trap):
+    def begin(self, client: Client) -> None:
+        client.memo.full = client.full_gradient()
+
+    def term(self, client: Client, gradient: Tensor) -> Tensor:
+        return client.memo.full
+
+
+def test_a_client_that_is_early_takes_its_steps_among_what_the_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = apart(task())
+    data[0] = (data[0][0][:3], data[0][1][:3])  # one batch, where the others have three
+    run = trained(BeginsWithAllExamples(), task(clients=data))
+    monkeypatch.setattr(SharedOracle, "takes_steps", lambda oracle, descent: False)
+    apart_from_others = trained(BeginsWithAllExamples(), task(clients=data))
+    assert_same(bits(run, CLIENTS), bits(apart_from_others, CLIENTS))
 
 
 class NotesGradient(Trap):

@@ -170,14 +170,15 @@ class VectorisedClients:
         answers: dict[int, Any] = {row: SharedOracle(self, row, home) for row in range(len(works))}
         try:
             while answers:
-                requests: list[Request] = []
-                for row, answer in answers.items():
-                    outcome = _go_on(running[row], answer)
-                    if running[row].dead:
-                        results[row] = outcome
-                    else:
-                        requests.append(outcome)
+                requests = _next_requests(running, answers, results)
+                early = [request for request in requests if isinstance(request, StepsRequest)]
+                if early and len(early) < self._running:
+                    # Others do something else: each takes its steps itself, and asks in time for its first gradient.
+                    answers = {request.oracle.row: False for request in early}
+                    requests = [request for request in requests if isinstance(request, GradientRequest)]
+                    requests += _next_requests(running, answers, results)
                 # In the order of rows: then requests come so too, and need no copies (`_points`, `_hand_out`).
+                requests.sort(key=lambda request: request.oracle.row)
                 answers = dict(sorted(self._answer(requests)))
         finally:
             for left in running:  # one has failed: the others end where they wait
@@ -268,6 +269,18 @@ class VectorisedClients:
             if request.oracle.row != place or request.at is not None:
                 return torch.stack([asked.point for asked in requests])
         return self.w[: len(requests)]
+
+
+def _next_requests(running: Sequence[greenlet], answers: dict[int, Any], results: dict[int, Any]) -> list[Request]:
+    """Let clients go on with their answers; return what they ask for next, and note the results of those that end."""
+    requests: list[Request] = []
+    for row, answer in answers.items():
+        outcome = _go_on(running[row], answer)
+        if running[row].dead:
+            results[row] = outcome
+        else:
+            requests.append(outcome)
+    return requests
 
 
 def _go_on(client: greenlet, answer: Any) -> Any:
