@@ -26,6 +26,8 @@ from flatfed.runs.directory import RunDirectory
         ("1TiB", 2**40),
         ("0B", 0),
         ("4096", 4096),
+        ("9007199254740993", 2**53 + 1),
+        ("9" * 400, 10**400 - 1),
         ("unlimited", None),
     ],
 )

@@ -17,7 +17,7 @@ import flatfed as ff
 from core.bench import CLASSES, INPUTS, net, pairs, seeded, task
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.model.stacked import CannotStack, StackedModel
-from flatfed.core.round.vectorising import (
+from flatfed.core.model.vectorising import (
     MOST_PARAMETERS,
     check_vectorised,
     step_work,

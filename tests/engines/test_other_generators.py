@@ -18,8 +18,8 @@ from engines.bench import assert_same, bits
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
+from flatfed.core.model.vectorising import why_not_vectorised
 from flatfed.core.randomness import global_state
-from flatfed.core.round.vectorising import why_not_vectorised
 
 CLIENTS = 4
 

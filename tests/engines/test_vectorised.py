@@ -30,7 +30,7 @@ from engines.vectorised import (
     same,
     small,
 )
-from flatfed.core.round import vectorising as batching
+from flatfed.core.model import vectorising as batching
 from flatfed.core.round.vectorised import LARGEST_GROUP, group_sizes
 from flatfed.data.augment.mixing import Mixup
 

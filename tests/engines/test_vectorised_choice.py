@@ -16,7 +16,7 @@ import flatfed as ff
 from cli.command import flatfed, refused
 from engines.vectorised import examples, network, normed, play, recorded, same, small
 from flatfed.core.configuration.settings import Settings
-from flatfed.core.round import vectorising as batching
+from flatfed.core.model import vectorising as batching
 from flatfed.core.round.federation import TIMES
 from flatfed.core.round.sampling import Uniform
 from flatfed.experiments.planning.plan import Plan

@@ -20,7 +20,7 @@ from engines.vectorised import COHORTS, Noisy, examples, network, play, recorded
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
-from flatfed.core.round import vectorising as batching
+from flatfed.core.model import vectorising as batching
 from flatfed.engines.processes.pool import ProcessEngine
 from flatfed.experiments.planning.plan import Plan
 from flatfed.runs.directory import RunDirectory

@@ -15,7 +15,7 @@ from engines.vectorised import SIZES, T, agree, play, same
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import Slots, scalar, vector
-from flatfed.core.round import vectorising as batching
+from flatfed.core.model import vectorising as batching
 
 
 @pytest.fixture(autouse=True)

@@ -179,7 +179,7 @@ def operations() -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
 @pytest.mark.parametrize("name", operations())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_has_the_bits_of_a_vector(name: str, dtype: torch.dtype) -> None:
-    assert name in ELEMENTWISE | {"norm", "dot"}
+    assert name in ELEMENTWISE | {"where", "norm", "dot"}
     operation = operations()[name]
     for size in SIZES:
         generator = torch.Generator().manual_seed(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,18 @@ def test_what_lies_on_disk_does_not_stay_in_memory(tmp_path: Path) -> None:
 def resident() -> int:
     """Return the bytes that this process holds in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("way", [torch.Tensor.detach, torch.Tensor.numpy, lambda tensor: tensor.data])
+def test_an_opened_state_stays_while_anything_has_its_memory(way: Callable[[torch.Tensor], Any]) -> None:
+    store = StateStore(lambda: State({"a": torch.zeros(3), "c": torch.zeros(64)}), budget=0)
+    held = way(store.open(0).c)
+    for client in range(1, 5):
+        store.open(client).c += client
+    assert store.bytes_in_memory <= 2 * (256 + 64)
+    held += 7
+    store.close_opened()
+    assert [float(store.read(client).c[0]) for client in range(5)] == [7, 1, 2, 3, 4]
 
 
 def test_opened_states_leave_the_memory_when_nobody_holds_them_and_keep_their_changes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated, Any
 
 from flatfed.core.configuration.checking import TextRule, shown
@@ -24,7 +25,7 @@ def byte_count(text: str) -> int | None:
     found = _WRITTEN.fullmatch(text.strip().lower())
     if found is None or found[2] not in UNITS:
         raise ConfigError(f"{shown(text)} is no amount of memory such as 2GB or 512MiB, and not {UNLIMITED!r}")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(Fraction(found[1]) * UNITS[found[2]])
 
 
 def byte_size(value: Any) -> str:

@@ -117,6 +117,9 @@ class Client:
         """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
         if not self._oracle.takes_steps(Descent(self, gradient, direction)):
             self.take_steps(gradient, direction)
+            return
+        # As the last of its own steps would have left it: what the method draws from now on is the client's own.
+        self._draw_from("data" if self._step_loss is None else "model", self.step - 1)
 
     def take_steps(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps here, one batch after the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,9 +53,23 @@ def stacked_memo(clients: Sequence[Client]) -> SimpleNamespace:
 def _noted(values: Sequence[Any]) -> Any:
     if all(isinstance(value, Tensor) for value in values):
         return stacked(values)
-    if all(isinstance(value, CONSTANT) and value == values[0] for value in values):
+    # By its text: 0.0, -0.0 and False are equal too.
+    if all(isinstance(value, CONSTANT) and repr(value) == repr(values[0]) for value in values):
         return values[0]
     raise NotTogether("their notes differ")
+
+
+def refuse_shared_memory(memo: SimpleNamespace, others: Iterable[Tensor], besides: Tensor | None = None) -> None:
+    """Refuse notes in the memory of something else, or of one another: copies would not change with it."""
+    notes = [_memory_of(value) for value in vars(memo).values() if isinstance(value, Tensor)]
+    if besides is not None:
+        notes = [note for note in notes if note != _memory_of(besides)]
+    if notes and (len(set(notes)) < len(notes) or not {_memory_of(other) for other in others}.isdisjoint(notes)):
+        raise NotTogether("a note is the same as something else")
+
+
+def _memory_of(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def memos_of(memo: SimpleNamespace, clients: int) -> list[SimpleNamespace]:
@@ -114,6 +128,10 @@ class RowState:
             if isinstance(value, Tensor) and value.shape not in (entry.shape, entry.shape[1:]):
                 self._mode.refuse(f"{name} has another shape")
             entry.copy_(torch.as_tensor(value))
+
+    def matrices(self) -> list[Tensor]:
+        """Return the entries that were asked for."""
+        return list(self._entries.values())
 
     def give_back(self) -> None:
         """Let each client keep its row of what has changed."""

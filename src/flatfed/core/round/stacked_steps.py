@@ -22,11 +22,11 @@ from flatfed.core.method.client import Client
 from flatfed.core.method.state import State
 from flatfed.core.randomness import global_state, preserved_torch_generator, put_back_other_generators
 from flatfed.core.round.row_wise import NotRowWise, NotTogether, RowWise
-from flatfed.core.round.rows import RowState, memos_of, stacked_memo, stacked_message
+from flatfed.core.round.rows import RowState, memos_of, refuse_shared_memory, stacked_memo, stacked_message
 from flatfed.core.task.examples import PartExamples, TensorExamples, epoch_order
 
 if TYPE_CHECKING:
-    from flatfed.core.round.vectorised import StepsRequest, VectorisedClients
+    from flatfed.core.round.vectorised import SharedOracle, StepsRequest, VectorisedClients
 
 SAME = ("round", "exchange", "lr", "momentum", "epochs", "samples", "steps", "step")
 """What must be equal for clients that step together."""
@@ -54,15 +54,28 @@ def _same_hook(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     return one.__func__ is other.__func__ and isinstance(one.__self__, Config) and one.__self__ == other.__self__
 
 
+def _refuse_changed(client: Client, oracle: SharedOracle) -> None:
+    """Refuse a client of which the method has replaced a part before the steps, or noted one."""
+    if client.w is not oracle.w or client.is_weight is not oracle.is_weight:
+        raise NotTogether("they have other weights than those that are trained")
+    if not vars(client).keys().isdisjoint(vars(Client)):
+        raise NotTogether("they do something else than other clients")
+    received, kept = client.received.vectors.values(), client.kept.tensors().values()
+    refuse_shared_memory(client.memo, [client.w, client.start, *received, *kept])
+
+
 class ClientsTogether(Client):
     """Several clients in one exchange, to the hooks of a step: what is a vector of a client is a row here."""
 
     def __init__(self, group: VectorisedClients, requests: Sequence[StepsRequest]) -> None:
-        self._mode, self._group, self._requests = RowWise(), group, requests
+        object.__setattr__(self, "_mode", RowWise())
+        self._group, self._requests = group, requests
         self._clients = [request.descent.client for request in requests]
         first = self._clients[0]
         if any(_shared_facts(client) != _shared_facts(first) for client in self._clients):
             raise NotTogether("their numbers of steps differ, or their rates")
+        for client, (oracle, _) in zip(self._clients, requests, strict=True):
+            _refuse_changed(client, oracle)
         for name in SAME:
             setattr(self, name, getattr(first, name))
         self.w, self.is_weight = group.w[: len(requests)], first.is_weight
@@ -72,8 +85,14 @@ class ClientsTogether(Client):
         self.kept = cast(State, self._state)
         self._backprops, self._turn = 0, requests[0].oracle.turn
         self._losses: list[float] | None = None
+        self._starts: Tensor | None = None
         self._sums, self._loss_count = [client._loss_sum for client in self._clients], first._loss_count
         self._before, self._first_step, self._drawn = self.w.clone(), self.step, global_state()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._mode.is_awake:
+            self._mode.refuse(f"each client has its own {name}")
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> NoReturn:
         # `id` and `watch`, for instance.
@@ -81,7 +100,6 @@ class ClientsTogether(Client):
 
     def take_all_steps(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps of all clients, and give each what is its own."""
-        names = dict(vars(self))
         versions = [vector._version for vector in self.received.vectors.values()]
         self.take_steps(
             lambda client: self._mode.call(gradient, client),
@@ -91,9 +109,8 @@ class ClientsTogether(Client):
             raise NotRowWise("what was received has changed")
         if global_state() != self._drawn:
             raise NotRowWise("the method draws from a global generator")
-        for name, value in vars(self).items():
-            if not name.startswith("_") and name not in ("step", "start") and names.get(name) is not value:
-                raise NotRowWise(f"{name} is another one now")
+        if self._starts is not None and self._starts._version:
+            raise NotRowWise("where they began has changed")
         self._give_back()
 
     def undo(self) -> None:
@@ -104,6 +121,9 @@ class ClientsTogether(Client):
             client.step = self._first_step
 
     def _give_back(self) -> None:
+        # A note of `w` or a gradient is fine: it lies in the memory that the clients have themselves.
+        others = [*self._state.matrices(), *self.received.vectors.values()]
+        refuse_shared_memory(self.memo, others if self._starts is None else [*others, self._starts], besides=self.w)
         memos = memos_of(self.memo, len(self._clients))
         self._state.give_back()
         for number, (client, (oracle, _)) in enumerate(zip(self._clients, self._requests, strict=True)):
@@ -121,11 +141,13 @@ class ClientsTogether(Client):
 
     # What a method sees.
 
-    @functools.cached_property
+    @property
     def start(self) -> Tensor:  # type: ignore[override]
         """Where the clients began, a row for each."""
-        with self._mode.asleep():
-            return torch.stack([client.start for client in self._clients])
+        if self._starts is None:
+            with self._mode.asleep():
+                self._starts = torch.stack([client.start for client in self._clients])
+        return self._starts
 
     def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
         """Return the gradients of the clients' losses on their batches, a row for each."""

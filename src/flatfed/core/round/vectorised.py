@@ -21,7 +21,7 @@ from torch import Tensor
 from flatfed.core.method.client import Descent
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import Plus, StackedModel, write_gradients
-from flatfed.core.round.row_wise import NotRowWise, NotTogether
+from flatfed.core.round.row_wise import NotRowWise, NotTogether, usual_modes
 from flatfed.core.round.stacked_steps import take_steps_together
 
 T = TypeVar("T")
@@ -126,7 +126,8 @@ class SharedOracle:
 
     def takes_steps(self, descent: Descent) -> bool:
         """Take a client's local steps with those of the others; say whether that could be done."""
-        return bool(self._home.switch(StepsRequest(self, descent)))
+        with usual_modes():
+            return bool(self._home.switch(StepsRequest(self, descent)))
 
     def _ask(self, request: GradientRequest) -> Any:
         """Wait for an answer; others go on meanwhile, whatever this client has switched off or drawn for itself.
@@ -137,12 +138,9 @@ class SharedOracle:
         if getcurrent() is self._home:
             return self._group.answer_alone(request)
         seed = torch.default_generator.initial_seed()
-        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+        # Modes of autograd belong to the thread and not to a coroutine: others must not go on in this client's.
+        with usual_modes():
             answer = self._home.switch(request)
-        else:
-            # These modes belong to the thread and not to a coroutine: others must not go on in this client's.
-            with torch.inference_mode(False), torch.enable_grad():
-                answer = self._home.switch(request)
         torch.default_generator.manual_seed(seed)
         return answer
 
@@ -172,14 +170,15 @@ class VectorisedClients:
         answers: dict[int, Any] = {row: SharedOracle(self, row, home) for row in range(len(works))}
         try:
             while answers:
-                requests: list[Request] = []
-                for row, answer in answers.items():
-                    outcome = _go_on(running[row], answer)
-                    if running[row].dead:
-                        results[row] = outcome
-                    else:
-                        requests.append(outcome)
+                requests = _next_requests(running, answers, results)
+                early = [request for request in requests if isinstance(request, StepsRequest)]
+                if early and len(early) < self._running:
+                    # Others do something else: each takes its steps itself, and asks in time for its first gradient.
+                    answers = {request.oracle.row: False for request in early}
+                    requests = [request for request in requests if isinstance(request, GradientRequest)]
+                    requests += _next_requests(running, answers, results)
                 # In the order of rows: then requests come so too, and need no copies (`_points`, `_hand_out`).
+                requests.sort(key=lambda request: request.oracle.row)
                 answers = dict(sorted(self._answer(requests)))
         finally:
             for left in running:  # one has failed: the others end where they wait
@@ -270,6 +269,18 @@ class VectorisedClients:
             if request.oracle.row != place or request.at is not None:
                 return torch.stack([asked.point for asked in requests])
         return self.w[: len(requests)]
+
+
+def _next_requests(running: Sequence[greenlet], answers: dict[int, Any], results: dict[int, Any]) -> list[Request]:
+    """Let clients go on with their answers; return what they ask for next, and note the results of those that end."""
+    requests: list[Request] = []
+    for row, answer in answers.items():
+        outcome = _go_on(running[row], answer)
+        if running[row].dead:
+            results[row] = outcome
+        else:
+            requests.append(outcome)
+    return requests
 
 
 def _go_on(client: greenlet, answer: Any) -> Any:

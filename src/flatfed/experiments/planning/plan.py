@@ -29,11 +29,11 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import find_device, single_thread
+from flatfed.core.model.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.round.trainer import fresh_client_state, shared_buffers
-from flatfed.core.round.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import (
     Workers,

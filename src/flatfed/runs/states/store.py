@@ -5,11 +5,12 @@ A run without a directory has a scratch file instead, which vanishes with the pr
 
 from __future__ import annotations
 
-import weakref
-from collections import OrderedDict
+import functools
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from flatfed.core.method.state import State
@@ -154,36 +155,46 @@ class StateStore:
 
 
 class OpenedState:
-    """A state that is changed in place: the memory stays with the store, the tensors with whoever has opened it.
+    """A state that is changed in place: the store has tensors of its own with the same memory.
 
-    When these are gone, nobody changes the state any more. A round may open the states of all its clients, one after
-    another, and they need not be in memory together.
+    When all others are gone, nobody changes the state any more. A round may open the states of all its clients, one
+    after another, and they need not be in memory together.
     """
 
     def __init__(self, state: State) -> None:
-        tensors = state.tensors()
-        self.memory = State({name: _same_memory(tensor) for name, tensor in tensors.items()})
-        self._handed = {name: weakref.ref(tensor) for name, tensor in tensors.items()}
+        self.memory = _with_same_memory(state)
         self._first: State | None = state
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has one of the tensors, or a view of one."""
-        return self._first is not None or any(ref() is not None for ref in self._handed.values())
+        """Whether somebody has one of the tensors, or anything else with its memory, such as an array of NumPy."""
+        return self._first is not None or _is_used_elsewhere(self.memory)
 
     def state(self) -> State:
         """Return the state for whoever opens it; whoever has done so before sees the same changes."""
         handed, self._first = self._first, None
-        if handed is not None:
-            return handed
-        memory = self.memory.tensors()
-        tensors = {name: _or_new(ref(), memory[name]) for name, ref in self._handed.items()}
-        self._handed = {name: weakref.ref(tensor) for name, tensor in tensors.items()}
-        return State(tensors)
+        return handed or _with_same_memory(self.memory)
 
 
-def _or_new(tensor: Tensor | None, memory: Tensor) -> Tensor:
-    return _same_memory(memory) if tensor is None else tensor
+def _with_same_memory(state: State) -> State:
+    return State({name: _same_memory(tensor) for name, tensor in state.tensors().items()})
+
+
+def _is_used_elsewhere(state: State) -> bool:
+    """Say whether others than a state's own tensors have their memory: torch counts who does."""
+    own = Counter(tensor.untyped_storage()._cdata for tensor in state.tensors().values())
+    return any(_uses(storage) - _uses_beside_tensors() > tensors for storage, tensors in own.items())
+
+
+def _uses(storage: int) -> int:
+    return torch._C._storage_Use_Count(storage)
+
+
+@functools.cache
+def _uses_beside_tensors() -> int:
+    """Return how many more torch counts than there are tensors."""
+    single = torch.empty(1)
+    return _uses(single.untyped_storage()._cdata) - 1
 
 
 def _same_memory(tensor: Tensor) -> Tensor:
