@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +42,19 @@ class Tilting(Algorithm, id="tilting"):
         server.w = server.w + step
 
 
+class Forgetful(Algorithm, id="forgetful"):
+    """Steps that grow with a number that no state holds: a run that is resumed begins to count anew."""
+
+    seen: list  # type: ignore[type-arg]
+
+    def update(self, server: Server, replies: Replies) -> None:
+        self.seen.append(1)
+        server.w = server.w + len(self.seen) * replies.mean_update()
+
+
+METHODS = {id: Algorithm.registry.pop(id) for id in ("tilting", "forgetful")}
+
+
 def tilting(s: Setup, rho: float = 0.05) -> Outcome:
     w, d, models = s.w0, s.zeros(), []
     for t, S in enumerate(s.schedule):
@@ -49,6 +62,15 @@ def tilting(s: Setup, rho: float = 0.05) -> Outcome:
         d = -weighted_update(s, w, w_K)
         w = kept(s, models, w - d)
     return Outcome(s, models, server={"d": d})
+
+
+@pytest.fixture(autouse=True)
+def _known() -> Iterator[None]:
+    """Let the methods of this file be known while its tests run: other tests list all that there are."""
+    Algorithm.registry.update(METHODS)
+    yield
+    for id in METHODS:
+        del Algorithm.registry[id]
 
 
 def test_a_method_that_is_right_is_accepted_in_three_lines() -> None:
@@ -84,16 +106,6 @@ def test_a_naive_computation_that_differs_is_named_with_its_set_up() -> None:
 def test_other_costs_than_the_equations_say_are_an_error(costs: MethodCosts, reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
         check_method(Tilting, tilting, costs=costs)
-
-
-class Forgetful(Algorithm, id="forgetful"):
-    """Steps that grow with a number that no state holds: a run that is resumed begins to count anew."""
-
-    seen: list  # type: ignore[type-arg]
-
-    def update(self, server: Server, replies: Replies) -> None:
-        self.seen.append(1)
-        server.w = server.w + len(self.seen) * replies.mean_update()
 
 
 def forgetful(s: Setup, seen: list[int]) -> Outcome:

@@ -117,7 +117,7 @@ def parse_method(spelling: str | Spelling, settings: Mapping[str, Any] | None = 
     own, of_optimiser, of_average = _by_owner(_once(read, settings or {}))
     if read.optimiser is not None or of_optimiser:
         own["client_opt"] = _optimiser(read, own, of_optimiser)
-    return Method(read.short, read.algorithm(**own), _average(read, of_average))
+    return Method(read.short, Algorithm.registry.made(read.algorithm, **own), _average(read, of_average))
 
 
 def _optimiser(read: Spelling, own: Mapping[str, Any], settings: Mapping[str, Any]) -> ClientOptimiser:
@@ -126,12 +126,12 @@ def _optimiser(read: Spelling, own: Mapping[str, Any], settings: Mapping[str, An
     if "client_opt" in own:
         raise ConfigError(f"{read.short}: client_opt={own['client_opt']!r} is set besides; give one of the two")
     optimiser = read.optimiser or ClientOptimiser.registry["sgd"]
-    return optimiser(**settings)
+    return ClientOptimiser.registry.made(optimiser, **settings)
 
 
 def _average(read: Spelling, settings: Mapping[str, Any]) -> Average | None:
     if read.average is not None:
-        return read.average(**settings)
+        return Average.registry.made(read.average, **settings)
     if settings:
         raise ConfigError(f"{read.short!r} has no average to set {', '.join(settings)} of; write {read.short}+swa")
     return None

@@ -124,6 +124,10 @@ def _text(value: Any) -> Any:
     return value
 
 
+REPLACEABLE = "engine"
+"""The family of which another member does as well: one that may not be imported is missed only where it is used."""
+
+
 def enter_recorded(record: Mapping[str, Any], by: NamedBy) -> None:
     """Let the families hold what a record names: as it is here already, as it is installed, or imported if it may be.
 
@@ -141,7 +145,12 @@ def enter_recorded(record: Mapping[str, Any], by: NamedBy) -> None:
                 f"the {origin.family} {origin.id!r} of {by.file} was written in a script or notebook; define it there "
                 "before you open the run, or put it into a module"
             )
-        cls = find_part(origin.path, [family], by)
+        try:
+            cls = find_part(origin.path, [family], by)
+        except ConfigError:
+            if origin.family == REPLACEABLE:
+                continue
+            raise
         if origin.id not in family:
             raise ConfigError(f"{origin.path} has the id {cls.id!r} now, and {by.file} knows it as {origin.id!r}")
 

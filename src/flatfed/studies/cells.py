@@ -149,6 +149,8 @@ def description(comparison: Comparison) -> dict[str, Any]:
     del record["about"]
     # Where the data lie decides nothing.
     record["task"] = {name: value for name, value in record["task"].items() if name != "data_dir"}
+    # Neither does where replies wait; records of earlier versions do not have it.
+    record["settings"] = {name: value for name, value in record["settings"].items() if name != "cohort_memory"}
     record["methods"] = [{name: entry[name] for name in ("algorithm", "average")} for entry in record["methods"]]
     plain: dict[str, Any] = json.loads(json.dumps(record))
     return plain

@@ -89,10 +89,13 @@ class Registry(dict[str, type[C]]):
 
     def make(self, id: str, **values: Any) -> C:
         """Return the configuration `id` with these parameters."""
-        cls = self.find(id)
-        missing = [name for name in _required(cls) if name not in values]
+        return self.made(self.find(id), **values)
+
+    def made(self, cls: type[C], **values: Any) -> C:
+        """Return a configuration of this class; a parameter without a default that is not given is an error."""
+        missing = [name for name in required_parameters(cls) if name not in values]
         if missing:
-            raise ConfigError(f"{self.kind} {id} needs {', '.join(missing)}")
+            raise ConfigError(f"{self.kind} {getattr(cls, 'id', cls.__name__)} needs {', '.join(missing)}")
         return cls(**values)
 
     def from_dict(self, data: Mapping[str, Any]) -> C:
@@ -101,7 +104,7 @@ class Registry(dict[str, type[C]]):
         return self.make(str(data["id"]), **values)
 
 
-def _required(cls: Any) -> list[str]:
+def required_parameters(cls: Any) -> list[str]:
     """Return the parameters of a configuration that have no default."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     nothing = dataclasses.MISSING

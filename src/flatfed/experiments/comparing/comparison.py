@@ -267,6 +267,8 @@ def runs_in(path: Path) -> list[Path]:
 def planned_runs(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, a comparison's, begun or not, or those below it."""
     if is_comparison(path):
+        if not names_outside_parts(path):
+            return [run for run, _ in load_comparison(path).runs(path)]
         # From the record alone: to look at runs imports no code of theirs.
         record = _checked(path, read_json(path / COMPARED))
         pairs = itertools.product(record["methods"], record["seeds"])

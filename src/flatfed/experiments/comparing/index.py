@@ -8,6 +8,7 @@ from typing import Any
 
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
 from flatfed.core.configuration.config import Config, parameters
+from flatfed.core.configuration.registry import required_parameters
 from flatfed.experiments.planning.setting import Costs, costs, optimiser_backprops
 from flatfed.outside.origins import PartOrigin, is_outside
 
@@ -43,10 +44,15 @@ def _default(cls: type[Config], name: str) -> Any:
 
 
 def _of_method(id: str, cls: type[Algorithm]) -> dict[str, Any]:
+    if required_parameters(cls):
+        # It cannot be made, and so not be counted, before somebody says what they are.
+        return about(id, cls)
     return about(id, cls) | _costs(costs(cls()))
 
 
 def _of_optimiser(id: str, cls: type[ClientOptimiser]) -> dict[str, Any]:
+    if required_parameters(cls):
+        return about(f"+{id}", cls)
     return about(f"+{id}", cls) | {"backprops": str(optimiser_backprops(cls()))}
 
 
