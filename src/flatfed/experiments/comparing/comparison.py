@@ -188,10 +188,7 @@ def load_comparison(
 
     With `trust` the code that it names may be imported, wherever it comes from.
     """
-    record = _checked(path, read_json(path / COMPARED))
-    by = NamedBy(path / COMPARED, trust, path, recorded_files(record["about"]))
-    enter_recorded(record["about"], by)
-    comparison = _comparison_of(path, record, data_dir, by)
+    comparison = _loaded(path, _checked(path, read_json(path / COMPARED)), data_dir, trust)
     if workers is None:
         return comparison
     return replace(comparison, workers=workers)
@@ -254,6 +251,13 @@ def _method(record: dict[str, Any]) -> Method:
     return Method(record["spelling"], algorithm, average)
 
 
+def _loaded(path: Path, record: dict[str, Any], data_dir: str | Path | None = None, trust: bool = False) -> Comparison:
+    """Return the comparison that a record describes, with the parts that it names."""
+    by = NamedBy(path / COMPARED, trust, path, recorded_files(record["about"]))
+    enter_recorded(record["about"], by)
+    return _comparison_of(path, record, data_dir, by)
+
+
 def names_outside_parts(path: Path) -> bool:
     """Say whether a comparison has parts from outside, which would have to be imported to make it again."""
     return bool(_checked(path, read_json(path / COMPARED))["about"].get(ORIGINS))
@@ -267,10 +271,10 @@ def runs_in(path: Path) -> list[Path]:
 def planned_runs(path: Path) -> list[Path]:
     """Return the run directories that a path stands for: itself, a comparison's, begun or not, or those below it."""
     if is_comparison(path):
-        if not names_outside_parts(path):
-            return [run for run, _ in load_comparison(path).runs(path)]
-        # From the record alone: to look at runs imports no code of theirs.
         record = _checked(path, read_json(path / COMPARED))
+        if not record["about"].get(ORIGINS):
+            return [run for run, _ in _loaded(path, record).runs(path)]
+        # From the record alone: to look at runs imports no code of theirs.
         pairs = itertools.product(record["methods"], record["seeds"])
         return [run_path(path, method["spelling"], seed) for method, seed in pairs]
     below = [] if is_run(path) else runs_below(path)
