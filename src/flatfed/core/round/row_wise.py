@@ -98,6 +98,7 @@ class RowWise(TorchFunctionMode):
             yield
             return
         self._is_awake = False
+        # torch declares no types for the two.
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             with usual_modes():

@@ -142,7 +142,7 @@ class ClientsTogether(Client):
     # What a method sees.
 
     @property
-    def start(self) -> Tensor:  # type: ignore[override]
+    def start(self) -> Tensor:  # type: ignore[override]  # of a client it is an attribute, stacked here when asked for
         """Where the clients began, a row for each."""
         if self._starts is None:
             with self._mode.asleep():

@@ -17,10 +17,10 @@ KIND = "metric"
 def named_metrics(name: str, by: NamedBy) -> Metrics:
     """Return the metrics that a name stands for: an object with `measure` and `summarise`, or a class that makes it."""
     found = find_code(name, KIND, by) if ":" in name else _installed(name)
-    metrics = _made(name, found) if isinstance(found, type) else found
+    metrics: Metrics = _made(name, found) if isinstance(found, type) else found
     if not callable(getattr(metrics, "measure", None)) or not callable(getattr(metrics, "summarise", None)):
         raise ConfigError(f"{name} is {type(metrics).__name__}, which lacks measure or summarise; metrics have both")
-    return metrics  # type: ignore[no-any-return]
+    return metrics
 
 
 def _installed(name: str) -> Any:
