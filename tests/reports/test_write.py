@@ -40,6 +40,13 @@ def test_the_files_hold_the_table(paths: list[Path], tmp_path: Path) -> None:
     assert "](curves.png)" in report
 
 
+def test_a_single_round_is_in_the_table_and_not_drawn(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(seed), seed=seed, accuracies=(0.2,)) for seed in (0, 1)]
+    files = write_report(collect(runs), tmp_path, "one round", "flatfed run")
+    assert {file.name for file in files} == {name for name in NAMES if not name.startswith("curves")}
+    assert "curves" not in (tmp_path / "report.md").read_text()
+
+
 def test_writing_again_replaces(paths: list[Path], tmp_path: Path) -> None:
     write_report(collect(paths), tmp_path, "four runs", "flatfed")
     write_report(collect(paths[:1]), tmp_path, "one run", "flatfed")

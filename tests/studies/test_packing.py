@@ -153,6 +153,25 @@ def test_a_failure_is_packed_with_its_reason_and_without_places(study: Path, tmp
     assert not any("somebody" in text or str(study) in text for text in texts)
 
 
+def test_a_study_goes_on_where_it_was_unpacked(study: Path, packed: Path, tmp_path: Path) -> None:
+    part, folder = tmp_path / "part", tmp_path / "again"
+    shutil.copytree(packed, part)
+    missing = part / "cells/a/fedavg/seed-1.json"
+    missing.unlink()
+    others = {file: file.read_bytes() for file in part.rglob("seed-*.json")}
+    unpack_study(part, folder)
+    running = run_here(folder, **STUDY)
+    result = pack_study(opened(folder), part)
+    assert result.new == ["fedavg, a, seed 1"] and not result.renewed and not result.left
+    assert others == {file: file.read_bytes() for file in others}
+    assert running.table().entry("a", "fedavg").values == opened(study).table().entry("a", "fedavg").values
+
+
+def test_what_was_unpacked_is_packed_only_where_it_comes_from(unpacked: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pack into where it comes from"):
+        pack_study(opened(unpacked), tmp_path / "elsewhere")
+
+
 def test_a_run_that_was_unpacked_cannot_be_resumed(unpacked: Path) -> None:
     with pytest.raises(CheckpointError, match="train it anew"):
         prepare(unpacked / "cells/a/fedavg/seed-0", 20)

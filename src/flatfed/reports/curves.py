@@ -46,6 +46,11 @@ def draw_curves(results: Sequence[Result], files: Sequence[Path], title: str = "
     finish(figure, files, density_note(_all_drawn(results, chosen)), title, keys)
 
 
+def has_curves(results: Sequence[Result]) -> bool:
+    """Say whether any run has more than one point to draw."""
+    return any(len(run.rows) > 1 for run in all_runs(results))
+
+
 def _all_drawn(results: Sequence[Result], names: Sequence[str]) -> Iterator[DrawnRounds]:
     """Yield the rounds of each curve."""
     references = centralised_among(results)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.configuration.checking import escaped
-from flatfed.reports.curves import draw_curves
+from flatfed.reports.curves import draw_curves, has_curves
 from flatfed.reports.figures.drawing.style import available
 from flatfed.reports.figures.drawing.writing import PictureFiles
 from flatfed.reports.results.result import Result
@@ -20,8 +20,12 @@ from flatfed.runs.records.files import replace_file
 
 
 def write_report(results: Sequence[Result], out: Path, title: str, command: str, extras: Extras = PLAIN) -> list[Path]:
-    """Write the report into `out` and return its files; the curves are left out where matplotlib is missing."""
-    figures = PictureFiles(out).of("curves") if available() else []
+    """Write the report into `out` and return its files.
+
+    The curves are left out where no run has a second round: a single point is in the table, and drawing it would take
+    longer than the round. They are left out where matplotlib is missing, too.
+    """
+    figures = PictureFiles(out).of("curves") if has_curves(results) and available() else []
     body = f"{markdown(results, extras)}{_picture(figures)}\n{setting_section(results)}"
     texts = {
         out / "results.csv": as_csv(results, extras),

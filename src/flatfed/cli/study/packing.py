@@ -38,7 +38,9 @@ def pack(folder: Path, destination: Path) -> int:
 def unpack(source: Path, folder: Path) -> int:
     """Make a new study's FOLDER from the compact results in DEST: to be shown, judged and reported.
 
-    Its runs have no checkpoints. To train a cell again, run the study's file with another folder.
+    Its runs have no checkpoints. The study can go on in FOLDER (`study run FILE --out FOLDER`): cells that have ended
+    are not trained again, and `study pack FOLDER DEST` adds the new ones. To train a cell again, run the study's file
+    with another folder.
     """
     from flatfed.studies.packing.unpack import REMARK, unpack_study
 

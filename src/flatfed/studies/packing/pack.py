@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed.core.errors import ConfigError
+from flatfed.runs.packed import is_packed
 from flatfed.runs.records.files import FORMAT, read_json, replace_file, sealed
 from flatfed.studies.cells import Cell
 from flatfed.studies.entering import content_of
@@ -55,6 +56,9 @@ def pack_study(running: RunningStudy, destination: Path) -> Packed:
         if not standing.has_ended:
             continue
         packed.left -= 1
+        if is_packed(running.folder.run_of(cell)):
+            _keep(cell, destination, packed)
+            continue
         _pack(cell, packed_cell(running.folder, cell, standing), destination, packed)
     return packed
 
@@ -68,6 +72,15 @@ def _pack(cell: Cell, record: Mapping[str, Any], destination: Path, packed: Pack
         (packed.renewed if is_there else packed.new).append(cell.name)
     else:
         packed.unchanged += 1
+    packed.size += file.stat().st_size
+
+
+def _keep(cell: Cell, destination: Path, packed: Packed) -> None:
+    """Leave the compact result of a cell that was unpacked from it: there is nothing newer."""
+    file = file_of(destination, cell.path.as_posix())
+    if not file.exists():
+        raise ConfigError(f"{cell.name} was unpacked, and is not in {destination}; pack into where it comes from")
+    packed.unchanged += 1
     packed.size += file.stat().st_size
 
 

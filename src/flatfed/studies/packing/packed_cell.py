@@ -9,7 +9,7 @@ from typing import Any
 from flatfed.core.errors import CheckpointError
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.environment import read_environment
-from flatfed.runs.packed import is_packed, newest_round
+from flatfed.runs.packed import newest_round
 from flatfed.runs.records.files import FORMAT
 from flatfed.runs.results import KeptResults
 from flatfed.studies.cells import Cell
@@ -47,8 +47,6 @@ def packed_cell(folder: StudyFolder, cell: Cell, standing: Standing) -> Record:
 
 def _of_run(run: Path, short: bool) -> Record:
     directory = RunDirectory.open(run)
-    if is_packed(run):
-        raise CheckpointError(f"{run} was unpacked; pack the study that it comes from")
     rows = directory.rows
     newest = newest_round(run, directory.checkpoints.rounds())
     environment = read_environment(run)

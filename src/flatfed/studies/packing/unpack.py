@@ -1,6 +1,7 @@
 """Unpacking a study: a folder on which all that reads studies works, made from compact results.
 
-Its runs have no checkpoints: they can be shown, judged and reported, not gone on with.
+Its runs have no checkpoints: they can be shown, judged and reported, not gone on with. The study can: what is not there
+is trained in the folder, and packed with the rest.
 """
 
 from __future__ import annotations
