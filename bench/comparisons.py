@@ -23,7 +23,7 @@ from flatfed.experiments.spelling.options import RunOptions
 RUNS, ROUNDS = 8, 4
 DEMO = Path(__file__).parents[1] / "examples" / "demo.yaml"
 DEMO_METHODS = ["fedavg", "fedsam", "fedasam+swa", "scaffold", "feddyn+sam", "fedgloss+sam", "fedgmt"]
-DEMO_ROUNDS = 20
+DEMO_ROUNDS = 100
 DEMO_SIDE, DEMO_AFTER = "14 runs, 2 at a time", "14 runs one after another, 2 workers"
 SIDE, AFTER = "8 runs, 2 at a time", "8 runs one after another, 2 workers"
 BARE = "bare loop, 2 processes, memory kept, the steps of all runs"
@@ -51,7 +51,7 @@ def conv_comparison() -> Comparison:
 
 
 def demo_comparison() -> Comparison:
-    """Return the runs of `make demo`, a tenth of their rounds."""
+    """Return the runs of `make demo`, half of their rounds."""
     options = yaml.safe_load(DEMO.read_text()) | {"rounds": DEMO_ROUNDS}
     return comparison_of("digits", DEMO_METHODS, range(2), RunOptions.read(options))
 

@@ -73,7 +73,7 @@ WORKLOADS = [
     ),
     Workload(
         "demo",
-        "the 14 runs of `make demo` (digits, 7 methods, 2 seeds), 20 rounds each, training alone",
+        "the 14 runs of `make demo` (digits, 7 methods, 2 seeds), 100 rounds each, training alone",
         demo,
         [Target("2 at a time / one after another, 2 workers", ratio(DEMO_SIDE, DEMO_AFTER), most=0.65)],
     ),
