@@ -151,7 +151,7 @@ class Reading:
         return collated
 
     def _fill(self, name: str, is_target: bool) -> float:
-        """Return what fills rows of an entry up, or say that it must be told."""
+        """Return what fills rows of an entry up, or say that it must be given."""
         if isinstance(self.pad, Mapping) and name in self.pad:
             return self.pad[name]
         if is_target:
