@@ -18,6 +18,14 @@ _HOME = {
     "Partition": "flatfed.core.task.examples",
     "Local": "flatfed.core.model.layout",
     "Shown": "flatfed.core.task.metrics",
+    "Classification": "flatfed.core.task.metrics",
+    "Regression": "flatfed.core.task.token_metrics",
+    "TokenClassification": "flatfed.core.task.token_metrics",
+    "CausalLanguageModel": "flatfed.core.task.token_metrics",
+    "Ragged": "flatfed.core.task.ragged",
+    "token_cross_entropy": "flatfed.core.task.losses",
+    "causal_cross_entropy": "flatfed.core.task.losses",
+    "model_loss": "flatfed.core.task.losses",
     "Message": "flatfed.core.method.messages",
     "Algorithm": "flatfed.core.method.algorithm",
     "ClientOptimiser": "flatfed.core.method.algorithm",
@@ -74,9 +82,17 @@ if TYPE_CHECKING:
     from flatfed.core.round.sampling import Replay as Replay
     from flatfed.core.round.sampling import Uniform as Uniform
     from flatfed.core.task.examples import Partition as Partition
+    from flatfed.core.task.losses import causal_cross_entropy as causal_cross_entropy
+    from flatfed.core.task.losses import model_loss as model_loss
+    from flatfed.core.task.losses import token_cross_entropy as token_cross_entropy
+    from flatfed.core.task.metrics import Classification as Classification
     from flatfed.core.task.metrics import Shown as Shown
+    from flatfed.core.task.ragged import Ragged as Ragged
     from flatfed.core.task.roster import Roster as Roster
     from flatfed.core.task.task import Task as Task
+    from flatfed.core.task.token_metrics import CausalLanguageModel as CausalLanguageModel
+    from flatfed.core.task.token_metrics import Regression as Regression
+    from flatfed.core.task.token_metrics import TokenClassification as TokenClassification
     from flatfed.engines.choice import EngineConfig as EngineConfig
     from flatfed.engines.choice import InProcess as InProcess
     from flatfed.engines.choice import Processes as Processes

@@ -23,7 +23,7 @@ from typing import Any
 from flatfed.core.errors import ConfigError
 
 LIBRARY = (
-    *("torch.nn", "torch._C._nn"),
+    *("torch.nn", "torch._C._nn", "flatfed.core.task.losses"),
     *("flatfed.models", "flatfed.data.augment", "flatfed.data.storage.pool", "flatfed.data.formats.images"),
 )
 """Modules of flatfed and torch that any file may name; of what they hold, only some kinds are built."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.evaluator import Evaluator
 from flatfed.core.model.devices import CPU
+from flatfed.core.task.structures import Structure, call, leaves
 from flatfed.flatness import sums
 from flatfed.flatness.drawable import Embedding, Floats
 from flatfed.flatness.sums import Sample
@@ -29,11 +30,11 @@ def features(evaluator: Evaluator, model: sums.Tensors, sample: Sample, first: i
     for inputs, targets in sums.batches(evaluator, sample, first, count):
         with torch.no_grad(), evaluator.inference(policy):
             rows.append(_penultimate(evaluator.oracle.model, inputs).flatten(1).to(CPU))
-        classes.append(targets.to(CPU))
+        classes.append(next(leaves(targets)).to(CPU))
     return {"features": torch.cat(rows), "classes": torch.cat(classes)}
 
 
-def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
+def _penultimate(model: nn.Module, inputs: Structure) -> Tensor:
     """Return the input of the last module with weights.
 
     Which module that is shows only when the model runs: modules need not be used in the order of their definition.
@@ -46,7 +47,7 @@ def _penultimate(model: nn.Module, inputs: Tensor) -> Tensor:
     leaves = [module for module in model.modules() if _is_leaf_with_weights(module)]
     hooks = [leaf.register_forward_pre_hook(note, with_kwargs=True) for leaf in leaves]
     try:
-        model(inputs)
+        call(model, inputs)
     finally:
         # The model is the evaluator's own, and is used for other things afterwards.
         for hook in hooks:

@@ -11,13 +11,15 @@ backward*: the gradient with its graph, then the gradient of that; any model tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from flatfed.core.task.structures import leaves, mapped
 from flatfed.flatness.tangents import moving, tangent_of
 
 Slopes = Sequence[Tensor | None]
@@ -30,17 +32,25 @@ class BatchLoss:
 
     Attributes:
         forward: returns the model's outputs.
-        loss: the mean loss of outputs.
+        loss: the mean loss of what is seen of the outputs.
         parameters: what is differentiated by.
+        seen: takes from the outputs that of which the loss is taken.
     """
 
     forward: Callable[[], Any]
     loss: Callable[[Any], Tensor]
     parameters: Sequence[Tensor]
+    seen: Callable[[Any], Any] = lambda outputs: outputs
 
 
 Bent = tuple[Any, Slopes]
 """The outputs of a batch and a product, a part for each parameter; None is zero."""
+
+
+def plain_attention() -> AbstractContextManager[None]:
+    """Let attention be computed step by step: the fused kernels have first derivatives only."""
+    return sdpa_kernel(SDPBackend.MATH)
+
 
 ProductRule = Callable[[BatchLoss, Slopes], Bent]
 
@@ -48,14 +58,14 @@ ProductRule = Callable[[BatchLoss, Slopes], Bent]
 def gradient(batch: BatchLoss) -> Bent:
     """Return outputs and the gradient; some parameters may have no part in the loss."""
     outputs = batch.forward()
-    return outputs, torch.autograd.grad(batch.loss(outputs), batch.parameters, allow_unused=True)
+    return outputs, torch.autograd.grad(batch.loss(batch.seen(outputs)), batch.parameters, allow_unused=True)
 
 
 def hessian_by_tangents(batch: BatchLoss, v: Slopes) -> Bent:
     """Return outputs and `H v`: the gradient of the loss's change along `v`."""
-    outputs, scores, changes = _with_changes(batch, v)
+    outputs, seen, scores, changes = _with_changes(batch, v)
     # The loss by double backward: it is small beside the model, and some losses have no second derivative elsewhere.
-    slopes = torch.autograd.grad(batch.loss(outputs), scores, create_graph=True, allow_unused=True)
+    slopes = torch.autograd.grad(batch.loss(seen), scores, create_graph=True, allow_unused=True)
     pairs = zip(slopes, changes, strict=True)
     rates = [(slope * change).sum() for slope, change in pairs if slope is not None]
     return outputs, _slopes(rates, batch.parameters, [torch.ones_like(rate) for rate in rates])
@@ -64,39 +74,42 @@ def hessian_by_tangents(batch: BatchLoss, v: Slopes) -> Bent:
 def hessian_by_double_backward(batch: BatchLoss, v: Slopes) -> Bent:
     """Return outputs and `H v`: the gradient of `<gradient, v>`."""
     outputs = batch.forward()
-    slopes = torch.autograd.grad(batch.loss(outputs), batch.parameters, create_graph=True, allow_unused=True)
+    mean = batch.loss(batch.seen(outputs))
+    slopes = torch.autograd.grad(mean, batch.parameters, create_graph=True, allow_unused=True)
     return outputs, _slopes(slopes, batch.parameters, v)
 
 
 def gauss_newton_by_tangents(batch: BatchLoss, v: Slopes) -> Bent:
     """Return outputs and `J^T M J v`, `J v` from the forward pass."""
-    outputs, scores, changes = _with_changes(batch, v)
-    return outputs, _slopes(scores, batch.parameters, _bent_by_loss(batch, outputs, scores, changes))
+    outputs, seen, scores, changes = _with_changes(batch, v)
+    return outputs, _slopes(scores, batch.parameters, _bent_by_loss(batch, seen, scores, changes))
 
 
 def gauss_newton_by_double_backward(batch: BatchLoss, v: Slopes) -> Bent:
     """Return outputs and `J^T M J v`, `J v` as the derivative of `J^T u` by `u`."""
     outputs = batch.forward()
-    scores = [score for score in tree_leaves(outputs) if _varies(score)]
+    seen = batch.seen(outputs)
+    scores = [score for score in leaves(seen) if _varies(score)]
     us = [torch.zeros_like(score, requires_grad=True) for score in scores]
     back = torch.autograd.grad(scores, batch.parameters, grad_outputs=us, create_graph=True, allow_unused=True)
     changes = _slopes(back, us, v)
-    return outputs, _slopes(scores, batch.parameters, _bent_by_loss(batch, outputs, scores, changes))
+    return outputs, _slopes(scores, batch.parameters, _bent_by_loss(batch, seen, scores, changes))
 
 
-def _with_changes(batch: BatchLoss, v: Slopes) -> tuple[Any, list[Tensor], list[Tensor]]:
-    """Return the outputs, those tensors of them that change along `v`, and their changes."""
+def _with_changes(batch: BatchLoss, v: Slopes) -> tuple[Any, Any, list[Tensor], list[Tensor]]:
+    """Return the outputs, what the loss sees, those tensors of it that change along `v`, and their changes."""
     with moving(batch.parameters, v):
         outputs = batch.forward()
-    scores = [score for score in tree_leaves(outputs) if tangent_of(score) is not None]
+    seen = batch.seen(outputs)
+    scores = [score for score in leaves(seen) if tangent_of(score) is not None]
     changes = [change for score in scores if (change := tangent_of(score)) is not None]
-    return outputs, scores, changes
+    return outputs, seen, scores, changes
 
 
-def _bent_by_loss(batch: BatchLoss, outputs: Any, scores: Sequence[Tensor], changes: Slopes) -> Slopes:
+def _bent_by_loss(batch: BatchLoss, seen: Any, scores: Sequence[Tensor], changes: Slopes) -> Slopes:
     """Return `M J v`, a part for each of the scores."""
     alone = {id(score): score.detach().requires_grad_() for score in scores}
-    mean = batch.loss(tree_map_only(Tensor, lambda value: alone.get(id(value), value), outputs))
+    mean = batch.loss(mapped(lambda value: alone.get(id(value), value), seen))
     leaves = [alone[id(score)] for score in scores]
     slopes = torch.autograd.grad(mean, leaves, create_graph=True, allow_unused=True)
     return _slopes(slopes, leaves, [None if change is None else change.detach() for change in changes])

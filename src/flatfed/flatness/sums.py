@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,9 +24,12 @@ from flatfed.core.model.layout import BUFFERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LO
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state, torch_generator
 from flatfed.core.task.examples import Examples, PartExamples, joined
 from flatfed.core.task.metrics import add_up
+from flatfed.core.task.outputs import scores
+from flatfed.core.task.structures import Batch, Structure, call, mapped
+from flatfed.core.task.structures import count as examples_in
 from flatfed.core.task.task import Task
 from flatfed.flatness import products
-from flatfed.flatness.products import BatchLoss, Bent, ProductRule, Slopes, tangents_agree
+from flatfed.flatness.products import BatchLoss, Bent, ProductRule, Slopes, plain_attention, tangents_agree
 
 TRAIN, CLIENT = "train", "client"
 
@@ -172,7 +176,7 @@ def output_norms(evaluator: Evaluator, model: Tensors, sample: Sample, first: in
     for inputs, _ in batches(evaluator, sample, first, count):
         with torch.no_grad(), evaluator.inference(policy):
             outputs = evaluator.inferred(inputs)
-        norms.append(_scores(outputs).flatten(1).double().norm(dim=1).to(CPU))
+        norms.append(scores(outputs).flatten(1).double().norm(dim=1).to(CPU))
     return {"norms": torch.cat(norms)}
 
 
@@ -187,7 +191,7 @@ def show(evaluator: Evaluator, w: Tensor, model: Tensors) -> Statistics | None:
     return "running" if LOCAL_BUFFERS in kept else None
 
 
-def batches(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Iterator[Batch]:
     """Yield the prepared batches of a stretch of a sample."""
     examples = _examples(evaluator, sample)
     for start, size in _chunks(evaluator, sample, first, count):
@@ -249,7 +253,8 @@ def _product(
     # Parameters that stay on the clients do not vary: the product is taken over the shared ones.
     pieces = evaluator.layout.parameters
     v = [None if piece.local else piece.view(model["v"].to(evaluator.oracle.device)) for piece in pieces]
-    return _summed(evaluator, model, sample, first, count, lambda batch: rule(batch, v))
+    with plain_attention():
+        return _summed(evaluator, model, sample, first, count, lambda batch: rule(batch, v))
 
 
 def _carries_tangents(evaluator: Evaluator, sample: Sample) -> bool:
@@ -260,7 +265,7 @@ def _carries_tangents(evaluator: Evaluator, sample: Sample) -> bool:
     known = _TRIED.setdefault(evaluator, {})
     tried = _tried_for(sample)
     if tried not in known:
-        with preserved_global_state():
+        with preserved_global_state(), plain_attention():
             known[tried] = all(tangents_agree(trial) for trial in _trials(evaluator, tried))
     return known[tried]
 
@@ -276,14 +281,18 @@ def _trials(evaluator: Evaluator, sample: Sample) -> Iterator[BatchLoss]:
     examples = _examples(evaluator, sample)
     key_global_generators(key(evaluator.settings.seed, sample.of, 0))
     raw = examples.batch(torch.arange(min(TRIED, len(examples))))
-    inputs, targets = (x.double() if x.is_floating_point() else x for x in evaluator.oracle.batch(*raw))
+    inputs, targets = (mapped(_precise, part) for part in evaluator.oracle.batch(*raw))
     model = _moved_model(evaluator)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    trial = BatchLoss(lambda: model(inputs), lambda outputs: evaluator.task.loss(outputs, targets), parameters)
+    trial = _batch_loss(evaluator, lambda: call(model, inputs), targets, parameters)
     yield trial
     if evaluator.statistics == "batch-stats":
         with batch_statistics(model):
             yield trial
+
+
+def _precise(values: Tensor) -> Tensor:
+    return values.double() if values.is_floating_point() else values
 
 
 def _moved_model(evaluator: Evaluator) -> nn.Module:
@@ -313,19 +322,20 @@ def _summed(
     policy = show(evaluator, model["w"], model)
     for inputs, targets in batches(evaluator, sample, first, count):
         with evaluator.inference(policy):
-            outputs, parts = of(_batch_loss(evaluator, inputs, targets, parameters))
+            outputs, parts = of(_batch_loss(evaluator, partial(evaluator.inferred, inputs), targets, parameters))
         with torch.no_grad():
-            counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", len(targets)))
+            counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", examples_in(targets)))
         _add(evaluator, total, parts, counted)
         weight += counted
     shared = total[: evaluator.layout.shared].to(CPU)
     return {"sum": shared, "counted": torch.tensor(weight, dtype=torch.float64)}
 
 
-def _batch_loss(evaluator: Evaluator, inputs: Tensor, targets: Tensor, parameters: Sequence[Tensor]) -> BatchLoss:
-    return BatchLoss(
-        lambda: evaluator.inferred(inputs), lambda outputs: evaluator.task.loss(outputs, targets), parameters
-    )
+def _batch_loss(
+    evaluator: Evaluator, forward: Callable[[], Any], targets: Structure, parameters: Sequence[Tensor]
+) -> BatchLoss:
+    criterion = evaluator.task.criterion
+    return BatchLoss(forward, lambda seen: criterion.of(seen, targets), parameters, criterion.seen)
 
 
 def _add(evaluator: Evaluator, total: Tensor, parts: Slopes, counted: float) -> None:
@@ -335,12 +345,6 @@ def _add(evaluator: Evaluator, total: Tensor, parts: Slopes, counted: float) -> 
     for piece, part in zip(evaluator.layout.parameters, parts, strict=True):
         if part is not None:
             piece.view(total).add_(part, alpha=counted)
-
-
-def _scores(outputs: Any) -> Tensor:
-    """Return the main outputs of a model that may have auxiliary ones."""
-    scores: Tensor = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    return scores
 
 
 def _chunks(evaluator: Evaluator, sample: Sample, first: int, count: int) -> Iterator[tuple[int, int]]:

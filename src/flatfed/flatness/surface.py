@@ -20,6 +20,7 @@ from flatfed.core.method.engine import Engine, Item, WorkFunction
 from flatfed.core.method.vectors import is_finite
 from flatfed.core.model.layout import Layout
 from flatfed.core.round.federation import Federation
+from flatfed.core.task.losses import model_loss
 from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
 from flatfed.core.task.task import Task
 from flatfed.flatness import sums
@@ -128,6 +129,11 @@ class Surface:
 
         `J_i` is the derivative of the outputs for an example, `M_i` the Hessian of its loss in the outputs.
         """
+        if self.task.loss is model_loss:
+            raise ConfigError(
+                "the Gauss-Newton matrix is of a loss of the outputs, and this model computes its loss itself; take "
+                "another loss for the task, such as ff.causal_cross_entropy"
+            )
         return self._mean(sums.gauss_newton_product, self._model(w) | {"v": v})
 
     def stretches(self, work: WorkFunction) -> dict[str, Tensor]:

@@ -52,10 +52,10 @@ class FedGMT(Algorithm, id="fedgmt"):
         if self.gamma == 0:
             return client.gradient()
         outputs = client.outputs(at=client.complete(client.received.teacher))
-        teacher = F.log_softmax(_main(outputs) / self.tau, dim=1)
+        teacher = F.log_softmax(client.scores(outputs) / self.tau, dim=1)
 
         def distillation(outputs: Any) -> Tensor:
-            student = F.log_softmax(_main(outputs) / self.tau, dim=1)
+            student = F.log_softmax(client.scores(outputs) / self.tau, dim=1)
             decisions = student.numel() // student.shape[1]  # examples, or pixels of all examples
             kl = F.kl_div(student, teacher, reduction="sum", log_target=True) / decisions
             return self.gamma * self.tau**2 * kl
@@ -79,9 +79,3 @@ class FedGMT(Algorithm, id="fedgmt"):
             server.w = server.w + server.kept.H
             server.watch["dual_norm"] = norm(server.kept.H)
         server.kept.teacher = self.alpha * server.kept.teacher + (1 - self.alpha) * server.w
-
-
-def _main(outputs: Any) -> Tensor:
-    """Return the main output of a model that has auxiliary ones too."""
-    main: Tensor = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    return main

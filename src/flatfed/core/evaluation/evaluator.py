@@ -28,6 +28,7 @@ from flatfed.core.model.oracle import Oracle
 from flatfed.core.randomness import key, key_global_generators, torch_generator
 from flatfed.core.task.examples import Examples, joined
 from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
+from flatfed.core.task.structures import Structure, call
 from flatfed.core.task.task import TEST, Task
 
 Statistics = Literal["running", "batch-stats", "recalibrate"]
@@ -119,7 +120,7 @@ class Calibration:
     def __len__(self) -> int:
         return calibration_batches(self.task)
 
-    def inputs(self, number: int) -> Tensor:
+    def inputs(self, number: int) -> Structure:
         """Return the raw inputs of one batch."""
         first, count = even_chunks(len(self._sample), self.task.test_batch)[number]
         return self._examples.batch(self._sample[first : first + count].sort().values)[0]
@@ -197,7 +198,7 @@ class Evaluator:
             sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
             sums |= self.task.metrics.measure(outputs, targets)
             # In float64, so that sums over many chunks lose no digits of the mean loss.
-            mean = self.task.loss(outputs, targets).double()
+            mean = self.task.criterion(outputs, targets).double()
             # The mean over no target at all is NaN, which must not spoil the sum over the other chunks.
             loss = mean * sums["counted"] if sums["counted"] > 0 else torch.zeros_like(mean)
             return {name: value.to(CPU) for name, value in sums.items()} | {"loss": loss.to(CPU)}
@@ -208,10 +209,10 @@ class Evaluator:
             return batch_statistics(self.oracle.model)
         return nullcontext()
 
-    def inferred(self, inputs: Tensor) -> Any:
+    def inferred(self, inputs: Structure) -> Any:
         """Return the outputs, with an error of our own where a batch is too small to have statistics."""
         try:
-            return self.oracle.model(inputs)
+            return call(self.oracle.model, inputs)
         except ValueError as error:
             # torch has no type of its own for this; nothing else in it tells this ValueError from another.
             if "more than 1 value per channel" not in str(error):
@@ -227,7 +228,7 @@ class Evaluator:
         key_global_generators(key(self.settings.seed, "calibration batch", number))
         inputs = self.oracle.prepared(self.calibration.inputs(number))
         with torch.no_grad(), batch_statistics(self.oracle.model, remember=True):
-            self.oracle.model(inputs)
+            call(self.oracle.model, inputs)
         return {BUFFERS: self._loaded.read_buffers()[0]}
 
     def calibrated(self, w: Tensor, buffers: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -19,6 +19,7 @@ from flatfed.core.model.devices import CPU, seed_device
 from flatfed.core.model.oracle import ClientOracle
 from flatfed.core.randomness import key, torch_generator
 from flatfed.core.task.examples import Examples, epoch_batches
+from flatfed.core.task.structures import Batch, Structure
 
 
 class Client:
@@ -67,7 +68,7 @@ class Client:
         self._examples, self._oracle, self._settings, self._pulse = examples, oracle, settings, pulse
         self._key = (settings.seed, "shuffle", round, exchange, id)
         self._seeds: dict[str, int] = {}
-        self._batch: tuple[Tensor, Tensor] | None = None
+        self._batch: Batch | None = None
         self._step_loss: float | None = None
         self._loss_sum, self._loss_count = 0.0, 0
 
@@ -92,6 +93,10 @@ class Client:
         """Return the model's outputs on the current batch, without a gradient: a frozen teacher, say."""
         self._draw_from("model", self.step)
         return self._oracle.outputs(self._current()[0], at)
+
+    def scores(self, outputs: Any) -> Tensor:
+        """Return the main output of a model, N x classes (x pixels or tokens), whatever else it returns."""
+        return self._oracle.task.class_scores(outputs)
 
     def full_gradient(self, at: Tensor | None = None) -> Tensor:
         """Return the gradient over all of the client's examples, without augmentation; a backprop a batch."""
@@ -188,7 +193,7 @@ class Client:
         self._draw_from("data", self.step)
         self._hold(*self._examples.batch(indices))
 
-    def _hold(self, inputs: Tensor, targets: Tensor) -> None:
+    def _hold(self, inputs: Structure, targets: Structure) -> None:
         """Make raw examples the current batch, augmented once for all passes of the step."""
         inputs, targets = self._oracle.placed(inputs, targets)
         if self._oracle.task.augment is not None:
@@ -200,7 +205,7 @@ class Client:
             generator = torch_generator(self._settings.seed, "joint", *self._key[2:], self.step)
             self._batch = self._oracle.typed(*self._oracle.task.batch_transform(*self._batch, generator))
 
-    def _current(self) -> tuple[Tensor, Tensor]:
+    def _current(self) -> Batch:
         if self._batch is None:
             raise RuntimeError("there is no current batch outside the local steps; use full_gradient()")
         return self._batch

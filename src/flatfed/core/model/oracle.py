@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flatfed.core.model.devices import CPU, place
 from flatfed.core.model.layout import Layout
+from flatfed.core.task.structures import Batch, Structure, call, mapped
 from flatfed.core.task.task import Task
 
 T = TypeVar("T")
@@ -26,22 +27,22 @@ class ClientOracle(Protocol):
     is_weight: Tensor
     backprops: int
 
-    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def batch(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples as model and loss take them."""
         ...
 
-    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def placed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples on the device."""
         ...
 
-    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def typed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return prepared examples in the training type."""
         ...
 
     def gradient(
         self,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Structure,
+        targets: Structure,
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
@@ -49,7 +50,7 @@ class ClientOracle(Protocol):
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`, counted."""
         ...
 
-    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+    def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
         """Return the model's outputs, without a gradient."""
         ...
 
@@ -83,27 +84,33 @@ class Oracle:
         self._turn = 0
         self._channels_last = any(segment.channels_last for segment in self.layout.parameters)
 
-    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def batch(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples as model and loss take them: prepared, in the training type, images channels-last."""
         inputs, targets = self.placed(inputs, targets)
         return self.typed(self.task.prepare(inputs) if self.task.prepare is not None else inputs, targets)
 
-    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def placed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples on the device: they are smallest before they are prepared."""
         if self.device is CPU:
             return inputs, targets
-        return place(inputs, self.device), place(targets, self.device)
+        return mapped(self._place, inputs), mapped(self._place, targets)
 
-    def prepared(self, inputs: Tensor) -> Tensor:
+    def _place(self, values: Tensor) -> Tensor:
+        return place(values, self.device)
+
+    def prepared(self, inputs: Structure) -> Structure:
         """Return raw inputs as the model takes them."""
-        return self.batch(inputs, inputs.new_empty(0))[0]
+        return self.batch(inputs, torch.empty(0))[0]
 
-    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def typed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return prepared examples in the training type, images channels-last."""
-        x, y = self._real(inputs), self._real(targets)
+        return mapped(self._as_input, inputs), mapped(self._real, targets)
+
+    def _as_input(self, values: Tensor) -> Tensor:
+        x = self._real(values)
         if self._channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        return x, y
+        return x
 
     def _real(self, values: Tensor) -> Tensor:
         """Return real numbers in the training type; whole ones, such as classes or words, as they are."""
@@ -111,8 +118,8 @@ class Oracle:
 
     def gradient(
         self,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Structure,
+        targets: Structure,
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
@@ -126,12 +133,12 @@ class Oracle:
             return self._backward(inputs, targets, plus)
         return self._elsewhere(at, lambda: self._backward(inputs, targets, plus), still)
 
-    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+    def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
         """Return the model's outputs (at another point), without a gradient and without moving buffers."""
 
         def forward() -> Any:
             with torch.no_grad():
-                return self.model(inputs)
+                return call(self.model, inputs)
 
         return self._elsewhere(at, forward, still=True)
 
@@ -139,14 +146,16 @@ class Oracle:
         """Leave the steps to the client: it is alone."""
         return False
 
-    def _backward(self, inputs: Tensor, targets: Tensor, plus: Callable[[Any], Tensor] | None) -> tuple[Tensor, float]:
+    def _backward(
+        self, inputs: Structure, targets: Structure, plus: Callable[[Any], Tensor] | None
+    ) -> tuple[Tensor, float]:
         self._turn ^= 1
         flat = self._flat[self._turn].zero_()
         # A backward pass adds into gradients that are there, so they come to lie in the flat vector without a copy.
         for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
             parameter.grad = view
-        outputs = self.model(inputs)
-        loss = self.task.loss(outputs, targets)
+        outputs = call(self.model, inputs)
+        loss = self.task.criterion(outputs, targets)
         (loss if plus is None else loss + plus(outputs)).backward()  # type: ignore[no-untyped-call]
         self.backprops += 1
         return flat, float(loss.detach())

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import Layout, Segment
+from flatfed.core.task.losses import model_loss
+from flatfed.core.task.structures import Structure, call, part
 from flatfed.core.task.task import Task
 
 Plus = Callable[[Any], Tensor]
@@ -46,6 +48,8 @@ class StackedModel:
             self._replace(f"{prefix}." if prefix else "", module)
 
     def _refuse_unsuitable(self) -> None:
+        if self.task.loss is model_loss:
+            raise CannotStack("the model computes its loss itself, over all examples")
         if next(self.model.buffers(), None) is not None:
             raise CannotStack("the model has buffers, such as BatchNorm's statistics")
         names = [name for name, _ in self.model.named_parameters(remove_duplicate=False)]
@@ -65,7 +69,7 @@ class StackedModel:
         module.forward = functools.partial(forward, weakref.proxy(self), prefix, weakref.proxy(module))
 
     def gradients(
-        self, points: Tensor, inputs: Tensor, targets: Tensor, plus: Sequence[Plus | None]
+        self, points: Tensor, inputs: Structure, targets: Structure, plus: Sequence[Plus | None]
     ) -> tuple[list[Tensor], list[float]]:
         """Return each parameter's gradients of all clients, stacked, and the clients' losses.
 
@@ -73,7 +77,7 @@ class StackedModel:
         batch. `plus[k](outputs)` is added to client k's loss.
         """
         leaves = self._load(points)
-        outputs = self.model(inputs)
+        outputs = call(self.model, inputs)
         losses = self._losses(outputs, targets)
         # Clients share no parameter, so the gradient of the sum holds each client's own.
         total = losses.sum()
@@ -85,11 +89,11 @@ class StackedModel:
         filled = [_or_zeros(slope, leaf) for slope, leaf in zip(slopes, leaves, strict=True)]
         return filled, losses.tolist()
 
-    def outputs(self, points: Tensor, inputs: Tensor) -> list[Any]:
+    def outputs(self, points: Tensor, inputs: Structure) -> list[Any]:
         """Return each client's outputs on its part of the batch, without gradients."""
         with torch.no_grad():
             self._load(points)
-            outputs = self.model(inputs)
+            outputs = call(self.model, inputs)
             return [self._part(outputs, client) for client in range(self._clients)]
 
     def _load(self, points: Tensor) -> list[Tensor]:
@@ -99,24 +103,23 @@ class StackedModel:
         self._weights = {segment.name: leaf for segment, leaf in zip(self.layout.parameters, leaves, strict=True)}
         return leaves
 
-    def _losses(self, outputs: Any, targets: Tensor) -> Tensor:
+    def _losses(self, outputs: Any, targets: Structure) -> Tensor:
         """Return each client's mean loss."""
         if self._is_plain(outputs, targets):
             return F.cross_entropy(outputs, targets, reduction="none").view(self._clients, -1).mean(dim=1)
-        parts = targets.chunk(self._clients)
-        return torch.stack([self.task.loss(self._part(outputs, k), part) for k, part in enumerate(parts)])
+        parts = ((self._part(outputs, k), self._part(targets, k)) for k in range(self._clients))
+        return torch.stack([self.task.criterion(*own) for own in parts])
 
-    def _is_plain(self, outputs: Any, targets: Tensor) -> bool:
+    def _is_plain(self, outputs: Any, targets: Structure) -> bool:
         """Say whether the loss is a mean of cross-entropies over all examples: then one call serves all clients."""
-        if self.task.loss is not F.cross_entropy or outputs.ndim != 2 or targets.ndim != 1:
+        if self.task.loss is not F.cross_entropy or not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
+            return False
+        if outputs.ndim != 2 or targets.ndim != 1:
             return False
         return int(targets.min()) >= 0  # a negative target is to be ignored, which changes what a mean is over
 
     def _part(self, outputs: Any, client: int) -> Any:
-        if isinstance(outputs, tuple | list):
-            return type(outputs)(self._part(entry, client) for entry in outputs)
-        count = len(outputs) // self._clients
-        return outputs[client * count : (client + 1) * count]
+        return part(outputs, client, self._clients)
 
     # The layers: `x` holds the clients' examples one behind the other.
 

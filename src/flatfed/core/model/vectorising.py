@@ -6,7 +6,7 @@ Training many at once wins where a step is so small that most of its time is spe
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from flatfed.core.configuration.settings import Settings
@@ -15,6 +15,7 @@ from flatfed.core.model.devices import single_thread
 from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import CannotStack, StackedModel, write_gradients
 from flatfed.core.randomness import global_state, preserved_global_state
+from flatfed.core.task.structures import Batch, Structure, joined, mapped
 from flatfed.core.task.task import Task
 
 FEWEST_CLIENTS = 8
@@ -87,7 +88,7 @@ def why_not_vectorised(task: Task, settings: Settings) -> str:
     return "" if same else "the model mixes the examples of a batch"
 
 
-def _augment(task: Task, inputs: Tensor, targets: Tensor, oracle: Oracle) -> None:
+def _augment(task: Task, inputs: Structure, targets: Structure, oracle: Oracle) -> None:
     """Augment a batch as a step would, to see whether that draws from other generators than the one it is given."""
     generator = torch.Generator().manual_seed(0)
     if task.augment is not None:
@@ -96,14 +97,14 @@ def _augment(task: Task, inputs: Tensor, targets: Tensor, oracle: Oracle) -> Non
         task.batch_transform(*oracle.batch(inputs, targets), generator)
 
 
-def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor) -> bool:
+def _agree(oracle: Oracle, stack: StackedModel, inputs: Structure, targets: Structure) -> bool:
     """Say whether two clients with other parameters and other inputs get the same together as alone."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, len(oracle.w), generator=generator, dtype=oracle.w.dtype)
     # Equal clients would agree also where the stacked model mixes them up.
     points = oracle.w + 0.1 * noise
-    both = [inputs, 0.5 * inputs if inputs.is_floating_point() else inputs.flip(0)]
-    gradients, losses = stack.gradients(points, torch.cat(both), torch.cat([targets, targets]), [None, None])
+    both = [inputs, mapped(lambda x: 0.5 * x if x.is_floating_point() else x.flip(0), inputs)]
+    gradients, losses = stack.gradients(points, joined(both), joined([targets, targets]), [None, None])
     matrix = torch.zeros_like(points)
     write_gradients(stack.layout, matrix, gradients)
     for point, mine, row, loss in zip(points, both, matrix, losses, strict=True):
@@ -117,7 +118,7 @@ def _agree(oracle: Oracle, stack: StackedModel, inputs: Tensor, targets: Tensor)
     return True
 
 
-def _trial_batch(task: Task, settings: Settings) -> tuple[Tensor, Tensor]:
+def _trial_batch(task: Task, settings: Settings) -> Batch:
     """Return raw examples of one client: a batch as a step would take it."""
     examples = task.examples(_client_with_examples(task))
     count = len(examples)

@@ -24,6 +24,7 @@ from flatfed.core.randomness import global_state, preserved_torch_generator, put
 from flatfed.core.round.row_wise import NotRowWise, NotTogether, RowWise
 from flatfed.core.round.rows import RowState, memos_of, refuse_shared_memory, stacked_memo, stacked_message
 from flatfed.core.task.examples import PartExamples, TensorExamples, epoch_order
+from flatfed.core.task.structures import Batch, Structure, form, joined, part
 
 if TYPE_CHECKING:
     from flatfed.core.round.vectorised import SharedOracle, StepsRequest, VectorisedClients
@@ -133,11 +134,10 @@ class ClientsTogether(Client):
             client._batch = self._part(number)
             client._step_loss = None if self._losses is None else self._losses[number]
 
-    def _part(self, number: int) -> tuple[Tensor, Tensor]:
+    def _part(self, number: int) -> Batch:
         """Return a client's part of the current batch: the method may ask for a gradient on it after its steps."""
         inputs, targets = self._current()
-        size = len(inputs) // len(self._clients)
-        return inputs[number * size : (number + 1) * size], targets[number * size : (number + 1) * size]
+        return part(inputs, number, len(self._clients)), part(targets, number, len(self._clients))
 
     # What a method sees.
 
@@ -193,6 +193,8 @@ class ClientsTogether(Client):
         first = parts[0]
         if not isinstance(first, PartExamples) or type(first.pool) is not TensorExamples:
             return None
+        if first.pool.is_ragged:  # one client's texts would be filled up to the length of another's
+            return None
         if not all(isinstance(part, PartExamples) and part.pool is first.pool for part in parts):
             return None
         return first.pool, torch.stack([cast(PartExamples, part).part for part in parts])
@@ -205,7 +207,7 @@ class ClientsTogether(Client):
         except Exception as error:  # whose fault it is shows when they go one by one
             raise NotTogether(str(error)) from error
 
-    def _gathered(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def _gathered(self, indices: Tensor) -> Batch:
         task = self._oracle.task
         if self._pool is None:
             return self._one_by_one(Client._take, [(row,) for row in indices])
@@ -213,18 +215,19 @@ class ClientsTogether(Client):
         if task.augment is None and task.prepare is None and task.batch_transform is None:
             return self._oracle.batch(inputs, targets)
         count = len(self._clients)
-        return self._one_by_one(Client._hold, list(zip(inputs.chunk(count), targets.chunk(count), strict=True)))
+        parts = [(part(inputs, number, count), part(targets, number, count)) for number in range(count)]
+        return self._one_by_one(Client._hold, parts)
 
-    def _one_by_one(self, take: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
+    def _one_by_one(self, take: Callable[..., None], arguments: Sequence[tuple[Structure, ...]]) -> Batch:
         """Let each client make its own batch, and return these as one."""
         with preserved_torch_generator():
             for client, given in zip(self._clients, arguments, strict=True):
                 client.step = self.step
                 take(client, *given)
         batches = [client._current() for client in self._clients]
-        if any(x.shape != batches[0][0].shape or y.shape != batches[0][1].shape for x, y in batches):
-            raise NotTogether("their batches differ in shape")
-        return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+        if any((form(x), form(y)) != (form(batches[0][0]), form(batches[0][1])) for x, y in batches):
+            raise NotTogether("their batches differ in form")
+        return joined([x for x, _ in batches]), joined([y for _, y in batches])
 
     def _move(self, q: Tensor, buffer: Tensor | None) -> None:
         """Step with all rows; with each alone where clipping gives it a factor of its own."""

@@ -23,8 +23,10 @@ from flatfed.core.model.oracle import Oracle
 from flatfed.core.model.stacked import Plus, StackedModel, write_gradients
 from flatfed.core.round.row_wise import NotRowWise, NotTogether, usual_modes
 from flatfed.core.round.stacked_steps import take_steps_together
+from flatfed.core.task.structures import Batch, Structure, form, joined
 
 T = TypeVar("T")
+NO_TARGETS = torch.empty(0)
 
 LARGEST_GROUP = 16
 ALIGN = 16
@@ -47,15 +49,15 @@ class GradientRequest:
 
     oracle: SharedOracle
     wanted: str
-    inputs: Tensor
-    targets: Tensor
+    inputs: Structure
+    targets: Structure
     at: Tensor | None
     plus: Plus | None = None
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """Requests of one kind are answered together."""
-        return self.wanted, self.inputs.shape, self.inputs.dtype, self.targets.shape
+        return self.wanted, form(self.inputs), form(self.targets)
 
     @property
     def point(self) -> Tensor:
@@ -92,22 +94,22 @@ class SharedOracle:
         self.turn = 0
         self._home, self._group, self._alone = home, group, alone
 
-    def batch(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def batch(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples as model and loss take them."""
         return self._alone.batch(inputs, targets)
 
-    def placed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def placed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return raw examples on the device."""
         return self._alone.placed(inputs, targets)
 
-    def typed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def typed(self, inputs: Structure, targets: Structure) -> Batch:
         """Return prepared examples in the training type."""
         return self._alone.typed(inputs, targets)
 
     def gradient(
         self,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Structure,
+        targets: Structure,
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
@@ -120,9 +122,9 @@ class SharedOracle:
         self.backprops += 1
         return self.gradients[self.turn], loss
 
-    def outputs(self, inputs: Tensor, at: Tensor | None = None) -> Any:
+    def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
         """Return the model's outputs, without a gradient."""
-        return self._ask(GradientRequest(self, "outputs", inputs, inputs.new_empty(0), at))
+        return self._ask(GradientRequest(self, "outputs", inputs, NO_TARGETS, at))
 
     def takes_steps(self, descent: Descent) -> bool:
         """Take a client's local steps with those of the others; say whether that could be done."""
@@ -218,7 +220,7 @@ class VectorisedClients:
         return False
 
     def stacked_gradients(
-        self, points: Tensor, inputs: Tensor, targets: Tensor, turn: int
+        self, points: Tensor, inputs: Structure, targets: Structure, turn: int
     ) -> tuple[Tensor, list[float]]:
         """Return the gradients of the first rows' losses in one of the two alternating matrices, and the losses."""
         count = len(points)
@@ -243,10 +245,10 @@ class VectorisedClients:
         return loss
 
     def _answer_together(self, requests: list[GradientRequest]) -> list[Any]:
-        inputs, points = torch.cat([request.inputs for request in requests]), self._points(requests)
+        inputs, points = joined([request.inputs for request in requests]), self._points(requests)
         if requests[0].wanted == "outputs":
             return self._stack.outputs(points, inputs)
-        targets = torch.cat([request.targets for request in requests])
+        targets = joined([request.targets for request in requests])
         gradients, losses = self._stack.gradients(points, inputs, targets, [request.plus for request in requests])
         self._hand_out(requests, gradients)
         return losses

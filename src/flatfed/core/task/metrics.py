@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.task.outputs import find_scores
 
 Totals = Mapping[str, Tensor]
 MetricValue = float | None | list[Any]
@@ -79,7 +80,11 @@ class Classification:
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
         """Return the numbers of correct and of all predictions by class; negative targets are to be ignored."""
-        if not isinstance(outputs, Tensor) or targets.is_floating_point() or outputs.ndim != targets.ndim + 1:
+        # Of several outputs without names, nobody has said that the first are scores.
+        outputs = None if isinstance(outputs, tuple | list) else find_scores(outputs)
+        if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
+            return {}
+        if targets.is_floating_point() or outputs.ndim != targets.ndim + 1:
             return {}
         classes = outputs.shape[1]
         # A prediction is never negative, so targets that are to be ignored are never right.

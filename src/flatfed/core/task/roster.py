@@ -14,6 +14,7 @@ from torch import Tensor
 from flatfed.core.configuration.checking import Index, checked
 from flatfed.core.errors import EngineError
 from flatfed.core.task.examples import Examples
+from flatfed.core.task.structures import Batch
 
 
 class AbsentExamples:
@@ -25,7 +26,7 @@ class AbsentExamples:
     def __len__(self) -> int:
         return self._count
 
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def batch(self, indices: Tensor) -> Batch:
         """Refuse: what is computed here must not need them."""
         raise EngineError(f"the examples of client {self._client} are at its site, and never come here")
 

@@ -14,13 +14,17 @@ from torch import Tensor, nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Layout, Local
 from flatfed.core.task.examples import Examples, Partition, Pooled, as_examples
-from flatfed.core.task.metrics import Classification, Metrics, declared
+from flatfed.core.task.losses import causal_cross_entropy, model_loss
+from flatfed.core.task.metrics import Metrics, declared
 from flatfed.core.task.origin import Origin
+from flatfed.core.task.outputs import Criterion, Loss, scores
 from flatfed.core.task.roster import Roster
+from flatfed.core.task.sources import LABELS, Collate, Pad, Reading, Split
+from flatfed.core.task.structures import Batch, Structure
+from flatfed.core.task.token_metrics import CausalLanguageModel, MetricsOfLoss, metrics_of_loss
 
-Loss = Callable[[Any, Tensor], Tensor]
-Augment = Callable[[Tensor, torch.Generator], Tensor]
-BatchTransform = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+Augment = Callable[[Structure, torch.Generator], Structure]
+BatchTransform = Callable[[Structure, Structure, torch.Generator], Batch]
 
 TEST = "test"
 TAKEN = ("train", "model", "update", "global", "class")
@@ -33,23 +37,29 @@ class Task:
 
     Args:
         model: any module; it is copied, never changed.
-        clients: per client a pair of tensors, a torch Dataset, or `Examples`; or a `Partition` of one pool; or a
-            `Roster` of clients that are elsewhere.
+        clients: per client a pair of tensors, a dict or tuple of them, a list of examples, a torch Dataset, or
+            `Examples`; or a `Partition` of one pool; or a `Roster` of clients that are elsewhere.
         test: the same for the test set, or None.
-        loss: `loss(outputs, targets)` to a mean scalar.
+        loss: `loss(outputs, targets)` to a mean scalar. Losses of torch and flatfed see a model's `logits` where it
+            returns more than a tensor; one of your own sees the outputs as they are. `ff.model_loss`: the model's own.
         augment: `augment(inputs, generator)` to inputs, drawn once per step (both passes of SAM see the same pixels).
         prepare: `prepare(inputs)` to what the model takes, e.g. bytes to normalised numbers; also used in tests.
         batch_transform: `batch_transform(inputs, targets, generator)` to both, on the prepared training batch: what
             changes targets too, or acts after normalisation (mixup, cutout, scaling of an image with its mask); drawn
             once per step.
         tests: further test sets by name (`{"unseen": (x, y)}`); their metrics are called `unseen_loss` and so on.
-        metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`).
+        metrics: what a test measures besides the loss, and how reports show it (`ff.Shown`); by default what goes
+            with the loss.
         test_batch: examples that are evaluated at a time, at most.
         local: parts of the model that stay on the clients: `"bn"` (FedBN), `"bn-stats"` (SiLoBN) or `ff.Local(...)`.
         name: for people.
         class_names: the name of each class, where they are known.
         joint: the name that `batch_transform` had before.
         origin: where the examples come from, where other machines can have them too.
+        collate: `collate(list of examples)` to a batch, for Datasets and lists of examples.
+        pad: what fills rows of different length up, in batches without a `collate`: a number, or numbers by the names
+            of the entries.
+        targets: the name of the targets among the entries of a dict.
     """
 
     model: nn.Module
@@ -57,21 +67,30 @@ class Task:
     test: Any = None
     loss: Loss = F.cross_entropy
     augment: Augment | None = None
-    prepare: Callable[[Tensor], Tensor] | None = None
+    prepare: Callable[[Structure], Structure] | None = None
     batch_transform: BatchTransform | None = None
     tests: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Metrics = field(default_factory=Classification)
+    metrics: Metrics = field(default_factory=MetricsOfLoss)
     local: Local | str = field(default_factory=Local)
     name: str = "task"
     test_batch: int = 512
     class_names: Sequence[str] = ()
     joint: InitVar[BatchTransform | None] = None  # the old name
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    collate: Collate | None = None
+    pad: Pad = None
+    targets: str = LABELS
 
     def __post_init__(self, joint: BatchTransform | None) -> None:
         if joint is not None:
             self.batch_transform = joint
+        if isinstance(self.metrics, MetricsOfLoss):
+            self.metrics = metrics_of_loss(self.loss)
         self._check_fields()
+        self.criterion = Criterion(self.loss)
+        is_causal = self.loss is causal_cross_entropy or isinstance(self.metrics, CausalLanguageModel)
+        split = Split(self.targets, keeps=self.loss is model_loss, next_tokens=is_causal)
+        self._reading = Reading(self.collate, self.pad, split)
         if isinstance(self.local, str):
             self.local = Local.named(self.local, self.model)
         self._take_clients()
@@ -102,11 +121,12 @@ class Task:
         if len(self.clients) == 0:
             raise ConfigError("the task has no clients")
         if not isinstance(self.clients, Partition | Pooled | Roster):
-            self.clients = [as_examples(source, f"client {client}") for client, source in enumerate(self.clients)]
+            sources = enumerate(self.clients)
+            self.clients = [as_examples(source, f"client {client}", self._reading) for client, source in sources]
 
     def _as_test(self, source: Any, name: str) -> Examples:
         self._check_test_name(name)
-        examples = as_examples(source, name)
+        examples = as_examples(source, name, self._reading)
         if len(examples) == 0:
             raise ConfigError(f"the {name} set is empty; leave it out, or pass test=None to go without")
         return examples
@@ -160,6 +180,11 @@ class Task:
     def class_name(self, number: int) -> str:
         """Return what people call a class: its name, or `class 3` where it has none."""
         return self.class_names[number] if number < len(self.class_names) else f"class {number}"
+
+    def class_scores(self, outputs: Structure) -> Tensor:
+        """Return the main output of the model with the classes as its second dimension."""
+        found = scores(outputs)
+        return found.movedim(-1, 1) if getattr(self.metrics, "classes_last", False) else found
 
     def fresh_model(self, dtype: torch.dtype) -> nn.Module:
         """Return a copy of the model in this type."""

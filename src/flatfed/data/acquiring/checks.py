@@ -124,7 +124,7 @@ def _check_classes(pool: Pool, expected: Expected | None) -> Iterator[Finding]:
 
 def _has_class_per_pixel(pool: Pool) -> bool:
     _, targets = pool.test.batch(torch.tensor([0]))
-    return targets.ndim > 1
+    return isinstance(targets, torch.Tensor) and targets.ndim > 1
 
 
 def _compare_classes(present: int, classes: int, expected: Expected | None) -> Finding:

@@ -19,7 +19,10 @@ from torch import Tensor
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import Examples, TensorExamples
 from flatfed.core.task.metrics import Classification, Metrics
-from flatfed.core.task.task import Augment, BatchTransform, Loss
+from flatfed.core.task.outputs import Loss
+from flatfed.core.task.ragged import Ragged
+from flatfed.core.task.structures import Structure, leaves
+from flatfed.core.task.task import Augment, BatchTransform
 
 
 @dataclass(frozen=True)
@@ -171,13 +174,22 @@ def fingerprint(pool: Pool) -> str:
 
 def _add_examples(digest: Digest, examples: Examples) -> None:
     if isinstance(examples, TensorExamples):
-        _add_tensor(digest, examples.inputs)
-        _add_tensor(digest, examples.targets)
+        _add_structure(digest, examples.inputs)
+        _add_structure(digest, examples.targets)
         return
     _add_sizes(digest, examples)
-    inputs, targets = examples.batch(_evenly(len(examples), DECODED))
-    _add_tensor(digest, inputs)
-    _add_tensor(digest, targets)
+    for part in examples.batch(_evenly(len(examples), DECODED)):
+        _add_structure(digest, part)
+
+
+def _add_structure(digest: Digest, structure: Structure) -> None:
+    """Add the tensors of a structure; where it is more than one tensor, also the names of its entries."""
+    if isinstance(structure, Mapping):
+        digest.update(" ".join(map(str, structure)).encode())
+    for leaf in leaves(structure):
+        if isinstance(leaf, Ragged):
+            _add_tensor(digest, leaf.ends)
+        _add_tensor(digest, leaf.values if isinstance(leaf, Ragged) else leaf)
 
 
 def _add_sizes(digest: Digest, examples: Examples) -> None:

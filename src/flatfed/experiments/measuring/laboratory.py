@@ -21,7 +21,8 @@ from flatfed.core.evaluation.evaluator import default_statistics
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers
-from flatfed.core.task.task import Loss, Task
+from flatfed.core.task.outputs import Loss
+from flatfed.core.task.task import Task
 from flatfed.engines.choice import EngineConfig, Workers, chosen, start_engine
 from flatfed.experiments.measuring.progress import OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved

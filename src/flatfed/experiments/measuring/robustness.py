@@ -240,6 +240,8 @@ class _CorruptedImages:
         if task.test is None:
             raise ConfigError(f"{directory.path} has no test set to corrupt")
         self.clean: Examples = task.test
+        if not isinstance(self.clean.batch(torch.arange(1))[0], torch.Tensor):
+            raise ConfigError(f"{directory.path} was not trained on images alone; corruptions are of images")
         self.white = white_of(self.clean, task.prepare)
         self.shape = tuple(self.clean.batch(torch.arange(1))[0].shape[1:])
         self.results = known or self._on_clean_images()

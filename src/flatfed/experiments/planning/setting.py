@@ -244,7 +244,7 @@ def _classes(examples: Any) -> Tensor | None:
     if not isinstance(examples, TensorExamples):
         return None
     targets = examples.targets
-    return None if targets.ndim != 1 or targets.is_floating_point() else targets
+    return None if not isinstance(targets, Tensor) or targets.ndim != 1 or targets.is_floating_point() else targets
 
 
 def _model(plan: Plan, recipe: TaskRecipe | None) -> Facts:

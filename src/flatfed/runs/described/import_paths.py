@@ -16,7 +16,7 @@ from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.named_code import NamedBy, is_library, is_within_library, origin_of, place_of
 from flatfed.runs.records.earlier_versions import import_path_of_today
 
-FUNCTIONS = ("torch.nn.functional", "torch._C._nn")
+FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "flatfed.core.task.losses")
 """Modules whose functions any file may name: losses and activations, which see tensors and nothing else."""
 
 TRANSFORMS = ("flatfed.data.storage.pool:Normalise", "flatfed.data.formats.images:CropNormalise")

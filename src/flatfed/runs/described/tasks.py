@@ -15,11 +15,11 @@ from torch import Tensor
 
 from flatfed.core.errors import CheckpointError, FlatfedError
 from flatfed.core.model.layout import Local
-from flatfed.core.task.examples import Partition, TensorExamples
-from flatfed.core.task.metrics import Classification
-from flatfed.core.task.roster import Roster
+from flatfed.core.task.metrics import Classification, Metrics
 from flatfed.core.task.task import Task
+from flatfed.core.task.token_metrics import CausalLanguageModel, Regression, TokenClassification
 from flatfed.named_code import NamedBy
+from flatfed.runs.described.examples import ExamplesDescriber, ExamplesRebuilder
 from flatfed.runs.described.import_paths import (
     CannotDescribe,
     describe_callable,
@@ -31,6 +31,11 @@ from flatfed.runs.described.import_paths import (
 from flatfed.runs.described.modules import ModuleDescriber, ModuleRebuilder, without_addresses
 from flatfed.runs.records.files import refuse_other_than_file, refuse_way_out
 
+METRICS: dict[str, type[Metrics]] = {
+    cls.__name__: cls for cls in (Classification, Regression, TokenClassification, CausalLanguageModel)
+}
+"""Those that a record names."""
+
 LIMIT = 2**30
 """Tasks with more bytes of data than this are not copied into the run directory."""
 
@@ -38,27 +43,37 @@ LIMIT = 2**30
 def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a recipe (JSON) and the tensors that it refers to."""
     tensors: dict[str, Tensor] = {}
+    describer = ExamplesDescriber(tensors)
     recipe = {
         "kind": "tensors",
         "name": task.name,
         "test_batch": task.test_batch,
         "class_names": list(task.class_names),
         "model": ModuleDescriber(tensors).module(task.model, "model"),
-        "clients": _describe_clients(task, tensors),
-        "test": _describe_examples(task.test, "test", tensors) if task.test is not None else None,
+        "clients": describer.clients(task),
+        "test": describer.examples(task.test, "test") if task.test is not None else None,
         "loss": import_path(task.loss),
         "augment": describe_callable(task.augment),
         "prepare": describe_callable(task.prepare),
         "batch_transform": describe_callable(task.batch_transform),
-        "tests": {name: _describe_examples(test, f"tests/{name}", tensors) for name, test in task.tests.items()},
+        "tests": {name: describer.examples(test, f"tests/{name}") for name, test in task.tests.items()},
         "local": {"names": list(task.kept_local.names), "types": [import_path(t) for t in task.kept_local.types]}
         | {"buffers_only": task.kept_local.buffers_only},
     }
+    if describer.forms:
+        recipe["forms"] = describer.forms
     if type(task.metrics) is not Classification:
-        raise CannotDescribe("it has metrics of its own")
+        recipe["metrics"] = _metrics_name(task)
     if sum(t.numel() * t.element_size() for t in tensors.values()) > LIMIT:
         raise CannotDescribe(f"its data exceed {LIMIT / 2**30:g} GB")
     return recipe, tensors
+
+
+def _metrics_name(task: Task) -> str:
+    name = type(task.metrics).__name__
+    if METRICS.get(name) is not type(task.metrics):
+        raise CannotDescribe("it has metrics of its own")
+    return name
 
 
 def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
@@ -90,54 +105,19 @@ def rebuild_task(recipe: dict[str, Any], path: Path, by: NamedBy) -> Task:
 def _rebuilt(recipe: dict[str, Any], tensors: dict[str, Tensor], by: NamedBy) -> Task:
     local = recipe["local"]
     types = tuple(imported_module_class(name, by) for name in local["types"])
+    examples = ExamplesRebuilder(tensors, recipe.get("forms", {}))
     return Task(
         model=ModuleRebuilder(tensors, by).module(without_addresses(recipe["model"])),
-        clients=_rebuild_clients(recipe["clients"], tensors),
-        test=_rebuild_examples("test", tensors) if recipe["test"] else None,
+        clients=examples.clients(recipe["clients"]),
+        test=examples.examples("test") if recipe["test"] else None,
         loss=imported_function(recipe["loss"], by),
         augment=rebuild_callable(recipe["augment"], by),
         prepare=rebuild_callable(recipe["prepare"], by),
         batch_transform=rebuild_callable(recipe.get("batch_transform"), by),
-        tests={name: _rebuild_examples(f"tests/{name}", tensors) for name in recipe.get("tests", {})},
+        tests={name: examples.examples(f"tests/{name}") for name in recipe.get("tests", {})},
         local=Local(types, tuple(local["names"]), local["buffers_only"]),
+        metrics=METRICS[recipe.get("metrics", Classification.__name__)](),
         name=recipe["name"],
         test_batch=recipe.get("test_batch", 512),
         class_names=recipe.get("class_names", ()),
     )
-
-
-# Examples.
-
-
-def _describe_examples(examples: Any, name: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    if not isinstance(examples, TensorExamples):
-        raise CannotDescribe(f"{name} is a {type(examples).__name__}, not a pair of tensors")
-    # Copies: clients' tensors may be slices of one, and safetensors refuses tensors that share memory.
-    tensors[f"{name}/x"], tensors[f"{name}/y"] = examples.inputs.clone(), examples.targets.clone()
-    return {"count": len(examples)}
-
-
-def _describe_clients(task: Task, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    if isinstance(task.clients, Partition):
-        _describe_examples(task.clients.pool, "pool", tensors)
-        for client, part in enumerate(task.clients.parts):
-            tensors[f"part/{client}"] = part
-        return {"pool": True, "count": task.population}
-    if isinstance(task.clients, Roster):
-        return {"pool": False, "count": task.population, "roster": list(task.clients.counts)}
-    for client in range(task.population):
-        _describe_examples(task.examples(client), f"client/{client}", tensors)
-    return {"pool": False, "count": task.population}
-
-
-def _rebuild_examples(name: str, tensors: dict[str, Tensor]) -> TensorExamples:
-    return TensorExamples(tensors[f"{name}/x"], tensors[f"{name}/y"])
-
-
-def _rebuild_clients(described: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    count = range(described["count"])
-    if "roster" in described:
-        return Roster(described["roster"])
-    if described["pool"]:
-        return Partition(tensors["pool/x"], tensors["pool/y"], [tensors[f"part/{k}"] for k in count])
-    return [_rebuild_examples(f"client/{k}", tensors) for k in count]
