@@ -37,6 +37,7 @@ COMMANDS = {
     "robustness": "flatfed.cli.commands.robustness:robustness",
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "export": "flatfed.cli.exporting.export:export",
+    "predict": "flatfed.cli.exporting.predict:predict",
     "list": "flatfed.cli.commands.listing:listing",
     "published": "flatfed.cli.published.command:published",
     "claims": "flatfed.cli.published.claims:claims",
@@ -96,6 +97,7 @@ def cli() -> None:
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness
       flatfed landscape runs/...                              the loss around the model
       flatfed export runs/... --format onnx                   the model as a file, with a model card
+      flatfed predict runs/... photo.png                      classes of new images, texts or rows
       flatfed list algorithms                                 what there is
       flatfed published --method fedasam+swa                  what papers published
       flatfed claims --paper fedgloss                         what papers claim

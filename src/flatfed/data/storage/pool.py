@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.task.examples import Examples, TensorExamples
 from flatfed.core.task.metrics import Classification, Metrics
 from flatfed.core.task.task import Augment, BatchTransform, Loss
+
+if TYPE_CHECKING:
+    from flatfed.data.storage.new_inputs import InputReader
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Pool:
         loss: the loss.
         metrics: what a test measures besides it.
         class_names: the name of each class, where they are known.
+        reader: what makes raw inputs of new files; images in memory need none.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Pool:
     loss: Loss = F.cross_entropy
     metrics: Metrics = field(default_factory=Classification)
     class_names: Sequence[str] = ()
+    reader: InputReader | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         count = len(self.train)

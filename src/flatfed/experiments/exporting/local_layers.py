@@ -18,6 +18,6 @@ def refuse_local_layers(task: Task) -> None:
     if names:
         raise ConfigError(
             f"{len(names)} tensors of the model stay on the clients ({listed(names[:3])} ...), and the server has "
-            f"none; export the model of one client with {PARAMETER} K",
+            f"none; take the model of one client with {PARAMETER} K",
             parameter="client",
         )

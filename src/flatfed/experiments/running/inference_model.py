@@ -33,7 +33,7 @@ def inference_model(federation: Federation, weights: Weights = "evaluated", clie
     """
     w = weights_of(federation, weights)
     layout, dtype = federation.task.layout(), federation.settings.torch_dtype
-    kept = NOTHING if client is None else _kept(federation, layout, client)
+    kept = kept_by(federation, client)
     model = federation.task.fresh_model(dtype)
     full = layout.read(model)
     full[: len(w)] = w
@@ -50,8 +50,10 @@ def weights_of(federation: Federation, weights: Weights) -> Tensor:
     return federation.evaluated if weights == "evaluated" else federation.server.w
 
 
-def _kept(federation: Federation, layout: Layout, client: int) -> State:
-    """Return what a client keeps; one that is not there, or keeps no part of the model here, is an error."""
+def kept_by(federation: Federation, client: int | None) -> State:
+    """Return what a client keeps, nothing for None; one that keeps no part of the model here is an error."""
+    if client is None:
+        return NOTHING
     population = federation.task.population
     if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < population:
         raise ConfigError(

@@ -18,8 +18,8 @@ from flatfed.engines.choice import Workers
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.outside_parts import code_changes
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.running.inference_model import Weights, inference_model
-from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests
+from flatfed.experiments.running.inference_model import Weights, inference_model, kept_by, weights_of
+from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.experiments.tasks.recipe import task_of
 from flatfed.runs.checkpoints import Loaded, restore
 from flatfed.runs.directory import RunDirectory, is_run
@@ -28,6 +28,9 @@ from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of, summa
 
 if TYPE_CHECKING:
     from flatfed.experiments.exporting.exported_model import ExportedModel
+    from flatfed.experiments.predicting.predictions import Prediction
+
+Say = Callable[[str], None]
 
 
 class Run:
@@ -124,6 +127,43 @@ class Run:
         weights, client = options.pop("weights", "evaluated"), options.pop("client", None)
         return export_model(self._exported(weights, client), Path(path), format, **options)
 
+    def predict(
+        self,
+        *files: str | Path,
+        weights: Weights = "evaluated",
+        client: int | None = None,
+        say: Say = lambda text: None,
+        **how: Any,
+    ) -> list[Prediction]:
+        """Return what the model says of new inputs: classes and probabilities, in the order of the files.
+
+        Args:
+            files: images, texts or tables, read as the run's own data were; `.npy` files are raw inputs of any task.
+            weights: as for `model`.
+            client: as for `model`.
+            say: called with remarks.
+            how: `resize=True` for images of another size; `whole=True` for files that are one text each; `column`, the
+                one of a CSV file that holds the texts.
+        """
+        from flatfed.data.storage.new_inputs import Reading
+        from flatfed.experiments.exporting.local_layers import refuse_local_layers
+        from flatfed.experiments.predicting.predictions import PredictingModel, open_inputs
+
+        federation, w = self._federation, weights_of(self._federation, weights)
+        kept = kept_by(federation, client)
+        if client is None and self._layout.shared < self._layout.size:
+            refuse_local_layers(self.task)
+        predicting = PredictingModel(self.task, federation.settings, w, statistics_of(federation, w), kept)
+        inputs = open_inputs(self.task, list(map(Path, files)), Reading(**how))
+        if predicting.needs_batch:
+            say("BatchNorm takes its statistics from the inputs themselves, as in the run's tests: give many at once")
+        return predicting.predict(inputs)
+
+    @property
+    def task(self) -> Task:
+        """What was learnt."""
+        return self._federation.task
+
     def _exported(self, weights: Weights, client: int | None) -> ExportedModel:
         from flatfed.experiments.exporting.exported_model import ExportedModel
         from flatfed.experiments.exporting.local_layers import refuse_local_layers
@@ -201,9 +241,6 @@ class Run:
         value = self.summary.get(f"{metric.stem}_final")
         shown = f", {metric.label} {value:.4f}" if value is not None else ""
         return f"<Run {self._federation.algorithm.id}: {self.status}, {len(self.history)} rounds{shown}>"
-
-
-Say = Callable[[str], None]
 
 
 def warned(text: str) -> None:
