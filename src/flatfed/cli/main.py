@@ -38,6 +38,8 @@ COMMANDS = {
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
     "export": "flatfed.cli.exporting.export:export",
     "predict": "flatfed.cli.exporting.predict:predict",
+    "bundle": "flatfed.cli.exporting.bundle:bundle",
+    "verify": "flatfed.cli.exporting.verify:verify",
     "list": "flatfed.cli.commands.listing:listing",
     "published": "flatfed.cli.published.command:published",
     "claims": "flatfed.cli.published.claims:claims",
@@ -98,6 +100,8 @@ def cli() -> None:
       flatfed landscape runs/...                              the loss around the model
       flatfed export runs/... --format onnx                   the model as a file, with a model card
       flatfed predict runs/... photo.png                      classes of new images, texts or rows
+      flatfed bundle runs/...                                 all that a stranger needs, in one file
+      flatfed verify bundle.zip                               replay some of its rounds and compare bits
       flatfed list algorithms                                 what there is
       flatfed published --method fedasam+swa                  what papers published
       flatfed claims --paper fedgloss                         what papers claim
