@@ -24,6 +24,9 @@ from flatfed.cli.output.streams import console, echo
 if TYPE_CHECKING:
     from flatfed.core.task.task import Task
     from flatfed.experiments.predicting.predictions import Prediction
+    from flatfed.experiments.running.inference_model import Weights
+
+PLACE = click.Path(path_type=Path)
 
 
 @click.command(cls=GroupedCommand, short_help="What a run's model says of new images, texts or rows.")
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 @weights_option
 @option("--client", "With the layers and statistics that this client keeps.", Whole(0), group="model")
 @option("--json as_json", "Print as JSON, with the probability of every class.", is_flag=True, group="output")
-@option("--csv", "Also write a CSV file with the probability of every class.", click.Path(path_type=Path), group="output")
+@option("--csv", "Also write a CSV file, with the probability of every class.", PLACE, group="output")
 @data_dir_option
 @accept_data_option
 @trust_option
@@ -47,7 +50,7 @@ def predict(
     resize: bool,
     whole: bool,
     column: str | None,
-    weights: str,
+    weights: Weights,
     client: int | None,
     as_json: bool,
     csv: Path | None,

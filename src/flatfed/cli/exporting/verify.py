@@ -64,13 +64,18 @@ def verify(
     return CODES[result.outcome]
 
 
+def _compared(result: Verification) -> str:
+    """Return the rounds after which states were compared."""
+    return ", ".join(map(str, sorted(result.compared)))
+
+
 def _print(result: Verification) -> None:
     lines = {
         "outcome": result.outcome if result.difference is None else f"{result.outcome}: {result.difference}",
         "versions": result.versions or "the same",
         "stretches": "; ".join(f"{one.kind}: {one.words}" for one in result.stretches),
         "same bits": f"rounds {result.verified_rounds}" if result.replayed else "no round",
-        "states compared": f"after rounds {', '.join(map(str, sorted(result.compared)))}" if result.compared else "none",
+        "states compared": f"after rounds {_compared(result)}" if result.compared else "none",
         "not replayed": f"rounds {result.other_rounds}" if result.other_rounds else "none",
         "seed": str(result.seed),
     }

@@ -22,7 +22,6 @@ from flatfed.data.formats.numpy_files import opened
 from flatfed.data.storage.pool import Normalise, Pool
 
 
-
 @dataclass(frozen=True)
 class Reading:
     """What the user says about files.
@@ -115,13 +114,14 @@ def reader_of(pool: Pool) -> InputReader | None:
     """Return what reads new inputs of a data set: its own reader, or that of images in memory; None where none can."""
     if pool.reader is not None:
         return pool.reader
-    side, channels = pool.facts.get("image_size"), pool.facts.get("in_channels")
-    raw = pool.test.batch(torch.arange(1))
-    is_classified = raw[1].ndim == 1
-    if is_classified and raw[0].dtype == torch.uint8 and raw[0].shape[1:] == (channels, side, side):
-        white = pool.prepare.scale if isinstance(pool.prepare, Normalise) else 255.0
-        return ImageReader(Decoding(size=side, crop=0, channels=channels), exact=True, white=white)
-    return None
+    inputs, targets = pool.test.batch(torch.arange(1))
+    if targets.ndim != 1 or inputs.dtype != torch.uint8 or inputs.ndim != 4:
+        return None
+    channels, height, width = inputs.shape[1:]
+    if channels not in (1, 3) or height != width:
+        return None
+    white = pool.prepare.scale if isinstance(pool.prepare, Normalise) else 255.0
+    return ImageReader(Decoding(size=height, crop=0, channels=1 if channels == 1 else 3), exact=True, white=white)
 
 
 @dataclass(frozen=True)

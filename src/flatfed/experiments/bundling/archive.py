@@ -19,7 +19,7 @@ from typing import IO, Any
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.bundling.contents import MANIFEST, is_known
 from flatfed.machine import require_regular
-from flatfed.runs.records.files import opened, open_to_read, refuse_way_out, sealed
+from flatfed.runs.records.files import open_to_read, opened, refuse_way_out, sealed
 
 FORMAT = 1
 CHUNK = 1 << 20
@@ -45,7 +45,7 @@ def write_archive(path: Path, files: Files, home: Path, facts: Mapping[str, Any]
                     continue
                 refuse_way_out(content, home)
                 with open_to_read(content) as source:
-                    entries[name] = _copied(iter(lambda source=source: source.read(CHUNK), b""), target)
+                    entries[name] = _copied(_parts(source), target)
         manifest = sealed({"format": FORMAT, **facts, "files": entries})
         archive.writestr(_member(MANIFEST), json.dumps(manifest, indent=1) + "\n")
 
@@ -54,6 +54,11 @@ def _member(name: str) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name, DATE)
     member.external_attr = (stat.S_IFREG | 0o644) << 16
     return member
+
+
+def _parts(source: IO[bytes]) -> Iterator[bytes]:
+    while part := source.read(CHUNK):
+        yield part
 
 
 def _copied(parts: Iterator[bytes], target: IO[bytes]) -> dict[str, Any]:
@@ -152,6 +157,6 @@ def _is_entry(entry: Any) -> bool:
 def _unpack(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, entry: Any) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(member) as source, target.open("xb") as file:
-        actual = _copied(iter(lambda: source.read(CHUNK), b""), file)
+        actual = _copied(_parts(source), file)
     if actual != {"sha256": entry["sha256"], "bytes": entry["bytes"]}:
         raise _refused(path, f"{member.filename} does not have the SHA-256 that {MANIFEST} says")

@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a folder that `from_pretrained` loads. They are known by what they can do, not by a library."""
+"""Models of Hugging Face, known by what they can do: a folder that `from_pretrained` loads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _outermost(module: nn.Module) -> Iterator[nn.Module]:
 
 def _name_classes(part: Any, names: list[str]) -> None:
     """Let the configuration say the names of the classes, where it has room for as many."""
-    config = getattr(part, "config", None)
+    config: Any = getattr(part, "config", None)
     if names and getattr(config, "num_labels", None) == len(names):
         config.id2label = dict(enumerate(names))
         config.label2id = {name: number for number, name in enumerate(names)}
