@@ -21,7 +21,8 @@ def test_export_writes_model_and_card(run: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines() == [f"{run}/export/model.safetensors", f"{run}/export/README.md"]
     expected = ff.load_run(run).model().state_dict()
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in load_file(run / "export/model.safetensors").items())
+    state = load_file(run / "export/model.safetensors")
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in state.items())
     card = (run / "export/README.md").read_text()
     final = read_history(run)[-1]["test_accuracy"]
     assert f"| test accuracy in % | {100 * final:.2f} |" in card

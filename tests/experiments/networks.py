@@ -26,9 +26,8 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def normed_cnn() -> nn.Module:
     torch.manual_seed(3)
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, CLASSES)
-    )
+    head = nn.Dropout(0.5), nn.Flatten(), nn.Linear(4 * SIDE * SIDE, CLASSES)
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), *head)
 
 
 def image_task(model: nn.Module | None = None, **more: Any) -> ff.Task:

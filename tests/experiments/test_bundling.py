@@ -1,4 +1,4 @@
-"""A run in one file: the same bits when it is replayed, the first difference when they are not, and no trust in files."""
+"""A run in one file: the same bits when it is replayed, the first difference when not, and no trust in files."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ def flat(state: dict[str, Tensor], model: nn.Module) -> Tensor:
 
 
 def read(file: Path) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = (
-        load_file(file) if file.suffix == ".safetensors" else torch.load(file, weights_only=True)
-    )
+    state: dict[str, Tensor] = load_file(file) if file.suffix == ".safetensors" else torch.load(file, weights_only=True)
     return state
 
 
@@ -187,9 +185,8 @@ class Logits(nn.Module):
 def test_a_folder_loads_with_from_pretrained(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig(
-        vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, num_labels=CLASSES
-    )
+    size = {"vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(**size, intermediate_size=8, num_labels=CLASSES)
     words = torch.arange(24).view(6, 4) % 11, torch.arange(6) % CLASSES
     network = BertForSequenceClassification(config)
     run = trained(ff.Task(Logits(network), [words, words], test=words, class_names=NAMES), rounds=1)

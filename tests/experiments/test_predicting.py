@@ -71,7 +71,8 @@ def test_images_of_a_folder_are_fitted_as_they_were_in_training(tmp_path: Path) 
             for number in range(count):
                 Image.new("RGB", (9 + number, 14), (brightness + 9 * number,) * 3).save(folder / f"{number}.png")
     options = {"path": str(tmp_path), "size": 4}
-    run = of_recipe(TaskRecipe("image-folder", clients=2, model="logreg", partition={"id": "iid"}, data_options=options))
+    recipe = TaskRecipe("image-folder", clients=2, model="logreg", partition={"id": "iid"}, data_options=options)
+    run = of_recipe(recipe)
     predictions = run.predict(tmp_path / "test")
     actual = [Path(one.name).parent.name for one in predictions]
     assert share([one.label for one in predictions], actual) == run.history[-1]["test_accuracy"]
@@ -90,7 +91,8 @@ def test_texts_by_row_by_line_and_by_file(tmp_path: Path) -> None:
     train, test = [f"{label},{text}" for label, text in rows[::2]], rows[1::2]
     (tmp_path / "train.csv").write_text("label,text\n" + "\n".join(train))
     (tmp_path / "test.csv").write_text("label,text\n" + "\n".join(f"{label},{text}" for label, text in test))
-    options = {"path": str(tmp_path / "train.csv"), "test": str(tmp_path / "test.csv"), "label": "label", "text": "text"}
+    options = {"path": str(tmp_path / "train.csv"), "test": str(tmp_path / "test.csv"), "label": "label"}
+    options |= {"text": "text"}
     recipe = TaskRecipe("texts", clients=2, partition={"id": "iid"}, data_options=options | {"length": 6})
     run = of_recipe(recipe, rounds=2)
     by_row = run.predict(tmp_path / "test.csv")
