@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatfed.experiments.exporting.card_loading import how_to_load
 from flatfed.experiments.exporting.card_numbers import (
     NOT_MEASURED,
     by_class,
@@ -15,7 +16,6 @@ from flatfed.experiments.exporting.card_numbers import (
     test_lines,
 )
 from flatfed.experiments.exporting.exported_model import ExportedModel
-from flatfed.experiments.exporting.loading import how_to_load
 from flatfed.reports.page.citing import references_of
 from flatfed.runs.environment import read_environment
 
