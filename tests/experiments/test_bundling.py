@@ -200,10 +200,11 @@ def test_code_is_not_imported_because_a_bundle_names_it(tmp_path: Path, monkeypa
     trained(task, out=tmp_path / "run", rounds=1)
     file = bundled(tmp_path / "run")
     del sys.modules["named_in_a_bundle"], task
-    monkeypatch.chdir(tmp_path / "run")
-    with pytest.raises(ConfigError, match="add --trust"):
-        ff.verify(file, workers=0)
-    assert "named_in_a_bundle" not in sys.modules
+    for place in ("run", "code"):  # also where the code is that of the present project
+        monkeypatch.chdir(tmp_path / place)
+        with pytest.raises(ConfigError, match="add --trust"):
+            ff.verify(file, workers=0)
+        assert "named_in_a_bundle" not in sys.modules
     assert ff.verify(file, trust=True, workers=0).outcome == "verified"
 
 

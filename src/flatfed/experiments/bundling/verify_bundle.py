@@ -24,7 +24,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.run import with_data
 from flatfed.experiments.tasks.recipe import TENSORS, task_of
 from flatfed.runs.checkpoints import Loaded, restore
-from flatfed.runs.directory import REPLACES, RunDirectory
+from flatfed.runs.directory import CODE, REPLACES, RunDirectory
 from flatfed.runs.environment import changes_since, read_environment
 
 ROUNDS = 10
@@ -118,7 +118,8 @@ def verify(
         raise ConfigError(f"rounds must be at least 1, not {rounds}")
     with TemporaryDirectory(prefix="flatfed-verify-") as folder:
         unpack_archive(Path(path), Path(folder))
-        directory = RunDirectory.open(Path(folder), trust)
+        # Nothing that the record says of files of code counts: a stranger may have packed them beside the bundle.
+        directory = RunDirectory.open(Path(folder), trust).with_config(**{CODE: {}})
         _refuse_unplayable(Path(path), directory, task)
         return _verified(with_data(directory, data_dir), rounds, seed, task, workers, on_round)
 
