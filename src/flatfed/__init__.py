@@ -48,6 +48,8 @@ _HOME = {
     "resume": "flatfed.experiments.running.resume",
     "branch": "flatfed.experiments.running.branch",
     "load_run": "flatfed.experiments.running.run",
+    "bundle": "flatfed.experiments.bundling.bundle_run",
+    "verify": "flatfed.experiments.bundling.verify_bundle",
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
     "Callbacks": "flatfed.experiments.running.callbacks",
@@ -97,6 +99,8 @@ if TYPE_CHECKING:
     from flatfed.engines.choice import InProcess as InProcess
     from flatfed.engines.choice import Processes as Processes
     from flatfed.engines.ray_cluster.config import Ray as Ray
+    from flatfed.experiments.bundling.bundle_run import bundle as bundle
+    from flatfed.experiments.bundling.verify_bundle import verify as verify
     from flatfed.experiments.measuring.laboratory import laboratory as laboratory
     from flatfed.experiments.running.branch import branch as branch
     from flatfed.experiments.running.callbacks import Callbacks as Callbacks

@@ -36,6 +36,10 @@ COMMANDS = {
     "landscape": "flatfed.cli.commands.landscape:landscape",
     "robustness": "flatfed.cli.commands.robustness:robustness",
     "evaluate": "flatfed.cli.commands.evaluate:evaluate",
+    "export": "flatfed.cli.exporting.export:export",
+    "predict": "flatfed.cli.exporting.predict:predict",
+    "bundle": "flatfed.cli.exporting.bundle:bundle",
+    "verify": "flatfed.cli.exporting.verify:verify",
     "list": "flatfed.cli.commands.listing:listing",
     "published": "flatfed.cli.published.command:published",
     "claims": "flatfed.cli.published.claims:claims",
@@ -94,6 +98,10 @@ def cli() -> None:
       flatfed branch runs/... --average swa                   go on from a checkpoint with SWA
       flatfed flatness runs/...                               eigenvalues, LPF, sharpness
       flatfed landscape runs/...                              the loss around the model
+      flatfed export runs/... --format onnx                   the model as a file, with a model card
+      flatfed predict runs/... photo.png                      classes of new images, texts or rows
+      flatfed bundle runs/...                                 all that a stranger needs, in one file
+      flatfed verify bundle.zip                               replay some of its rounds and compare bits
       flatfed list algorithms                                 what there is
       flatfed published --method fedasam+swa                  what papers published
       flatfed claims --paper fedgloss                         what papers claim

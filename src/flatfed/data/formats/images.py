@@ -118,6 +118,16 @@ def _decode(file: Any, how: Decoding, label: str, missing: str) -> Tensor:
             return _square(image, how)
 
 
+def size_of(file: Path) -> tuple[int, int]:
+    """Return width and height of an image file, which is not decoded for it."""
+    image_module = pillow("images")
+    with image_errors(str(file), f"the image {file}"):
+        require_regular(file)
+        with image_module.open(file) as image:
+            width, height = image.size
+            return width, height
+
+
 @contextmanager
 def image_errors(label: str, missing: str) -> Iterator[None]:
     """Turn what goes wrong with an image file, called `label` (`missing` where it is not there), into an error."""

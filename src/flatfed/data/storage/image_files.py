@@ -13,6 +13,7 @@ from flatfed.data.augment import named
 from flatfed.data.formats.image_folders import Listing
 from flatfed.data.formats.images import Decoding, ImageFiles
 from flatfed.data.storage.budget import Reader, open_examples, verify
+from flatfed.data.storage.new_inputs import ImageReader
 from flatfed.data.storage.pool import Pool
 
 TRAIN, TEST = "train", "test"
@@ -67,6 +68,7 @@ def reader_pool(
         batch_transform=batch_transform,
         tests=examples,
         groups={group: torch.from_numpy(numbers) for group, numbers in (groups or {}).items()},
+        reader=ImageReader(decoding),
     )
 
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from flatfed.core.task.outputs import Loss
 from flatfed.core.task.ragged import Ragged
 from flatfed.core.task.structures import Structure, leaves
 from flatfed.core.task.task import Augment, BatchTransform
+
+if TYPE_CHECKING:
+    from flatfed.data.storage.new_inputs import InputReader
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Pool:
         loss: the loss.
         metrics: what a test measures besides it.
         class_names: the name of each class, where they are known.
+        reader: what makes raw inputs of new files; images in memory need none.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Pool:
     loss: Loss = F.cross_entropy
     metrics: Metrics = field(default_factory=Classification)
     class_names: Sequence[str] = ()
+    reader: InputReader | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         count = len(self.train)

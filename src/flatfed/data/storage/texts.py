@@ -8,6 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,8 +17,12 @@ import torch
 from torch import Tensor
 
 from flatfed.core.configuration.checking import Count, Range, checked
+from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.randomness import key
 from flatfed.core.task.examples import TensorExamples
+from flatfed.data.formats.files import read_text
+from flatfed.data.formats.texts import read_rows, whole_number
+from flatfed.data.storage.new_inputs import NewInputs, Reading, of_tensor
 from flatfed.data.storage.pool import Pool
 
 Script = Literal["ascii", "unicode"]
@@ -32,6 +37,7 @@ RESERVED = 2
 Size = Annotated[int, Range(low=RESERVED + 1)]
 """How many numbers of words there are, the reserved ones among them."""
 
+TABLES = (".csv", ".tsv")
 CHUNK = 2**15
 """Texts that are encoded at a time."""
 
@@ -56,6 +62,7 @@ class Corpus:
     flat: npt.NDArray[np.int32]
     ends: Ints
     known: Sequence[str]
+    script: Script = "ascii"
 
     @classmethod
     def read(cls, texts: Iterable[str], script: Script = "ascii") -> Corpus:
@@ -66,7 +73,7 @@ class Corpus:
         for text in texts:
             flat.extend([numbers[word] for word in words(text, script)])
             ends.append(len(flat))
-        return cls(np.frombuffer(flat, np.int32), np.frombuffer(ends, np.int64), list(numbers))
+        return cls(np.frombuffer(flat, np.int32), np.frombuffer(ends, np.int64), list(numbers), script)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -103,6 +110,7 @@ def text_pool(
     vocabulary: int,
     length: int,
     groups: Mapping[str, npt.ArrayLike] | None = None,
+    class_names: Sequence[str] = (),
 ) -> Pool:
     """Return the pool of a text classification; the vocabulary comes from the training texts alone."""
     check_sizes(name, vocabulary, length)
@@ -117,6 +125,8 @@ def text_pool(
         facts={"vocabulary": len(known) + RESERVED, "length": length},
         default_model="textcnn",
         groups={group: _numbers(numbers) for group, numbers in (groups or {}).items()},
+        class_names=class_names,
+        reader=TextReader(known, length, train[0].script),
     )
 
 
@@ -143,3 +153,69 @@ def keyed_choice(labels: Ints, counts: Mapping[int, int], purpose: str) -> npt.N
 
 def _numbers(values: npt.ArrayLike) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, np.int64))
+
+
+# --- new texts ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TextReader:
+    """Reads texts: each line of a file, each row of a CSV file, or each file as a whole.
+
+    Args:
+        vocabulary: the number of each word of the training texts.
+        length: words of a text that count.
+        script: which letters count.
+        columns: of a CSV file, by name or number, those that hold the text.
+        delimiter: between columns.
+        header: whether the first row of a CSV file holds names, where columns are numbers.
+    """
+
+    vocabulary: Mapping[str, int]
+    length: int
+    script: Script = "ascii"
+    columns: tuple[str, ...] = ("text",)
+    delimiter: str = ","
+    header: bool | None = None
+
+    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+        """Return the texts as numbers of words."""
+        pairs = [pair for file in files for pair in self._texts(file, how)]
+        names, texts = zip(*pairs, strict=True) if pairs else ((), ())
+        return of_tensor(names, Corpus.read(texts, self.script).encode(self.vocabulary, self.length))
+
+    def _texts(self, file: Path, how: Reading) -> list[tuple[str, str]]:
+        """Return what each text of a file is called, and the text."""
+        if how.whole:
+            return [(str(file), _filled(file, read_text(file)))]
+        if file.suffix.lower() in TABLES:
+            return self._cells(file, how.column)
+        lines = _filled(file, read_text(file)).splitlines()
+        return [(f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip()]
+
+    def _cells(self, file: Path, column: str) -> list[tuple[str, str]]:
+        columns = (column,) if column else self.columns
+        rows = list(read_rows(file, delimiter=self.delimiter))
+        has_names = bool(self.header) or any(whole_number(name) is None for name in columns)
+        heads = [field.strip() for field in rows[0].fields]
+        places = tuple(_place(file, name, heads, has_names) for name in columns)
+        return [(f"{file}, line {row.line}", row.text(places)) for row in rows[1 if has_names else 0 :]]
+
+
+def _filled(file: Path, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(f"{file} holds no text")
+    return text
+
+
+def _place(file: Path, name: str, heads: Sequence[str], has_names: bool) -> int:
+    """Return where a column stands."""
+    if has_names and name in heads:
+        return heads.index(name)
+    number = whole_number(name)
+    if number is None or number >= len(heads):
+        known = ", ".join(heads[:8]) if has_names else f"0 to {len(heads) - 1}"
+        raise ConfigError(
+            f"{file} has no column {name!r} ({known}); name the one of texts with {PARAMETER}", parameter="column"
+        )
+    return number

@@ -64,13 +64,13 @@ def measure_clients(
     return metrics
 
 
-def statistics_of(federation: Federation) -> Mapping[str, Tensor]:
-    """Return the buffers that go with the evaluated model: the server's, or calibrated ones."""
+def statistics_of(federation: Federation, w: Tensor | None = None) -> Mapping[str, Tensor]:
+    """Return the buffers that go with a model, by default the evaluated one: the server's, or calibrated ones."""
     if federation.settings.eval_stats != "recalibrate":
         return federation.server.buffers
     evaluator = Evaluator(federation.task, federation.settings)
     with single_thread(), preserved_global_state():
-        return evaluator.calibrated(federation.evaluated, federation.server.buffers)
+        return evaluator.calibrated(federation.evaluated if w is None else w, federation.server.buffers)
 
 
 def _apart(federation: Federation) -> bool:

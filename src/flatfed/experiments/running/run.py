@@ -5,25 +5,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError, listed
-from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.model.layout import LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation, Status
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.outside_parts import code_changes
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.inference_model import Weights, inference_model, kept_by, weights_of
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
 from flatfed.experiments.tasks.recipe import task_of
 from flatfed.runs.checkpoints import Loaded, restore
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import History, Row
 from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of, summarise
+
+if TYPE_CHECKING:
+    from flatfed.experiments.exporting.exported_model import ExportedModel
+    from flatfed.experiments.predicting.predictions import Prediction
+
+Say = Callable[[str], None]
 
 
 class Run:
@@ -96,21 +103,97 @@ class Run:
             state[LOCAL_PARAMETERS] = self._layout.local_to_public(kept[LOCAL_PARAMETERS])
         return state
 
-    def model(self) -> nn.Module:
-        """Return a copy of the task's model with the evaluated parameters and buffers."""
+    def model(self, weights: Weights = "evaluated", client: int | None = None) -> nn.Module:
+        """Return a copy of the task's model in inference mode, with the final parameters and buffers.
+
+        Args:
+            weights: with weight averaging, the averaged model that is `evaluated`, or the last `global` one.
+            client: with the layers and statistics that this client keeps; else those are as at the start.
+        """
+        return inference_model(self._federation, weights, client)
+
+    def export(self, path: str | Path, format: str | None = None, **options: Any) -> list[Path]:
+        """Write the model for use elsewhere, with a model card; return the files.
+
+        Args:
+            path: a folder, or a file that ends in `.safetensors`, `.pt` or `.onnx`.
+            format: `safetensors`, `torch`, `onnx` or `hf`; a file's name says it by its ending.
+            options: `weights` and `client` as for `model`; `dtype` ("float16"); `raw_inputs` (the ONNX graph prepares
+                its inputs itself); `say`, called with remarks.
+        """
+        # Not before: to train or to load a run needs none of it.
+        from flatfed.experiments.exporting.export_model import export_model
+
+        weights, client = options.pop("weights", "evaluated"), options.pop("client", None)
+        return export_model(self._exported(weights, client), Path(path), format, **options)
+
+    def predict(
+        self,
+        *files: str | Path,
+        weights: Weights = "evaluated",
+        client: int | None = None,
+        say: Say = lambda text: None,
+        **how: Any,
+    ) -> list[Prediction]:
+        """Return what the model says of new inputs: classes and probabilities, in the order of the files.
+
+        Args:
+            files: images, texts or tables, read as the run's own data were; `.npy` files are raw inputs of any task.
+            weights: as for `model`.
+            client: as for `model`.
+            say: called with remarks.
+            how: `resize=True` for images of another size; `whole=True` for files that are one text each; `column`, the
+                one of a CSV file that holds the texts.
+        """
+        from flatfed.data.storage.new_inputs import Reading
+        from flatfed.experiments.exporting.local_layers import refuse_local_layers
+        from flatfed.experiments.predicting.predictions import PredictingModel, open_inputs
+
+        federation, w = self._federation, weights_of(self._federation, weights)
+        kept = kept_by(federation, client)
+        if client is None and self._layout.shared < self._layout.size:
+            refuse_local_layers(self.task)
+        predicting = PredictingModel(self.task, federation.settings, w, statistics_of(federation, w), kept)
+        inputs = open_inputs(self.task, list(map(Path, files)), Reading(**how))
+        if predicting.needs_batch:
+            say("BatchNorm takes its statistics from the inputs themselves, as in the run's tests: give many at once")
+        return predicting.predict(inputs)
+
+    @property
+    def task(self) -> Task:
+        """What was learnt."""
+        return self._federation.task
+
+    def _exported(self, weights: Weights, client: int | None) -> ExportedModel:
+        from flatfed.experiments.exporting.exported_model import ExportedModel
+        from flatfed.experiments.exporting.local_layers import refuse_local_layers
+
         federation = self._federation
-        model = federation.task.fresh_model(federation.settings.torch_dtype)
-        # Local layers are those of the initial model, for the server has none.
-        full = self._layout.read(model)
-        full[: len(federation.server.w)] = federation.evaluated
-        self._layout.write(full, model)
-        vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
-        statistics = statistics_of(federation)
-        for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
-            shared = statistics.get(name, vector[:0])
-            vector[: len(shared)] = shared
-        self._layout.write_buffers(*vectors, model)
-        return model
+        if client is None:
+            refuse_local_layers(federation.task)
+        return ExportedModel(
+            model=self.model(weights, client),
+            task=federation.task,
+            config=self._record(),
+            rows=self.history,
+            round=self.round,
+            status=self.status,
+            reason=self.reason,
+            path=self.path,
+            weights=weights,
+            client=client,
+        )
+
+    def _record(self) -> dict[str, Any]:
+        """Return what decides the run: its record, or what that would be."""
+        from flatfed.experiments.planning.setting import describe
+
+        if self.directory is not None:
+            return self.directory.config
+        federation = self._federation
+        parts = federation.task, federation.algorithm, federation.settings, federation.sampler, federation.average
+        plan = Plan(*parts, workers=0)
+        return plan.to_config() | {"setting": describe(plan), "task": {"kind": "memory", "name": federation.task.name}}
 
     def metrics(self, workers: Workers = 0) -> dict[str, Any]:
         """Return the metrics of the evaluated model on every test set; they do not depend on the workers.
@@ -158,9 +241,6 @@ class Run:
         value = self.summary.get(f"{metric.stem}_final")
         shown = f", {metric.label} {value:.4f}" if value is not None else ""
         return f"<Run {self._federation.algorithm.id}: {self.status}, {len(self.history)} rounds{shown}>"
-
-
-Say = Callable[[str], None]
 
 
 def warned(text: str) -> None:

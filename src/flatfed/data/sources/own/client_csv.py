@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def client_csv(
     root = _root(directory, table, images)
     files = _files(table, root)
     named_splits = _named_splits(table)
-    labels, count = _labels(table, named_splits, classes)
+    labels, count, names = _labels(table, named_splits, classes)
     clients = table.column("client")
     owners = numbered(clients, in_order(clients))
     splits = named_splits
@@ -62,7 +63,8 @@ def client_csv(
         splits = _keyed_splits(table, keys, labels, owners, test_share)
     decoding = Decoding(size, crop, fit, channels, memory, verify)
     parts = _parts(Listing(files, labels), splits)
-    return file_pool(NAME, parts, count, decoding, "cnn", augment, {"client": owners[splits == TRAIN]})
+    pool = file_pool(NAME, parts, count, decoding, "cnn", augment, {"client": owners[splits == TRAIN]})
+    return replace(pool, class_names=names)
 
 
 def _root(directory: DataDirectory, table: ClientTable, images: str) -> Path:
@@ -118,17 +120,20 @@ def _parts(listing: Listing, splits: Words) -> dict[str, Listing]:
 # --- labels ---------------------------------------------------------------------------------------------------
 
 
-def _labels(table: ClientTable, splits: Words | None, classes: int) -> tuple[Ints, int]:
-    """Return the class of each row and their number: as they are, or in the order of the training rows' labels."""
+def _labels(table: ClientTable, splits: Words | None, classes: int) -> tuple[Ints, int, list[str]]:
+    """Return the class of each row, how many there are, and their names where they have some.
+
+    Classes are as they are, or in the order of the training rows' labels.
+    """
     if splits is not None:
         _check_both(table, splits)
     if classes:
-        return np.array(table.read("label", class_number(classes)), np.int64), classes
+        return np.array(table.read("label", class_number(classes)), np.int64), classes, []
     cells = np.array(table.column("label"))
     training = cells if splits is None else cells[splits == TRAIN]
     order = in_order(training.tolist())
     _check_classes(table, cells, order)
-    return numbered(cells.tolist(), order), len(order)
+    return numbered(cells.tolist(), order), len(order), order
 
 
 def _check_both(table: ClientTable, splits: Words) -> None:

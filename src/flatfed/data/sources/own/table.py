@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints, class_number, in_order, numbered
 from flatfed.data.formats.number_tables import Floats, NumberTable, Scaling, finite_number
 from flatfed.data.storage.held_out import Mask, Share, held_out, keys_of
+from flatfed.data.storage.new_inputs import NewInputs, Reading, of_tensor
 from flatfed.data.storage.pool import Pool
 
 NAME = "table"
@@ -63,7 +65,29 @@ def table(
     owners = _owners(rows, roles.client)
     if splits is None:
         splits = _keyed_splits(rows, labels, owners, test_share)
-    return _pool(features, labels, splits, owners, max(classes, len(order)), order)
+    pool = _pool(features, labels, splits, owners, max(classes, len(order)), order)
+    return replace(pool, reader=NumberReader(names, agreed, _missing(missing, agreed)))
+
+
+@dataclass(frozen=True, eq=False)
+class NumberReader:
+    """Reads rows of the same columns, scaled in the same way; a label need not be there."""
+
+    columns: Sequence[str]
+    scaling: Scaling | None
+    missing: float | str | None
+
+    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+        """Return the rows of all files."""
+        tables = list(map(NumberTable.open, files))
+        parts = [torch.from_numpy(self._features(rows)) for rows in tables]
+        names = [f"{rows.path}, line {row.line}" for rows in tables for row in rows.rows]
+        return of_tensor(names, torch.cat(parts))
+
+    def _features(self, rows: NumberTable) -> Floats:
+        for name in self.columns:
+            rows.check_column(name)
+        return rows.features(self.columns, self.scaling, self.missing)
 
 
 def _pool(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from flatfed.data.formats.texts import whole_number
 from flatfed.data.sources.own.text_table import ColumnLayout, TextTable
 from flatfed.data.storage.held_out import Mask, Share
 from flatfed.data.storage.pool import Pool
-from flatfed.data.storage.texts import Corpus, Ints, Script, Size, keyed_choice, text_pool
+from flatfed.data.storage.texts import Corpus, Ints, Script, Size, TextReader, keyed_choice, text_pool
 
 NAME = "texts"
 
@@ -58,7 +59,10 @@ def texts(
         held = _held_out(table, labels, test_share)
         tested = table.corpus(held), labels[held]
     trained = table.corpus(~held), labels[~held]
-    return text_pool(NAME, trained, tested, len(names), vocabulary, length, _groups(table, ~held))
+    pool = text_pool(NAME, trained, tested, len(names), vocabulary, length, _groups(table, ~held), names)
+    assert isinstance(pool.reader, TextReader)
+    reader = replace(pool.reader, columns=layout.text, delimiter=layout.delimiter, header=layout.has_names)
+    return replace(pool, reader=reader)
 
 
 def _other(table: TextTable, names: Sequence[str]) -> tuple[Corpus, Ints]:

@@ -1,0 +1,1 @@
+"""The way out of a run: `flatfed export`, `predict`, `bundle` and `verify`."""

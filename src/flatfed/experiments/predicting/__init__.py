@@ -1,0 +1,1 @@
+"""Predicting: the classes that a run's model gives to new images, texts and rows."""
