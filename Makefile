@@ -116,8 +116,12 @@ soak: setup
 gallery: setup
 	$(BIN)/python docs/write_gallery.py
 
+# What is made from the code: the index of methods, who fits which need, the references of commands and names, and of the papers.
 index: setup
 	$(BIN)/python docs/write_index.py
+	$(BIN)/python docs/write_choosing.py
+	$(BIN)/python docs/write_cli.py
+	$(BIN)/python docs/write_api.py
 	$(BIN)/python docs/write_claims.py
 	$(BIN)/python docs/write_papers.py
 	$(BIN)/python docs/write_hours.py
