@@ -26,6 +26,7 @@ smartquotes = False  # two dashes begin an option
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_inline"]
 
+ABOVE = re.compile(r"\]\(((?:\.\./)*)\.\./(SECURITY|CONTRIBUTING|CHANGELOG)\.md")
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"(?<![\\$])\$([^$\n]+?)\$")
@@ -36,6 +37,11 @@ def run_notebook(app: Sphinx, page: str, source: list[str]) -> None:
     if Path(app.env.doc2path(page)).suffix == ".ipynb":
         with tempfile.TemporaryDirectory() as folder:
             source[0] = markdown(executed(source[0], Path(folder)))
+
+
+def link_pages_of_the_root(app: Sphinx, page: str, source: list[str]) -> None:
+    """Let links to files such as SECURITY.md, which lie above the docs, lead to the pages that include them."""
+    source[0] = ABOVE.sub(lambda found: f"]({found[1]}{found[2].lower()}.md", source[0])
 
 
 def formulas_to_mathml(app: Sphinx, page: str, source: list[str]) -> None:
@@ -52,4 +58,5 @@ def _convert(text: str) -> str:
 def setup(app: Sphinx) -> None:
     """Register the conversions, in this order."""
     app.connect("source-read", run_notebook, priority=400)
+    app.connect("source-read", link_pages_of_the_root)
     app.connect("source-read", formulas_to_mathml)

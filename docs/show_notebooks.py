@@ -5,6 +5,7 @@ Notebooks are kept without results. What they print and draw is made when the si
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -42,6 +43,7 @@ def executed(text: str, folder: Path) -> Any:
             coalesce_streams=True,
             resources={"metadata": {"path": str(folder)}},
         )
+        client.log.setLevel(logging.WARNING)
         client.execute(env=_variables(own))
     return notebook
 
