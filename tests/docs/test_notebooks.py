@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from show_notebooks import executed, markdown, notebooks  # noqa: E402
 NOTEBOOKS = notebooks()
 SAID = {
     "compare-methods": ("fedgmt", "speed-up", "works offline"),
-    "look-at-flatness": ("lambda_max", "barrier", "fedasam+swa {10:"),
+    "look-at-flatness": ("lambda_max", "on average at the edge", "fedasam+swa {10:"),
     "own-model-and-data": ("all hospitals together", "youth clinic alone", "high risk with probability"),
     "write-a-method": ("agreement over six rounds: distance", "passed", "FedSAM to the bit: True"),
 }
@@ -41,6 +42,14 @@ def test_there_are_four() -> None:
 def test_no_results_are_kept(path: Path) -> None:
     for cell in content(path)["cells"]:
         assert not cell.get("outputs") and cell.get("execution_count") is None, cell["id"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for cell in content(path)["cells"]:
+        if cell["cell_type"] == "markdown":
+            for link in re.findall(r"\]\(([^)#\s]+)", "".join(cell["source"])):
+                assert (path.parent / link).exists(), link
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
