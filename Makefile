@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 unexport FLATFED_SHARE FLATFED_FUZZ FLATFED_BATTERY FLATFED_FEDERATION FLATFED_CLUSTER
 
-.PHONY: setup demo browser proxy federation federation-faults cluster-faults test test-rest shares battery fuzz coverage lint format bench bench-peers soak gallery index evidence docs clean
+.PHONY: setup demo browser proxy federation federation-faults cluster-faults test test-rest shares battery fuzz coverage lint format bench bench-peers soak gallery index evidence docs dist clean
 
 setup: $(READY)
 
@@ -116,8 +116,12 @@ soak: setup
 gallery: setup
 	$(BIN)/python docs/write_gallery.py
 
+# What is made from the code: the index of methods, who fits which need, the references of commands and names, and of the papers.
 index: setup
 	$(BIN)/python docs/write_index.py
+	$(BIN)/python docs/write_choosing.py
+	$(BIN)/python docs/write_cli.py
+	$(BIN)/python docs/write_api.py
 	$(BIN)/python docs/write_claims.py
 	$(BIN)/python docs/write_papers.py
 	$(BIN)/python docs/write_hours.py
@@ -130,6 +134,19 @@ docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build -q -W --keep-going docs site
 	@echo 'the site is in site/index.html'
+
+# Wheel and source, checked; then the wheel is installed as docs/install.md says, in a new environment without CUDA, and used there.
+DIST_READY := $(VENV)/.dist-ready
+
+$(DIST_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dist]'
+	touch $(DIST_READY)
+
+dist: $(DIST_READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist > /dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/try_wheel.py dist
 
 clean:
 	rm -rf $(VENV) .venv-pfl .venv-flower demo gallery site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

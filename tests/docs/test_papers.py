@@ -58,11 +58,11 @@ def test_a_table_or_figure_is_a_study_or_says_why_not(script: dict[str, Any]) ->
             assert reason or "small" not in item or item["small"]["note"], f"{paper}/{id}"
 
 
-def test_the_index_names_every_page() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+def test_the_reference_names_every_page() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     for paper in PAPERS:
-        assert f"(papers/{paper}.md)" in index
-    assert "papers/[a-z]*" in index
+        assert f"(papers/{paper}.md)" in reference
+    assert "papers/[a-z]*" in reference
 
 
 def test_the_table_of_hours_is_in_step_with_what_was_checked() -> None:

@@ -51,7 +51,8 @@ OF_SLURM = {
 }
 OF_FLOWER = {"--stream", "--node-config", "--show", "--now"}
 OF_TENSORBOARD = {"--logdir"}
-FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER | OF_TENSORBOARD
+OF_UV = {"--torch-backend"}
+FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER | OF_TENSORBOARD | OF_UV
 """Options of other programs than flatfed."""
 
 KINDS = ("algorithm", "client optimiser", "average", "schedule", "partition", "sampler", "model", "data set", "metric")
