@@ -149,6 +149,10 @@ class Plan:
         """Return the plan for another number of workers, or another engine: the results are the same."""
         return self if workers is None else replace(self, workers=workers)
 
+    def with_memory(self, memory: str | int | None) -> Plan:
+        """Return the plan for another `cohort_memory`: the results are the same."""
+        return self if memory is None else replace(self, settings=self.settings.replace(cohort_memory=memory))
+
     def check(self) -> None:
         """Refuse what cannot be played, and warn of what is only approximate."""
         check_plan(self)
