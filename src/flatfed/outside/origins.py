@@ -92,9 +92,14 @@ def origins_of(configs: Iterable[Any], functions: Iterable[tuple[str, str, Any]]
         configs: configurations; other values are passed over.
         functions: what each is (`model`), how the record names it, and the thing itself.
     """
+    return [origin.to_dict() for origin in found_origins(configs, functions)]
+
+
+def found_origins(configs: Iterable[Any], functions: Iterable[tuple[str, str, Any]] = ()) -> list[PartOrigin]:
+    """Return where all parts from outside come from, in the order of families and ids."""
     classes = [(type(part).registry.kind, part.id, type(part)) for part in _parts(configs) if part.id]
     found = {(family, id): thing for family, id, thing in (*classes, *functions) if is_outside(thing)}
-    return [PartOrigin.of(family, id, thing).to_dict() for (family, id), thing in sorted(found.items(), key=_names)]
+    return [PartOrigin.of(family, id, thing) for (family, id), thing in sorted(found.items(), key=_names)]
 
 
 def _names(entry: tuple[tuple[str, str], Any]) -> tuple[str, str]:
