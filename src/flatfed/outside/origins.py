@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.registry import FAMILIES
 from flatfed.core.errors import ConfigError
@@ -123,6 +124,27 @@ def recorded_origins(record: Mapping[str, Any]) -> list[PartOrigin]:
         ]
     except (TypeError, AttributeError):
         raise ConfigError(f"{ORIGINS} of this record cannot be read; it lists parts, each with texts by name") from None
+
+
+def told_origins(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return for people where each part from outside comes from, by what it is called: `algorithm louder`.
+
+    Nothing is imported. What a record says is shown with codes in the place of control characters.
+    """
+    return {escaped(f"{each.family} {each.id}"): escaped(_told(each)) for each in recorded_origins(record)}
+
+
+def _told(origin: PartOrigin) -> str:
+    return origin.path if origin.package is None else f"{origin.path} of {origin.home}"
+
+
+def outside_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return where the parts come from that are not flatfed's own, as the records say it; nothing is imported."""
+    parts: dict[str, str] = {}
+    for record in records:
+        parts |= told_origins(record)
+    # Models, data and metrics are called by their path.
+    return "; ".join(f"{name} is {home}" for name, home in parts.items() if not name.endswith(f" {home}"))
 
 
 def _text(value: Any) -> Any:
