@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from outside.project import imports, refused, succeed, write_project
@@ -64,10 +61,7 @@ assert len(ff.resume("s", rounds=2).history) == 2
 def test_python_takes_the_same_names(tmp_path: Path) -> None:
     project = write_project(tmp_path)
     (project / "script.py").write_text(SCRIPT)
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "script.py"]
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    succeed("python", "script.py", cwd=project)
     said = refused("resume", "s", "--rounds", "3", cwd=project)
     assert "'here-and-now'" in said
     assert "script or notebook" in said

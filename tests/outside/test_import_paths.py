@@ -8,17 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from outside.project import EVERY_PART, PARTS, QUICK, imports, refused, refused_each, succeed, write_project
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a run of two rounds in `runs/r`."""
-    project = write_project(tmp_path_factory.mktemp("made"))
-    succeed(*EVERY_PART, "--out", "runs/r", cwd=project)
-    return project
 
 
 def config_of(run: Path) -> Any:
