@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import ConfigError
 
 LIBRARY = (
@@ -92,9 +93,16 @@ class NamedBy:
         if self.is_believed or is_known:
             return
         raise ConfigError(
-            f"{self._who} {path}, and opening it would run {place.file or 'that module'}; "
+            f"{self._who} {path}, and opening it would run {place.file or 'that module'}{self._other_place(path, place)}; "
             "add --trust (trust=True) if you trust its maker"
         )
+
+    def _other_place(self, path: str, place: ModulePlace) -> str:
+        """Say that code lies elsewhere than it did: a project was moved, or this is not the one that was used."""
+        before = (self.recorded or {}).get(path.partition(":")[0])
+        if before is None or place.file is None or before == str(place.file):
+            return ""
+        return f" (it was made with {escaped(before)})"
 
     @property
     def _who(self) -> str:

@@ -72,7 +72,9 @@ def test_a_run_and_a_comparison_are_resumed_with_another_bound(tmp_path: Path) -
     assert RunDirectory.open(tmp_path / "r").config["settings"]["cohort_memory"] == "0B"
     whole = flatfed("run", "digits", "fedavg", *SMALL, "--rounds", 4, "--out", tmp_path / "whole")
     assert whole.code == 0
-    losses = [[row["train_loss"] for row in RunDirectory.open(tmp_path / name).recorded.rows] for name in ("r", "whole")]
+    losses = [
+        [row["train_loss"] for row in RunDirectory.open(tmp_path / name).recorded.rows] for name in ("r", "whole")
+    ]
     assert losses[0] == losses[1]
     told = flatfed("resume", tmp_path / "r", "--rounds", 5, "--cohort-memory", "lots")
     assert told.code == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outside.project import EVERY_PART, Forks, succeed, write_project
+from outside.project import EVERY_PART, QUICK, STUDY, Forks, succeed, write_project
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,3 +22,19 @@ def made(tmp_path_factory: pytest.TempPathFactory, _forks: None) -> Path:
     project = write_project(tmp_path_factory.mktemp("made"))
     succeed(*EVERY_PART, "--out", "runs/r", cwd=project)
     return project
+
+
+@pytest.fixture(scope="session")
+def studied(made: Path) -> Path:
+    """The folder of a study of two methods, one of which is the project's."""
+    (made / "first.yaml").write_text(STUDY)
+    succeed("study", "run", "first.yaml", "--out", "studied", "--jobs", "1", cwd=made)
+    return made / "studied"
+
+
+@pytest.fixture(scope="session")
+def compared(made: Path) -> Path:
+    """A comparison of one of the project's methods with one of flatfed's."""
+    methods = ("mine.parts:Louder", "fedavg")
+    succeed("compare", "mine.parts:load", *methods, *QUICK, "--seeds", "0", "--workers", "0", "--out", "c", cwd=made)
+    return made / "c"

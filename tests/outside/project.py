@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -138,12 +139,32 @@ EVERY_PART = (
 )
 """A run of which every part is the user's own."""
 
+STUDY = """
+title: Louder
+methods: {louder: "mine.parts:Louder(rho=0.2)", plain: fedavg}
+dataset: mine.parts:load
+model: mine.parts:Net
+clients: 5
+rounds: 1
+lr: mine.parts:Halving(0.1)
+seeds: [0]
+"""
+
 
 def write_project(folder: Path) -> Path:
     """Write the project, and return the folder to start in."""
     (folder / "mine").mkdir(parents=True)
     (folder / "mine" / "parts.py").write_text(PARTS)
     return folder
+
+
+def stranger(project: Path, folder: Path) -> tuple[Path, ...]:
+    """Return where the project's module can be imported from, as that of an installed package."""
+    installed = folder / "site-packages"
+    if not installed.exists():
+        shutil.copytree(project / "mine", installed / "mine")
+        (installed / "mine" / "imported").unlink()
+    return (installed,)
 
 
 def imports(folder: Path) -> int:

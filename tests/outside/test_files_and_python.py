@@ -5,25 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from outside.project import imports, refused, succeed, write_project
-
-STUDY = """
-title: Louder
-methods: {louder: "mine.parts:Louder(rho=0.2)", plain: fedavg}
-dataset: mine.parts:load
-model: mine.parts:Net
-clients: 5
-rounds: 1
-lr: mine.parts:Halving(0.1)
-seeds: [0]
-"""
+from outside.project import STUDY, imports, refused, succeed, write_project
 
 
-def test_a_study_names_parts_of_its_project(tmp_path: Path) -> None:
-    project = write_project(tmp_path / "project")
-    (project / "first.yaml").write_text(STUDY)
-    succeed("study", "run", "first.yaml", "--out", "studied", "--jobs", "1", cwd=project)
-    configs = [json.loads(file.read_text()) for file in (project / "studied").rglob("config.json")]
+def test_a_study_names_parts_of_its_project(studied: Path) -> None:
+    configs = [json.loads(file.read_text()) for file in studied.rglob("config.json")]
     assert sorted(config["method"] for config in configs) == ["fedavg", "louder"]
     assert {config["settings"]["lr"] for config in configs} == {"halving(0.1)"}
 

@@ -62,7 +62,9 @@ def test_a_package_is_listed_used_and_remembered(installed: Path, tmp_path: Path
 
 
 def test_the_tests_of_the_repository_pass(repository: Path, installed: Path) -> None:
-    done = flatfed("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=repository, paths=(installed,))
+    done = flatfed(
+        "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=repository, paths=(installed,)
+    )
     assert done.returncode == 0, done.stdout
 
 

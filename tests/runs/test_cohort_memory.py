@@ -178,7 +178,7 @@ def test_a_run_goes_on_with_less_memory_to_the_same_bits(tmp_path: Path) -> None
     memory: Any = run._federation.memory
     assert memory.scratch_files > 0
     assert digest(run) == longer
-    with pytest.raises(ff.ConfigError, match="cohort_memory: .*'lots' is no amount of memory"):
+    with pytest.raises(ff.ConfigError, match=r"cohort_memory: .*'lots' is no amount of memory"):
         ff.resume(tmp_path / "run", 4, cohort_memory="lots")
 
 

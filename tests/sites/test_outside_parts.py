@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from cli.command import flatfed
-from flatfed.core.method.algorithm import Algorithm
 from flatfed.core.configuration.schedules import Schedule
+from flatfed.core.method.algorithm import Algorithm
 from flatfed.engines.sites.assignment import Assignment, ModelRecipe, OutsidePart
 from flatfed.engines.sites.sockets import SocketTransport
 from flatfed.outside.sources import sources_of

@@ -181,7 +181,9 @@ def setting_text(config: Mapping[str, Any]) -> str:
 def _configured(value: Any) -> str:
     if not isinstance(value, Mapping):
         return ""
-    own = ", ".join(f"{name}={_configured(entry) or entry}" for name, entry in value.items() if name != "id" and entry is not None)
+    own = ", ".join(
+        f"{name}={_configured(entry) or entry}" for name, entry in value.items() if name != "id" and entry is not None
+    )
     return f"{value.get('id')}({own})" if own else str(value.get("id"))
 
 

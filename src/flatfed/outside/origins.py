@@ -193,6 +193,13 @@ def changes_of_code(before: Iterable[PartOrigin], now: Iterable[PartOrigin]) -> 
     return [_change(origin, other) for origin, other in pairs if other is not None and _differs(origin, other)]
 
 
+def changed_parts(record: Mapping[str, Any]) -> str:
+    """Return what of the parts of a record that are in their families is other code now; empty where nothing is."""
+    before = [origin for origin in recorded_origins(record) if origin.id in FAMILIES.get(origin.family, ())]
+    now = [PartOrigin.of(each.family, each.id, FAMILIES[each.family][each.id]) for each in before]
+    return "; ".join(changes_of_code(before, now))
+
+
 def _differs(before: PartOrigin, now: PartOrigin) -> bool:
     # What was written in a script or notebook changes with every line around it, and has another module elsewhere.
     if SCRIPT in (before.module, now.module):

@@ -8,13 +8,14 @@ version counts. What a module imports under a name that it computes cannot be se
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from flatfed.named_code import ModulePlace, place_of
@@ -161,17 +162,28 @@ def _version_of(module: str, file: Path) -> dict[str, str]:
 
 def installed_package(module: str, file: Path) -> tuple[str | None, str | None]:
     """Return the installed package that a module with this file belongs to, and its version."""
-    for name in _distributions(tuple(sys.path)).get(module.partition(".")[0], ()):
-        found = distribution(name)
+    for found in _distributions(tuple(sys.path)).get(module.partition(".")[0], ()):
         # A folder of the user's own may have the name of an installed package.
         if file.is_relative_to(Path(str(found.locate_file(""))).resolve()):
-            return name, found.version
+            return found.name, found.version
     return None, None
 
 
 @functools.lru_cache(maxsize=1)
-def _distributions(_search: tuple[str, ...]) -> Mapping[str, list[str]]:
-    return packages_distributions()
+def _distributions(_search: tuple[str, ...]) -> Mapping[str, list[Distribution]]:
+    """Return the installed packages by the names of the modules that they bring."""
+    found: dict[str, list[Distribution]] = {}
+    for package in distributions():
+        # One that is broken, in whatever way, must not take the others with it.
+        with contextlib.suppress(Exception):
+            for name in _modules_of(package):
+                found.setdefault(name, []).append(package)
+    return found
+
+
+def _modules_of(package: Distribution) -> set[str]:
+    said = (package.read_text("top_level.txt") or "").split()
+    return set(said) or {file.parts[0].partition(".")[0] for file in package.files or ()}
 
 
 # --- what they say --------------------------------------------------------------------------------------------

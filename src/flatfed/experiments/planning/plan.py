@@ -47,7 +47,7 @@ from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
-from flatfed.outside.origins import enter_recorded
+from flatfed.outside.origins import changed_parts, enter_recorded
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.states.cohort import CohortMemory
 from flatfed.runs.states.store import StateStore
@@ -116,6 +116,11 @@ class Plan:
         """Undo `to_config`, perhaps with more rounds; `by` says whose word it is."""
         try:
             return cls._from_config(config, task, rounds, by)
+        except ConfigError as error:
+            changes = changed_parts(config)
+            if not changes:
+                raise
+            raise ConfigError(f"{error}; since the run was made, {changes}") from error
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
 
