@@ -92,9 +92,9 @@ class NamedBy:
             raise ConfigError(f"{self._who} {path}, which is in Python's standard library and no part of a task")
         if self.is_believed or is_known:
             return
+        file = f"{place.file or 'that module'}{self._other_place(path, place)}"
         raise ConfigError(
-            f"{self._who} {path}, and opening it would run {place.file or 'that module'}{self._other_place(path, place)}; "
-            "add --trust (trust=True) if you trust its maker"
+            f"{self._who} {path}, and opening it would run {file}; add --trust (trust=True) if you trust its maker"
         )
 
     def _other_place(self, path: str, place: ModulePlace) -> str:
