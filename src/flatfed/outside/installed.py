@@ -64,7 +64,7 @@ def installed_parts(kind: str) -> dict[str, list[InstalledPart]]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _InstalledParts:
     """What all packages have, by group and id, and what is wrong with those that cannot be read."""
 
     parts: dict[str, dict[str, list[InstalledPart]]] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class _Found:
 
 # By the search path, because a command adds the folder where it is started; to look through all packages takes time.
 @functools.lru_cache(maxsize=8)
-def _found(_search: tuple[str, ...]) -> _Found:
-    found = _Found()
+def _found(_search: tuple[str, ...]) -> _InstalledParts:
+    found = _InstalledParts()
     seen: set[str] = set()
     for package in distributions():
         try:
@@ -95,7 +95,7 @@ def _entries(package: Distribution) -> list[EntryPoint]:
     return [entry for entry in package.entry_points if entry.group.startswith(PREFIX)]
 
 
-def _note(found: _Found, home: str, entries: list[EntryPoint]) -> None:
+def _note(found: _InstalledParts, home: str, entries: list[EntryPoint]) -> None:
     for entry in entries:
         parts = found.parts.setdefault(entry.group, {}).setdefault(entry.name, [])
         parts.append(InstalledPart(entry.name, home, entry))

@@ -85,7 +85,7 @@ def sources_of(module: str) -> Sources:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _SourcePlace:
     """A module's file, and the folders of its own modules where it is a package."""
 
     file: Path | None
@@ -96,13 +96,13 @@ class _Place:
         return bool(self.folders)
 
 
-def _found(name: str) -> _Place | None:
+def _found(name: str) -> _SourcePlace | None:
     """Return where a module lies, imported or not; None where there is none, or it is not the author's to change."""
     top, _, _ = name.partition(".")
     if top in sys.stdlib_module_names or top in OWN:
         return None
     if name in sys.modules:
-        return _Place(place_of(name).file, tuple(map(Path, getattr(sys.modules[name], "__path__", ()))))
+        return _SourcePlace(place_of(name).file, tuple(map(Path, getattr(sys.modules[name], "__path__", ()))))
     parent, _, last = name.rpartition(".")
     if not parent:
         return _on_the_search_path(name)
@@ -110,27 +110,27 @@ def _found(name: str) -> _Place | None:
     return None if above is None else _within(above.folders, last)
 
 
-def _on_the_search_path(name: str) -> _Place | None:
+def _on_the_search_path(name: str) -> _SourcePlace | None:
     for finder in sys.meta_path:
         spec = finder.find_spec(name, None)
         if spec is not None:
             file = Path(spec.origin).resolve() if spec.has_location and spec.origin else None
-            return _Place(file, tuple(map(Path, spec.submodule_search_locations or ())))
+            return _SourcePlace(file, tuple(map(Path, spec.submodule_search_locations or ())))
     return None
 
 
-def _within(folders: tuple[Path, ...], name: str) -> _Place | None:
+def _within(folders: tuple[Path, ...], name: str) -> _SourcePlace | None:
     """Return a module of a package; Python itself would have to import the package to say it."""
     for folder in folders:
         inner = folder / name
         if (inner / "__init__.py").is_file():
-            return _Place((inner / "__init__.py").resolve(), (inner,))
+            return _SourcePlace((inner / "__init__.py").resolve(), (inner,))
         for suffix in (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES):
             file = folder / f"{name}{suffix}"
             if file.is_file():
-                return _Place(file.resolve())
+                return _SourcePlace(file.resolve())
     spaces = tuple(folder / name for folder in folders if (folder / name).is_dir())
-    return _Place(None, spaces) if spaces else None
+    return _SourcePlace(None, spaces) if spaces else None
 
 
 def _packages(module: str) -> list[str]:
@@ -190,7 +190,7 @@ def _modules_of(package: Distribution) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _SourceText:
     """A file's hash, and what it imports: how many packages up, from which module, which names."""
 
     sha256: str | None
@@ -214,26 +214,26 @@ def _start(package: str, level: int, base: str) -> str:
     return ".".join([*parts[: len(parts) - level + 1], *filter(None, [base])])
 
 
-def _read(file: Path) -> _Source:
+def _read(file: Path) -> _SourceText:
     try:
         about = file.stat()
         return _read_once(file, about.st_mtime_ns, about.st_size)
     except OSError:
-        return _Source(None)
+        return _SourceText(None)
 
 
 # Parts of one project have the same modules.
 @functools.lru_cache(maxsize=1024)
-def _read_once(file: Path, _changed: int, _size: int) -> _Source:
+def _read_once(file: Path, _changed: int, _size: int) -> _SourceText:
     content = file.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     if file.suffix not in SOURCE_SUFFIXES:
-        return _Source(sha256)
+        return _SourceText(sha256)
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):  # nobody can import it
-        return _Source(sha256)
-    return _Source(sha256, tuple(_import_statements(tree)))
+        return _SourceText(sha256)
+    return _SourceText(sha256, tuple(_import_statements(tree)))
 
 
 def _import_statements(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:

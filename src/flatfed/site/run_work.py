@@ -25,9 +25,9 @@ from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.engines.sites.versions import NEVER, handle, version_after, version_of
 from flatfed.runs.records.files import replace_file
+from flatfed.site.approved_parts import enter_approved
 from flatfed.site.config import Site
 from flatfed.site.data import NotAllowed, SiteData, task_for
-from flatfed.site.parts import enter_approved
 from flatfed.site.permission import check_run
 from flatfed.site.states import StateFiles
 
