@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import ConfigError
 
 LIBRARY = (
@@ -91,10 +92,17 @@ class NamedBy:
             raise ConfigError(f"{self._who} {path}, which is in Python's standard library and no part of a task")
         if self.is_believed or is_known:
             return
+        file = f"{place.file or 'that module'}{self._other_place(path, place)}"
         raise ConfigError(
-            f"{self._who} {path}, and opening it would run {place.file or 'that module'}; "
-            "add --trust (trust=True) if you trust its maker"
+            f"{self._who} {path}, and opening it would run {file}; add --trust (trust=True) if you trust its maker"
         )
+
+    def _other_place(self, path: str, place: ModulePlace) -> str:
+        """Say that code lies elsewhere than it did: a project was moved, or this is not the one that was used."""
+        before = (self.recorded or {}).get(path.partition(":")[0])
+        if before is None or place.file is None or before == str(place.file):
+            return ""
+        return f" (it was made with {escaped(before)})"
 
     @property
     def _who(self) -> str:

@@ -64,3 +64,22 @@ def test_a_mistake_on_the_command_line_is_one_sentence() -> None:
     assert told.code == 2
     assert "--cohort-memory" in told.err
     assert "'lots' is no amount of memory such as 2GB or 512MiB" in told.err
+
+
+def test_a_run_and_a_comparison_are_resumed_with_another_bound(tmp_path: Path) -> None:
+    assert flatfed("run", "digits", "fedavg", *SMALL, "--out", tmp_path / "r").code == 0
+    assert flatfed("resume", tmp_path / "r", "--rounds", 4, "--cohort-memory", "0B").code == 0
+    assert RunDirectory.open(tmp_path / "r").config["settings"]["cohort_memory"] == "0B"
+    whole = flatfed("run", "digits", "fedavg", *SMALL, "--rounds", 4, "--out", tmp_path / "whole")
+    assert whole.code == 0
+    losses = [
+        [row["train_loss"] for row in RunDirectory.open(tmp_path / name).recorded.rows] for name in ("r", "whole")
+    ]
+    assert losses[0] == losses[1]
+    told = flatfed("resume", tmp_path / "r", "--rounds", 5, "--cohort-memory", "lots")
+    assert told.code == 2
+    assert "--cohort-memory" in told.err
+    assert flatfed("compare", "digits", "fedavg", *SMALL, "--seeds", "0", "--out", tmp_path / "c").code == 0
+    assert flatfed("resume", tmp_path / "c", "--rounds", 4, "--cohort-memory", "1MiB").code == 0
+    (run,) = [path.parent for path in (tmp_path / "c").rglob("config.json")]
+    assert RunDirectory.open(run).config["settings"]["cohort_memory"] == "1MiB"

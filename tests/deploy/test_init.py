@@ -171,7 +171,7 @@ def test_a_site_is_configured_in_yaml(folder: Path) -> None:
     keys = ["site", "data", "data_options", "partition", "clients", "folder", "socket", "device", "limits"]
     assert list(config) == keys
     assert config["site"] == "hospital-a"
-    limits = ["methods", "models", "code", "largest_message", "min_batch", "min_examples", "rounds_per_day"]
+    limits = ["methods", "models", "parts", "code", "largest_message", "min_batch", "min_examples", "rounds_per_day"]
     assert list(config["limits"]) == limits
     assert config["socket"] in (folder / "sites/hospital-a/supernode.sh").read_text()
 

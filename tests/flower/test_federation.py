@@ -5,6 +5,7 @@ One method here; the others take longer, and run with the faults: `make federati
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ import pytest
 
 from engines.bench import exact
 from flatfed.core.method.messages import unpack
+from flatfed.outside.sources import sources_of
 from flower.bench import MISSING, Bench, started
 from sites.bench import assert_same, run_name
 
@@ -49,3 +51,20 @@ def test_states_at_the_sites_and_at_the_server(method: str, bench: Bench) -> Non
     assert_same(bench.loaded(method), bench.simulated(method), bench.home)
     listed = bench.federation.flwr("list", "flatfed", "--run-id", str(number)).stdout
     assert "finished:completed" in listed
+
+
+@pytest.mark.skipif("FLATFED_FEDERATION" not in os.environ, reason="takes long: make federation-faults")
+def test_a_method_from_outside_runs_where_the_sites_approve_it(bench: Bench) -> None:
+    path = "flower.own_method:Steeper"
+    number = bench.begin(f"{path}(rho=0.2)", "not-approved", rounds=1)
+    assert bench.federation.wait_finished(number) != "finished:completed"
+    assert f"this site does not allow the code '{path}'" in bench.log(number)
+    approved = sources_of("flower.own_method").digest
+    for member in bench.sites.values():
+        member.restart(limits={"parts": {path: approved}})
+    number = bench.begin(f"{path}(rho=0.2)", "approved")
+    bench.finish(number)
+    importlib.import_module("flower.own_method")
+    assert_same(bench.loaded("approved"), bench.simulated("flower-steeper(rho=0.2)"), bench.home)
+    for member in bench.sites.values():
+        assert member.audit("run")[-1]["parts"] == [f"{path} {approved}"]

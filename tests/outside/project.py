@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 PARTS = '''
 from pathlib import Path
@@ -138,6 +139,17 @@ EVERY_PART = (
 )
 """A run of which every part is the user's own."""
 
+STUDY = """
+title: Louder
+methods: {louder: "mine.parts:Louder(rho=0.2)", plain: fedavg}
+dataset: mine.parts:load
+model: mine.parts:Net
+clients: 5
+rounds: 1
+lr: mine.parts:Halving(0.1)
+seeds: [0]
+"""
+
 
 def write_project(folder: Path) -> Path:
     """Write the project, and return the folder to start in."""
@@ -146,45 +158,55 @@ def write_project(folder: Path) -> Path:
     return folder
 
 
+def stranger(project: Path, folder: Path) -> tuple[Path, ...]:
+    """Return where the project's module can be imported from, as that of an installed package."""
+    installed = folder / "site-packages"
+    if not installed.exists():
+        shutil.copytree(project / "mine", installed / "mine")
+        (installed / "mine" / "imported").unlink()
+    return (installed,)
+
+
 def imports(folder: Path) -> int:
     """Return how often the project's module was imported."""
     marks = folder / "mine" / "imported"
     return len(marks.read_text().splitlines()) if marks.exists() else 0
 
 
+class Forks:
+    """The process that forks the others; it is started when it is first asked, and ends with the tests."""
+
+    process: ClassVar[subprocess.Popen[str] | None] = None
+
+    @classmethod
+    def ask(cls, words: Sequence[str], cwd: Path, paths: Sequence[Path]) -> subprocess.CompletedProcess[str]:
+        """Run a command in a process of its own, which knows nothing of earlier ones."""
+        if cls.process is None:
+            command = [sys.executable, "-P", str(Path(__file__).with_name("forks.py"))]
+            cls.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert cls.process.stdin is not None
+        assert cls.process.stdout is not None
+        request = {"words": list(words), "cwd": str(cwd), "paths": list(map(str, paths))}
+        print(json.dumps(request), file=cls.process.stdin, flush=True)
+        code, out, err = json.loads(cls.process.stdout.readline())
+        return subprocess.CompletedProcess(list(words), code, out, err)
+
+    @classmethod
+    def end(cls) -> None:
+        """End it: it has nothing more to read."""
+        if cls.process is not None:
+            cls.process.communicate()
+            cls.process = None
+
+
 def flatfed(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own, which knows nothing of earlier ones."""
-    return _process(["-c", "from flatfed.cli.main import main; main()", *words], cwd, paths)
-
-
-def _process(words: Sequence[str], cwd: Path, paths: tuple[Path, ...]) -> subprocess.CompletedProcess[str]:
-    search = [*map(str, paths), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(search), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-
-SEVERAL = """
-import contextlib, io, json, sys
-from flatfed.cli.main import main
-
-for words in json.loads(sys.argv[1]):
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            main(words)
-        except SystemExit as end:
-            code = end.code
-    print(json.dumps([code, said.getvalue()]))
-"""
+    """Run a command; with `python` first, a script or a module."""
+    return Forks.ask(words, cwd, paths)
 
 
 def refused_each(commands: Sequence[Sequence[str]], cwd: Path, paths: tuple[Path, ...] = ()) -> list[str]:
-    """Run commands that must all be refused, one after another in one process, and return what each said."""
-    done = _process(["-c", SEVERAL, json.dumps(commands)], cwd, paths)
-    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [code for code, _ in outcomes] == [2] * len(commands), done.stdout + done.stderr
-    return [said for _, said in outcomes]
+    """Run commands that must all be refused, and return what each said."""
+    return [refused(*words, cwd=cwd, paths=paths) for words in commands]
 
 
 def succeed(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> str:
@@ -197,6 +219,6 @@ def succeed(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> str:
 def refused(*words: str, cwd: Path, paths: tuple[Path, ...] = ()) -> str:
     """Run a command that must be refused in a sentence, and return that."""
     done = flatfed(*words, cwd=cwd, paths=paths)
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == 2, (words, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stderr

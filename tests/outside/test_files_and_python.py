@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from outside.project import imports, refused, succeed, write_project
-
-STUDY = """
-title: Louder
-methods: {louder: "mine.parts:Louder(rho=0.2)", plain: fedavg}
-dataset: mine.parts:load
-model: mine.parts:Net
-clients: 5
-rounds: 1
-lr: mine.parts:Halving(0.1)
-seeds: [0]
-"""
+from outside.project import STUDY, imports, refused, succeed, write_project
 
 
-def test_a_study_names_parts_of_its_project(tmp_path: Path) -> None:
-    project = write_project(tmp_path / "project")
-    (project / "first.yaml").write_text(STUDY)
-    succeed("study", "run", "first.yaml", "--out", "studied", "--jobs", "1", cwd=project)
-    configs = [json.loads(file.read_text()) for file in (project / "studied").rglob("config.json")]
+def test_a_study_names_parts_of_its_project(studied: Path) -> None:
+    configs = [json.loads(file.read_text()) for file in studied.rglob("config.json")]
     assert sorted(config["method"] for config in configs) == ["fedavg", "louder"]
     assert {config["settings"]["lr"] for config in configs} == {"halving(0.1)"}
 
@@ -64,10 +47,7 @@ assert len(ff.resume("s", rounds=2).history) == 2
 def test_python_takes_the_same_names(tmp_path: Path) -> None:
     project = write_project(tmp_path)
     (project / "script.py").write_text(SCRIPT)
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "script.py"]
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    succeed("python", "script.py", cwd=project)
     said = refused("resume", "s", "--rounds", "3", cwd=project)
     assert "'here-and-now'" in said
     assert "script or notebook" in said

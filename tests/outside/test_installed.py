@@ -62,9 +62,9 @@ def test_a_package_is_listed_used_and_remembered(installed: Path, tmp_path: Path
 
 
 def test_the_tests_of_the_repository_pass(repository: Path, installed: Path) -> None:
-    search = f"import sys; sys.path.insert(0, {str(installed)!r})"
-    script = f"{search}; import pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', 'tests']))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, timeout=300)
+    done = flatfed(
+        "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=repository, paths=(installed,)
+    )
     assert done.returncode == 0, done.stdout
 
 

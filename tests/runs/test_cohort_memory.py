@@ -171,6 +171,17 @@ def test_a_run_in_a_directory_spills_there_and_comes_to_the_same_bits(tmp_path: 
     assert_same(bits(ff.load_run(tmp_path / "run"), POPULATION), bits(small_run(None), POPULATION))
 
 
+def test_a_run_goes_on_with_less_memory_to_the_same_bits(tmp_path: Path) -> None:
+    longer = digest(small_run(None, average=None, rounds=3))
+    small_run(tmp_path / "run", average=None, rounds=2)
+    run = ff.resume(tmp_path / "run", 3, cohort_memory="0B")
+    memory: Any = run._federation.memory
+    assert memory.scratch_files > 0
+    assert digest(run) == longer
+    with pytest.raises(ff.ConfigError, match=r"cohort_memory: .*'lots' is no amount of memory"):
+        ff.resume(tmp_path / "run", 4, cohort_memory="lots")
+
+
 ENDED = """
 import os, signal, sys
 from pathlib import Path

@@ -16,7 +16,7 @@ from flatfed.core.configuration.schedules import Schedule
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
-from flatfed.outside.named_parts import with_entered_ids
+from flatfed.outside.named_parts import meant_path, with_entered_ids
 
 PARTS = (Algorithm.registry, ClientOptimiser.registry, Average.registry, Schedule.registry)
 """The families whose members a spelling may name."""
@@ -94,13 +94,31 @@ def read_spelling(text: str) -> Spelling:
 def _algorithm(call: Call, suffixes: Sequence[Call]) -> type[Algorithm]:
     if call.name in ClientOptimiser.registry or call.name in Average.registry:
         raise ConfigError(_not_an_algorithm(call.name, [suffix.name for suffix in suffixes]))
+    _refuse_almost_path(call.name)
     return Algorithm.registry.find(call.name)
+
+
+def _refuse_almost_path(name: str) -> None:
+    """Say how a part of one's own is written where a name is that of a file, say."""
+    meant = meant_path(name)
+    if meant is not None:
+        raise ConfigError(
+            f"{name!r} is no method; one of your own is written as Python imports it from where you start: {meant}"
+        )
+    if ":" in name:
+        raise ConfigError(
+            f"{name!r} is no method; one of your own is written module:Name, of letters, digits and _ (rename a file "
+            "that has others in its name)"
+        )
 
 
 def _check_suffixes(text: str, suffixes: Sequence[Call], optimisers: Sequence[Call], averages: Sequence[Call]) -> None:
     """Refuse what is neither an optimiser nor an average, and both in another order or number than one each."""
     known = [*ClientOptimiser.registry, *Average.registry]
     for call in suffixes:
+        if call.name in Algorithm.registry:
+            raise ConfigError(f"{text!r}: {call.name} is an algorithm, which stands first and alone")
+        _refuse_almost_path(call.name)
         if call.name not in known:
             raise ConfigError(nearest(call.name, known, "suffix"))
     in_order = [*optimisers, *averages] == list(suffixes)

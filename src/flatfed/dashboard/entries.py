@@ -14,6 +14,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.dashboard.sealed_reading import read_record
 from flatfed.dashboard.tails import last_rows, number
 from flatfed.dashboard.tree import COMPARISON, STUDY, FolderPlace
+from flatfed.outside.origins import outside_text
 from flatfed.runs.history import Row
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import is_held
@@ -77,7 +78,8 @@ def entry_of(
 
 def unreadable(place: FolderPlace, reason: str) -> Entry:
     """Return the line of what cannot be read."""
-    nothing = dict.fromkeys(("method", "data", "seed", "setting", "metric", "resume", "rerun"), "")
+    texts = ("method", "parameters", "outside", "data", "seed", "setting", "metric", "resume", "rerun")
+    nothing = dict.fromkeys(texts, "")
     numbers = dict.fromkeys(("rounds", "of", "value", "seconds_left"))
     return {**_names(place), **nothing, **numbers, "status": "unreadable", "reason": _short(reason)}
 
@@ -96,6 +98,8 @@ def _entry(place: FolderPlace, root: Path, config: dict[str, Any]) -> Entry:
     return {
         **_names(place),
         "method": _short(config["method"]),
+        "parameters": _short(", ".join(filter(None, map(_configured, (config["algorithm"], config["average"]))))),
+        "outside": _short(outside_text([config])),
         "data": _short(str(task.get("dataset") or task.get("name") or "")),
         "seed": str(settings["seed"]),
         "setting": _short(setting_text(config)),
@@ -177,7 +181,9 @@ def setting_text(config: Mapping[str, Any]) -> str:
 def _configured(value: Any) -> str:
     if not isinstance(value, Mapping):
         return ""
-    own = ", ".join(f"{name}={entry}" for name, entry in value.items() if name != "id" and entry is not None)
+    own = ", ".join(
+        f"{name}={_configured(entry) or entry}" for name, entry in value.items() if name != "id" and entry is not None
+    )
     return f"{value.get('id')}({own})" if own else str(value.get("id"))
 
 

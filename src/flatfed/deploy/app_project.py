@@ -27,6 +27,8 @@ OWN: dict[str, Any] = {
     "out": "runs/federation",
     "resume": False,
     "resume_rounds": 0,
+    "trust": False,
+    "accept_changed_code": False,
     "checkpoint_every": 0,
     "roll_call_seconds": 120,
     "exchange_timeout": 600,

@@ -24,7 +24,8 @@ app = ServerApp()
 
 OWN = (
     *("method", "sites", "out", "sampling", "model", "model_options", "augment", "local_layers"),
-    *("test_data", "test_data_options", "resume", "resume_rounds", "roll_call_seconds", "checkpoint_every", "exact"),
+    *("test_data", "test_data_options", "resume", "resume_rounds", "trust", "accept_changed_code"),
+    *("roll_call_seconds", "checkpoint_every", "exact"),
 )
 """What the run configuration holds besides the training settings."""
 OFF = ("", "none")
@@ -82,6 +83,8 @@ def wanted(config: Mapping[str, Any]) -> FederatedRun:
         test_options=_options(config, "test_data_options"),
         resume=_truth(config, "resume"),
         resume_rounds=checked(Index, config.get("resume_rounds", 0), "resume_rounds") or None,
+        trust=_truth(config, "trust"),
+        accept_changed_code=_truth(config, "accept_changed_code"),
         roll_call_seconds=checked(Positive, config.get("roll_call_seconds", 120), "roll_call_seconds"),
         checkpoint_every=checked(Index, config.get("checkpoint_every", 0), "checkpoint_every") or None,
         exact=_truth(config, "exact"),

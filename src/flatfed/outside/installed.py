@@ -10,8 +10,8 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Any
 
 from flatfed.core.configuration.registry import Registry
@@ -19,6 +19,8 @@ from flatfed.core.configuration.users_code import explained
 from flatfed.core.errors import ConfigError, ConfigWarning
 
 PREFIX = "flatfed."
+PLACE = re.compile(r"[\w.]+\s*(:\s*[\w.]+\s*(\[.*\])?)?")
+"""What an entry point says: `package.module:Name`, perhaps with the extra that it needs."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class InstalledPart:
 
     def load(self) -> Any:
         """Import it; a package that cannot be imported is named."""
+        if not PLACE.fullmatch(self.entry.value):
+            raise ConfigError(
+                f"{self.name!r} of the package {self.home} is said to be at {self.entry.value!r:.80}, which is no "
+                "module:Name; mend or remove that package"
+            )
         try:
             return self.entry.load()
         except (Exception, SystemExit) as error:  # whatever a package does when it is imported
@@ -53,17 +60,45 @@ def group_of(kind: str) -> str:
 
 def installed_parts(kind: str) -> dict[str, list[InstalledPart]]:
     """Return what packages have of a kind, by id; an id that two packages claim has two entries."""
-    return _parts(group_of(kind), tuple(sys.path))
+    return _found(tuple(sys.path)).parts.get(group_of(kind), {})
+
+
+@dataclass(frozen=True)
+class _InstalledParts:
+    """What all packages have, by group and id, and what is wrong with those that cannot be read."""
+
+    parts: dict[str, dict[str, list[InstalledPart]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
 
 # By the search path, because a command adds the folder where it is started; to look through all packages takes time.
-@functools.lru_cache(maxsize=64)
-def _parts(group: str, _search: tuple[str, ...]) -> dict[str, list[InstalledPart]]:
-    parts: dict[str, list[InstalledPart]] = {}
-    for entry in entry_points(group=group):
-        home = "" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
-        parts.setdefault(entry.name, []).append(InstalledPart(entry.name, home, entry))
-    return parts
+@functools.lru_cache(maxsize=8)
+def _found(_search: tuple[str, ...]) -> _InstalledParts:
+    found = _InstalledParts()
+    seen: set[str] = set()
+    for package in distributions():
+        try:
+            entries = _entries(package)
+            # Of a package that is there twice Python imports the first.
+            if entries and (name := str(package.name).lower()) not in seen:
+                seen.add(name)
+                _note(found, f"{package.name} {package.version}", entries)
+        except Exception as error:  # one package that is broken, in whatever way, must not take the others with it
+            found.problems.append(f"the entry points of a package cannot be read: {explained(error)}")
+    return found
+
+
+def _entries(package: Distribution) -> list[EntryPoint]:
+    """Return the entry points of a package that are meant for flatfed; most have none, and are not looked at."""
+    if PREFIX not in (package.read_text("entry_points.txt") or ""):
+        return []
+    return [entry for entry in package.entry_points if entry.group.startswith(PREFIX)]
+
+
+def _note(found: _InstalledParts, home: str, entries: list[EntryPoint]) -> None:
+    for entry in entries:
+        parts = found.parts.setdefault(entry.group, {}).setdefault(entry.name, [])
+        parts.append(InstalledPart(entry.name, home, entry))
 
 
 def only_part(kind: str, name: str) -> InstalledPart | None:
@@ -92,7 +127,7 @@ def enter_mentioned(text: str, families: Iterable[Registry[Any]]) -> None:
 
 def enter_all(kind: str, enter: Callable[[str], None]) -> list[str]:
     """Enter every installed part of a kind; return what is wrong with those that cannot be."""
-    problems: list[str] = []
+    problems = list(_found(tuple(sys.path)).problems)
     for name in installed_parts(kind):
         try:
             enter(name)

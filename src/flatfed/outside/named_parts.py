@@ -7,6 +7,7 @@ may do so, and entered in its family. Families themselves import nothing.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.named_code import NamedBy
 from flatfed.outside.installed import enter_mentioned
 
-PATH = re.compile(r"(?<![\w.:/-])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+PATH = re.compile(r"(?<![\w.:/-])[^\W\d][\w.]*:[^\W\d][\w.]*")
 """An import path within a text: `my_package.my_file:MyMethod`."""
 
 
@@ -30,8 +31,24 @@ def with_ids(text: str, families: Sequence[Registry[Any]], by: NamedBy) -> str:
 
     `by` says whose word the text is. Ids of installed packages are entered too: who installed them chose them.
     """
+    text = as_identifiers(text)
     enter_mentioned(text, families)
     return PATH.sub(lambda path: find_part(path[0], families, by).id, text)
+
+
+def as_identifiers(text: str) -> str:
+    """Return a text with its letters as Python has them in names: what a keyboard types may be `o` and two dots."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def meant_path(text: str) -> str | None:
+    """Return how a text would be written that is almost an import path: that of a file, or with dots alone."""
+    place, colon, name = as_identifiers(text).rpartition(":" if ":" in text else ".")
+    within = place.removesuffix(".py").replace("\\", "/").removeprefix("./")
+    # Of a file elsewhere the name is left: Python is started in its folder.
+    module = within.rpartition("/")[2] if within.startswith(("/", "..")) else within.lstrip(".").replace("/", ".")
+    path = f"{module}:{name}"
+    return path if colon and path != text and PATH.fullmatch(path) else None
 
 
 def with_entered_ids(text: str, families: Sequence[Registry[Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Where the parts of a run come from that are not flatfed's own: module, package, version, and the hash of the file.
+"""Where the parts of a run come from that are not flatfed's own: module, package, version, and hashes of the files.
 
 A record has one entry for each. When the run is opened, what it names is imported, if whoever names it may do so, and
 compared with what was there when the run was made.
@@ -6,29 +6,22 @@ compared with what was there when the run was made.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import distribution, packages_distributions
-from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.registry import FAMILIES
 from flatfed.core.errors import ConfigError
 from flatfed.named_code import NamedBy, origin_of, place_of
 from flatfed.outside.installed import enter_installed
 from flatfed.outside.named_parts import find_part
+from flatfed.outside.sources import OWN, SCRIPT, Sources, installed_package, sources_of
 
 ORIGINS = "origins"
 """Where a record has the parts from outside."""
-
-OWN = ("flatfed", "torch")
-"""Packages whose parts are in the record of versions already."""
-
-SCRIPT = "__main__"
 
 
 @dataclass(frozen=True)
@@ -43,6 +36,8 @@ class PartOrigin:
         package: the installed package that the module belongs to; None where it belongs to none.
         version: of that package, or of the module where it says one.
         sha256: the hash of the module's file; None where it has none.
+        modules: the hashes of its author's other modules that it imports, by name; None in records of before.
+        uses: the versions of the packages by others that all of these import; None in records of before.
     """
 
     family: str
@@ -52,6 +47,8 @@ class PartOrigin:
     package: str | None = None
     version: str | None = None
     sha256: str | None = None
+    modules: Mapping[str, str] | None = None
+    uses: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, family: str, id: str, thing: Any) -> PartOrigin:
@@ -59,7 +56,8 @@ class PartOrigin:
         module = origin_of(thing)
         package, release = package_of(module)
         name = getattr(thing, "__qualname__", type(thing).__qualname__)
-        return cls(family, id, module, name, package, release, source_hash(module))
+        made_of = sources_of(module)
+        return cls(family, id, module, name, package, release, made_of.sha256, made_of.modules, made_of.uses)
 
     @property
     def path(self) -> str:
@@ -73,7 +71,12 @@ class PartOrigin:
             return self.module
         return f"{self.package} {self.version}"
 
-    def to_dict(self) -> dict[str, str | None]:
+    @property
+    def digest(self) -> str:
+        """One hash of all of its author's modules."""
+        return Sources(self.sha256, self.modules or {}).digest
+
+    def to_dict(self) -> dict[str, Any]:
         """Return it, ready for JSON."""
         return asdict(self)
 
@@ -90,9 +93,14 @@ def origins_of(configs: Iterable[Any], functions: Iterable[tuple[str, str, Any]]
         configs: configurations; other values are passed over.
         functions: what each is (`model`), how the record names it, and the thing itself.
     """
+    return [origin.to_dict() for origin in found_origins(configs, functions)]
+
+
+def found_origins(configs: Iterable[Any], functions: Iterable[tuple[str, str, Any]] = ()) -> list[PartOrigin]:
+    """Return where all parts from outside come from, in the order of families and ids."""
     classes = [(type(part).registry.kind, part.id, type(part)) for part in _parts(configs) if part.id]
     found = {(family, id): thing for family, id, thing in (*classes, *functions) if is_outside(thing)}
-    return [PartOrigin.of(family, id, thing).to_dict() for (family, id), thing in sorted(found.items(), key=_names)]
+    return [PartOrigin.of(family, id, thing) for (family, id), thing in sorted(found.items(), key=_names)]
 
 
 def _names(entry: tuple[tuple[str, str], Any]) -> tuple[str, str]:
@@ -118,8 +126,31 @@ def recorded_origins(record: Mapping[str, Any]) -> list[PartOrigin]:
         raise ConfigError(f"{ORIGINS} of this record cannot be read; it lists parts, each with texts by name") from None
 
 
+def told_origins(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return for people where each part from outside comes from, by what it is called: `algorithm louder`.
+
+    Nothing is imported. What a record says is shown with codes in the place of control characters.
+    """
+    return {escaped(f"{each.family} {each.id}"): escaped(_told(each)) for each in recorded_origins(record)}
+
+
+def _told(origin: PartOrigin) -> str:
+    return origin.path if origin.package is None else f"{origin.path} of {origin.home}"
+
+
+def outside_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return where the parts come from that are not flatfed's own, as the records say it; nothing is imported."""
+    parts: dict[str, str] = {}
+    for record in records:
+        parts |= told_origins(record)
+    # Models, data and metrics are called by their path.
+    return "; ".join(f"{name} is {home}" for name, home in parts.items() if not name.endswith(f" {home}"))
+
+
 def _text(value: Any) -> Any:
-    if not isinstance(value, str | None):
+    """Return a text, texts by name, or None."""
+    texts = value.values() if isinstance(value, dict) else [value]
+    if not all(isinstance(text, str | None) for text in texts):
         raise TypeError("not a text")
     return value
 
@@ -162,11 +193,18 @@ def changes_of_code(before: Iterable[PartOrigin], now: Iterable[PartOrigin]) -> 
     return [_change(origin, other) for origin, other in pairs if other is not None and _differs(origin, other)]
 
 
+def changed_parts(record: Mapping[str, Any]) -> str:
+    """Return what of the parts of a record that are in their families is other code now; empty where nothing is."""
+    before = [origin for origin in recorded_origins(record) if origin.id in FAMILIES.get(origin.family, ())]
+    now = [PartOrigin.of(each.family, each.id, FAMILIES[each.family][each.id]) for each in before]
+    return "; ".join(changes_of_code(before, now))
+
+
 def _differs(before: PartOrigin, now: PartOrigin) -> bool:
     # What was written in a script or notebook changes with every line around it, and has another module elsewhere.
     if SCRIPT in (before.module, now.module):
         return False
-    return (before.path, before.sha256) != (now.path, now.sha256)
+    return (before.path, before.sha256) != (now.path, now.sha256) or bool(_helpers(before, now) or _others(before, now))
 
 
 def _change(before: PartOrigin, now: PartOrigin) -> str:
@@ -175,33 +213,36 @@ def _change(before: PartOrigin, now: PartOrigin) -> str:
         return f"{part} was {before.path} and is {now.path}"
     if before.version != now.version:
         return f"{part} was of {before.home} and is of {now.home}"
-    return f"{part} was changed in {place_of(now.module).file or now.module}"
+    own = [now.module] if before.sha256 != now.sha256 else []
+    changed = [*own, *_helpers(before, now)]
+    if changed:
+        files = sources_of(now.module).files
+        return f"{part} was changed in {', '.join(str(files.get(name, name)) for name in changed)}"
+    return f"{part} was used with other packages: {', '.join(_others(before, now))}"
 
 
-def source_hash(module: str) -> str | None:
-    """Return the SHA-256 of the file of a module that is imported; None where there is none to read."""
-    file = place_of(module).file if module in sys.modules else None
-    if file is None:
-        return None
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return None
+def _helpers(before: PartOrigin, now: PartOrigin) -> list[str]:
+    """Return the modules besides its own that are others; of records of before nobody can tell."""
+    return [] if before.modules is None else _unlike(before.modules, now.modules or {})
+
+
+def _others(before: PartOrigin, now: PartOrigin) -> list[str]:
+    """Return the packages by others that are others, with their versions."""
+    then, today = before.uses, now.uses or {}
+    if then is None:
+        return []
+    return [f"{name} {then.get(name, 'none')}, now {today.get(name, 'none')}" for name in _unlike(then, today)]
+
+
+def _unlike(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 def package_of(module: str) -> tuple[str | None, str | None]:
     """Return the installed package that a module belongs to, and its version; or the version that the module says."""
-    top = module.partition(".")[0]
     file = place_of(module).file if module in sys.modules else None
-    for name in _distributions(tuple(sys.path)).get(top, ()):
-        found = distribution(name)
-        # A folder of the user's own may have the name of an installed package.
-        if file is not None and file.is_relative_to(Path(str(found.locate_file(""))).resolve()):
-            return name, found.version
-    said = getattr(sys.modules.get(top), "__version__", None)
+    package, version = (None, None) if file is None else installed_package(module, file)
+    if package is not None:
+        return package, version
+    said = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
     return None, said if isinstance(said, str) else None
-
-
-@functools.lru_cache(maxsize=1)
-def _distributions(_search: tuple[str, ...]) -> Mapping[str, list[str]]:
-    return packages_distributions()

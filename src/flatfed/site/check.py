@@ -13,6 +13,7 @@ import numpy as np
 from flatfed import __version__, models
 from flatfed.core.errors import FlatfedError
 from flatfed.core.model.devices import find_device
+from flatfed.outside.sources import sources_of
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.runs.records.files import is_writable
 from flatfed.site.config import Site, read_site
@@ -36,7 +37,7 @@ def check_site(file: Path, read: Callable[[], Site] | None = None) -> list[SiteF
         site = read_site(file) if read is None else read()
     except FlatfedError as error:
         return [SiteFinding("configuration", "fault", str(error))]
-    findings = [_places(site), *_data(site), *_folder(site)]
+    findings = [_places(site), *_data(site), *_parts(site), *_folder(site)]
     findings.append(SiteFinding("flatfed", "ok", f"{__version__}, code {code_fingerprint()}"))
     arithmetic = ", ".join(f"{name} {value}" for name, value in arithmetic_fingerprint().items())
     findings.append(SiteFinding("arithmetic", "ok", arithmetic))
@@ -86,6 +87,23 @@ def _limits(site: Site, data: SiteData) -> SiteFinding:
         return SiteFinding("limits", "fault", text)
     allowed = site.limits.methods or "any"
     return SiteFinding("limits", "ok", f"methods {allowed}, requests up to {site.limits.largest_message} MB")
+
+
+def _parts(site: Site) -> list[SiteFinding]:
+    """Look at the code from outside that the server may name: read, and not imported."""
+    return [_part(path, approved) for path, approved in sorted(site.limits.named.items())]
+
+
+def _part(path: str, approved: str | None) -> SiteFinding:
+    found = sources_of(path.partition(":")[0])
+    if found.sha256 is None:
+        return SiteFinding("part", "fault", f"{path} is not found; start where it lies, or set PYTHONPATH")
+    text = f"{path} has the hash {found.digest}, of {', '.join(sorted(map(str, found.files.values())))}"
+    if approved is None:
+        return SiteFinding("part", "fault", f"{text}; look at these files, and write it into limits.parts to approve")
+    if approved != found.digest:
+        return SiteFinding("part", "fault", f"{text}, and limits.parts approves {approved}")
+    return SiteFinding("part", "ok", text)
 
 
 def _folder(site: Site) -> list[SiteFinding]:

@@ -21,8 +21,10 @@ from flatfed.core.configuration.config import Config, build
 from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError
 from flatfed.machine import read_regular
+from flatfed.outside.named_parts import PATH
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+HASH = re.compile(r"[0-9a-f]{64}")
 MEGABYTE = 1 << 20
 LONGEST_SOCKET = 100
 """Characters of a socket's path: the system takes about 108."""
@@ -34,7 +36,10 @@ class Limits(Config):
     methods: object = ()
     """The ids of the methods that may be used, such as fedavg; nothing is any."""
     models: object = ()
-    """Models of the site's own code that may be used (`package.module:Net`); others by name need no permission."""
+    """Models of the site's own code that may be used (`package.module:Net`, or the id of one of an installed package);
+    those of flatfed need no permission."""
+    parts: object = None
+    """Methods, client optimisers and schedules from outside flatfed that may be used: `package.module:Method: HASH`."""
     code: object = ()
     """Fingerprints of flatfed that may be used, as `flatfed site check` prints them; nothing is any."""
     largest_message: Count = 1024
@@ -50,6 +55,18 @@ class Limits(Config):
         super().__post_init__()
         for name in ("methods", "models", "code"):
             object.__setattr__(self, name, _words(name, getattr(self, name)))
+        object.__setattr__(self, "parts", _hashes(self.parts))
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """The parts from outside by import path, with the hashes that were approved; None where none is yet."""
+        assert isinstance(self.parts, dict)
+        return self.parts
+
+    @property
+    def approved(self) -> dict[str, str]:
+        """The parts from outside that may be used."""
+        return {path: approved for path, approved in self.named.items() if approved is not None}
 
     @property
     def largest_bytes(self) -> int:
@@ -66,6 +83,22 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         raise ConfigError(f"limits: {name} must be a list of words, not {value!r:.60}")
     return tuple(value)
+
+
+def _hashes(value: Any) -> dict[str, str | None]:
+    """Return import paths with the hashes of their code, or None."""
+    entries = {} if value is None else value
+    if not isinstance(entries, dict):
+        raise ConfigError("limits: parts must hold `package.module:Name: HASH` lines")
+    for path, approved in entries.items():
+        if not isinstance(path, str) or not PATH.fullmatch(path):
+            raise ConfigError(f"limits: parts: {path!r:.80} is no import path such as package.module:Name")
+        if approved is not None and not (isinstance(approved, str) and HASH.fullmatch(approved)):
+            raise ConfigError(
+                f"limits: parts: {approved!r:.80} is no hash of {path}, which has 64 digits; leave it empty, and "
+                "`flatfed site check` shows it"
+            )
+    return dict(entries)
 
 
 class SiteConfig(Config):

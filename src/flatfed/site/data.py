@@ -21,6 +21,8 @@ from flatfed.data.partition import Partitioner
 from flatfed.data.storage.pool import Pool
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.experiments.tasks.recipe import task_over
+from flatfed.named_code import USER
+from flatfed.outside.named_parts import with_ids
 from flatfed.site.config import Site
 
 
@@ -72,7 +74,8 @@ def _parts(site: Site, pool: Pool) -> Sequence[Any]:
         if site.config.clients not in (None, 1):
             raise ConfigError("clients: name the partition too, such as iid, or leave clients out for one")
         return [np.arange(len(pool.train))]
-    partitioner = Partitioner.registry.make(site.config.partition).within(DataDirectory(site.config.data_dir))
+    named = with_ids(site.config.partition, [Partitioner.registry], USER)
+    partitioner = Partitioner.registry.make(named).within(DataDirectory(site.config.data_dir))
     groups = {name: np.asarray(numbers) for name, numbers in pool.groups.items()}
     return partitioner.divide(np.asarray(pool.labels), groups, site.config.clients, 0)
 

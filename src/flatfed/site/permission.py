@@ -12,6 +12,8 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import listed
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.engines.sites.assignment import Assignment
+from flatfed.models.catalogue import KIND
+from flatfed.outside.installed import installed_parts
 from flatfed.runs.fingerprints import code_fingerprint
 from flatfed.runs.records.files import replace_file
 from flatfed.site.config import Limits
@@ -25,7 +27,7 @@ def check_run(
     methods, models, code = _words(limits.methods), _words(limits.models), _words(limits.code)
     if methods and algorithm.id not in methods:
         raise NotAllowed(f"this site does not allow the method {algorithm.id!r:.60}, only {listed(methods)}")
-    if ":" in assignment.model.name and assignment.model.name not in models:
+    if _is_outside(assignment.model.name) and assignment.model.name not in models:
         raise NotAllowed(f"this site does not allow the code {assignment.model.name!r:.80}; name it in limits.models")
     own = code_fingerprint()
     if assignment.code != own:
@@ -44,6 +46,11 @@ def check_run(
             f"with batch_size={settings.batch_size} a batch here would have {smallest} examples, and this site takes "
             f"{limits.min_batch} or more; choose another batch size"
         )
+
+
+def _is_outside(model: str) -> bool:
+    """Say whether a model is none of flatfed's own: to build it imports code."""
+    return ":" in model or model in installed_parts(KIND)
 
 
 def _smallest_batch(count: int, size: int | None) -> int:

@@ -25,6 +25,7 @@ from flatfed.engines.in_process import InProcessEngine
 from flatfed.engines.sites.assignment import Assignment
 from flatfed.engines.sites.versions import NEVER, handle, version_after, version_of
 from flatfed.runs.records.files import replace_file
+from flatfed.site.approved_parts import enter_approved
 from flatfed.site.config import Site
 from flatfed.site.data import NotAllowed, SiteData, task_for
 from flatfed.site.permission import check_run
@@ -47,6 +48,7 @@ class SiteWork:
         self.digest = hashlib.sha256(data).hexdigest()
         self.assignment = Assignment.from_bytes(data)
         self.states = states_of(site, self.assignment.run)
+        enter_approved(self.assignment.parts, site.limits)
         self.algorithm = Algorithm.registry.from_dict(self.assignment.algorithm)
         settings = {name: value for name, value in self.assignment.settings.items() if name != "id"}
         self.settings = build(Settings, settings).replace(device=site.config.device, vectorised=False)

@@ -142,7 +142,8 @@ class SiteService:
         if work is None:
             work = SiteWork(assignment, self.site, self.data, self._pulse)
             names = work.assignment
-            self.audit.note("run", run=names.run, method=work.algorithm.id, model=names.model.name)
+            parts = {"parts": [f"{part.path} {part.digest}" for part in names.parts]} if names.parts else {}
+            self.audit.note("run", run=names.run, method=work.algorithm.id, model=names.model.name, **parts)
         # The latest last: the one that was not used for longest goes first.
         while len(self._works) >= MOST_RUNS:
             del self._works[next(iter(self._works))]

@@ -19,9 +19,11 @@ from flatfed.cli.options.groups import (
     track_option,
     trust_option,
 )
-from flatfed.cli.options.values import Whole
+from flatfed.cli.options.values import Whole, click_type
 from flatfed.cli.output.progress import Following, follow, waiting
+from flatfed.core.configuration.settings import about_settings
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.spelling.declared import OPTIONS
 
 if TYPE_CHECKING:
     from flatfed.engines.choice import Workers
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 @option("--rounds", "New total of rounds, of a comparison for all its runs.  [default: as before]", Whole(1))
 @option("--data-dir", "Where the data sets lie, if no longer where they were; the run takes note of it.")
 @engine_options("Worker processes.  [default: as before]")
+@option(
+    "--cohort-memory",
+    f"{about_settings()['cohort_memory'].text}  [default: as before]",
+    click_type(OPTIONS["cohort_memory"].kind),
+    group="engine",
+)
 @jobs_option
 @trust_option
 @accept_data_option
@@ -50,6 +58,7 @@ def resume(
     rounds: int | None,
     data_dir: str | None,
     workers: Workers | None,
+    cohort_memory: str | None,
     jobs: int | None,
     trust: bool,
     accept_changed_data: bool,
@@ -61,7 +70,13 @@ def resume(
     """Continue RUN, a run directory or a comparison's, to the same bits as if it had never stopped."""
     from flatfed.runs.directory import is_comparison
 
-    opening: Opening = {"data_dir": data_dir, "workers": workers, "trust": trust, "track": track or None}
+    opening: Opening = {
+        "data_dir": data_dir,
+        "workers": workers,
+        "cohort_memory": cohort_memory,
+        "trust": trust,
+        "track": track or None,
+    }
     if not is_comparison(path):
         if jobs is not None:
             raise ConfigError(f"--jobs is for the runs of a comparison, and {path} is a single run; leave it out")
@@ -78,6 +93,7 @@ class Opening(TypedDict):
 
     data_dir: str | None
     workers: Workers | None
+    cohort_memory: str | None
     trust: bool
     track: Track
     accept_changed_data: NotRequired[bool]
@@ -90,8 +106,9 @@ def _resume_comparison(path: Path, rounds: int | None, opening: Opening, jobs: i
 
     comparison = load_comparison(path, opening["workers"], opening["data_dir"], opening["trust"])
     comparison = replace(comparison, track=_asked(opening["track"]))
-    if rounds is not None:
-        comparison = replace(comparison, settings=comparison.settings.replace(rounds=rounds))
+    asked = {"rounds": rounds, "cohort_memory": opening["cohort_memory"]}
+    given = {name: value for name, value in asked.items() if value is not None}
+    comparison = replace(comparison, settings=comparison.settings.replace(**given))
     return run_and_report(comparison, path, as_json, jobs)
 
 

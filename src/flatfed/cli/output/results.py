@@ -186,11 +186,13 @@ def _print_published(results: list[Result]) -> None:
 
 
 def _print_tables(results: list[Result], extras: Extras, wide: bool) -> None:
+    from flatfed.outside.origins import outside_text
     from flatfed.reports.tables import table
 
     width = text_width()
     print_tables(table.terminal_tables(results, width, extras, wide), width)
-    print_notes([table.caption(results, extras), *table.notes(results, extras)])
+    outside = outside_text([run.config for result in results for run in result.runs])
+    print_notes([table.caption(results, extras), *table.notes(results, extras), *filter(None, [outside])])
     hidden = [] if wide else table.left_out(results, width, extras)
     if hidden:
         print_notes([f"no room for: {', '.join(hidden)}; `flatfed show ... --wide` shows all columns"])

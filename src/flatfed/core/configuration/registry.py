@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -46,6 +47,9 @@ def import_one(name: str, kind: str) -> None:
         raise ConfigError(f"the {kind} module {name} cannot be imported ({reason}); mend or remove it") from error
 
 
+ID = re.compile(r"[^\W\d][\w.-]*")
+"""What can be written where a name is read, also beside a `+` or with brackets after it."""
+
 C = TypeVar("C")
 
 FAMILIES: dict[str, Registry[Any]] = {}
@@ -64,6 +68,11 @@ class Registry(dict[str, type[C]]):
 
     def register(self, cls: Any, id: str) -> None:
         """Enter `cls` under `id`; two classes may not share one."""
+        if not ID.fullmatch(id):
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__qualname__}: {id!r:.60} cannot be an id; it begins with a letter, and has "
+                "letters, digits, - and _"
+            )
         other: Any = self.get(id)
         # A class of the same module and name is the same one, defined again: a reloaded module or a cell of a notebook.
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):

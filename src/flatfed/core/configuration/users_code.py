@@ -10,10 +10,12 @@ NOT_THE_USERS = (
 )
 """Parts of the paths of files that are not the user's: a line in them says nothing about an error of the user's."""
 
+SUFFIX = ".py"
+
 
 def explained(error: BaseException) -> str:
     """Return what went wrong and, where it was in the user's own file, where."""
-    reason = str(error) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     place = traceback.extract_tb(error.__traceback__)[-1]
     if _is_the_users(place.filename):
         return f"{reason} ({place.filename}, line {place.lineno})"
@@ -31,6 +33,8 @@ def not_imported(error: BaseException, module: str) -> str:
 
 def _where_to_start(error: BaseException, module: str) -> str:
     """Return what to do where a module is not found at all; one that is found may lack others, of which it says so."""
+    if module.endswith(SUFFIX):
+        return f"; a module is named without its ending: {module.removesuffix(SUFFIX)}"
     # With the dots, because `net` is no parent of `network`.
     if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
         return ""

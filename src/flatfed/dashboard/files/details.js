@@ -50,7 +50,8 @@ const Details = (function () {
     if (curves.damage) {
       body.push(make("p", { class: "warning" }, curves.damage));
     }
-    body.push(make("p", { class: "note" }, `${entry.data}: ${entry.setting}`), ...rejectedParts(curves.rejected));
+    const made = [entry.parameters, entry.outside].filter(Boolean).join("; ");
+    body.push(make("p", { class: "note" }, `${entry.data}: ${entry.setting}`), make("p", { class: "note made" }, made), ...rejectedParts(curves.rejected));
     body.push(reportLink(entry.id, "Open the report of this run"), make("p", {}, "Go on where it stopped:"), command(entry.resume));
     const rerun = rerunOf(entry);
     if (rerun) {

@@ -28,6 +28,27 @@ class ModelRecipe:
 
 
 @dataclass(frozen=True)
+class OutsidePart:
+    """A part from outside flatfed, as the server has it.
+
+    Args:
+        family: what it is: `algorithm`, `client optimiser`, `schedule`.
+        id: how the rest of the assignment names it.
+        path: how it is imported; a site does so only where its own file allows it.
+        digest: a hash of its author's modules.
+    """
+
+    family: str
+    id: str
+    path: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(value, str) for value in (self.family, self.id, self.path, self.digest)):
+            raise TypeError("a part from outside is described by texts")
+
+
+@dataclass(frozen=True)
 class Assignment:
     """All that sites must know of a run."""
 
@@ -39,6 +60,8 @@ class Assignment:
     """Every site with the number of examples of each of its clients; clients are numbered in this order."""
     code: str
     """The fingerprint of the server's flatfed."""
+    parts: list[OutsidePart] = field(default_factory=list)
+    """What of the method and the settings is not flatfed's own."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes that travel, and whose digest names the assignment."""
@@ -51,7 +74,8 @@ class Assignment:
             content = json.loads(data)
             model = ModelRecipe(**content.pop("model"))
             sites = [(str(name), [int(count) for count in counts]) for name, counts in content.pop("sites")]
-            return cls(model=model, sites=sites, **content)
+            parts = [OutsidePart(**part) for part in content.pop("parts", ())]
+            return cls(model=model, sites=sites, parts=parts, **content)
         except Exception as error:  # whatever forged bytes bring about
             raise WireError(f"these bytes are no assignment of a run: {error}") from None
 

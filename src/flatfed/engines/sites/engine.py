@@ -21,10 +21,11 @@ from flatfed.core.method.messages import Message
 from flatfed.core.method.wire import WireError, decode_reply, encode_job
 from flatfed.core.task.task import Task
 from flatfed.engines.in_process import InProcessEngine
-from flatfed.engines.sites.assignment import Assignment, ModelRecipe
+from flatfed.engines.sites.assignment import Assignment, ModelRecipe, OutsidePart
 from flatfed.engines.sites.roll_call import REFUSED, Roll
 from flatfed.engines.sites.transport import NoAnswer, Pulse, Transport
 from flatfed.engines.sites.versions import version_of
+from flatfed.outside.origins import found_origins
 
 EXCHANGE, REPLIES = "exchange", "replies"
 SECONDS = 600.0
@@ -59,7 +60,9 @@ class Correspondence:
     def assignment(self, algorithm: Algorithm, settings: Settings) -> Assignment:
         """Return what the sites must know of the run."""
         sites = [(site.name, site.counts) for site in self.roll.sites]
-        return Assignment(self.run, algorithm.to_dict(), settings.to_dict(), self.model, sites, self.code)
+        origins = found_origins([algorithm, settings])
+        parts = [OutsidePart(origin.family, origin.id, origin.path, origin.digest) for origin in origins]
+        return Assignment(self.run, algorithm.to_dict(), settings.to_dict(), self.model, sites, self.code, parts)
 
 
 class SitesEngine:

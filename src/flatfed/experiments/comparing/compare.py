@@ -231,9 +231,14 @@ def _train(
     rounds = comparison.settings.rounds
     if _has_ended(directory, rounds):
         return None
-    data_dir, workers = comparison.recipe.data_dir, comparison.workers
     plan, directory = prepare(
-        run.path, rounds, opened=directory, data_dir=data_dir, workers=workers, track=comparison.track
+        run.path,
+        rounds,
+        opened=directory,
+        data_dir=comparison.recipe.data_dir,
+        workers=comparison.workers,
+        cohort_memory=comparison.settings.cohort_memory,
+        track=comparison.track,
     )
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)

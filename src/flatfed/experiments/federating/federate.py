@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flatfed import models
-from flatfed.algorithms.spelling import parse_method
+from flatfed.algorithms.spelling import PARTS, parse_method
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import CheckpointError, ConfigError, FlatfedError
@@ -30,6 +30,9 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.play import OnRound, continue_play, play
 from flatfed.experiments.running.resume import prepare
 from flatfed.experiments.running.run import Run
+from flatfed.experiments.spelling.outside_names import settings_with_ids
+from flatfed.named_code import USER
+from flatfed.outside.named_parts import with_ids
 from flatfed.runs.checkpoints import Checkpoints
 from flatfed.runs.directory import CHECKPOINTS, RunDirectory, is_run
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
@@ -49,7 +52,7 @@ class FederatedRun:
     """What a federation is to do.
 
     Args:
-        method: a spelling such as `fedgloss+sam`.
+        method: a spelling such as `fedgloss+sam`; parts of your own by import path, which sites must allow.
         settings: the training settings by name; `rounds` and `lr` at least.
         sites: the names of the sites that take part; all must answer the roll call.
         out: the run directory.
@@ -62,6 +65,8 @@ class FederatedRun:
         test_options: its options.
         resume: go on with the run in `out`, with its own method and settings.
         resume_rounds: a new total number of rounds for a run that is resumed; None keeps its own.
+        trust: import the code that the run in `out` names, wherever it comes from, to resume it.
+        accept_changed_code: resume although a part from outside flatfed is other code than when the run was made.
         roll_call_seconds: how long sites may take to answer the roll call.
         checkpoint_every: rounds between two checkpoints; None goes by the clock.
         exact: refuse sites whose arithmetic rounds otherwise than the server's.
@@ -80,6 +85,8 @@ class FederatedRun:
     test_options: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     resume_rounds: int | None = None
+    trust: bool = False
+    accept_changed_code: bool = False
     roll_call_seconds: float = 120.0
     checkpoint_every: int | None = None
     exact: bool = False
@@ -92,8 +99,8 @@ def federate(wanted: FederatedRun, transport: Transport, on_round: OnRound = Non
         if wanted.resume:
             return _go_on(wanted, transport, on_round, say)
         # Before anybody is called: what is wrong here needs no site to be found.
-        spelled = parse_method(wanted.method)
-        settings = build(Settings, {**wanted.settings, "vectorised": False})
+        spelled = parse_method(with_ids(wanted.method, PARTS, USER))
+        settings = build(Settings, {**settings_with_ids(wanted.settings, USER), "vectorised": False})
         roll = _roll(wanted, transport, say)
         recipe = _recipe(wanted, roll, settings.seed)
         to = Correspondence(transport, secrets.token_hex(8), roll, recipe, code_fingerprint())
@@ -173,7 +180,7 @@ def _oldest(out: Path) -> int:
 
 def _go_on(wanted: FederatedRun, transport: Transport, on_round: OnRound, say: Say) -> Run:
     """Go on with a run over the sites that it was begun with."""
-    directory = RunDirectory.open(wanted.out)
+    directory = RunDirectory.open(wanted.out, wanted.trust)
     about = directory.config.get("about", {})
     if FEDERATION not in about:
         raise ConfigError(f"{wanted.out} is no run of a federation; resume it with `flatfed resume`")
@@ -183,7 +190,13 @@ def _go_on(wanted: FederatedRun, transport: Transport, on_round: OnRound, say: S
     recipe = ModelRecipe(**begun["model"])
     to = Correspondence(transport, about[FEDERATION], roll, recipe, code_fingerprint(), _next_start(wanted.out))
     to = replace(to, oldest=lambda: _oldest(wanted.out))
-    plan, directory = prepare(wanted.out, wanted.resume_rounds, workers=AtSites(to), opened=directory)
+    plan, directory = prepare(
+        wanted.out,
+        wanted.resume_rounds,
+        workers=AtSites(to),
+        opened=directory,
+        accept_changed_code=wanted.accept_changed_code,
+    )
     return _delivered(to, continue_play(plan, directory, on_round, say))
 
 

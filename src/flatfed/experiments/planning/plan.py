@@ -47,7 +47,7 @@ from flatfed.engines.sites.versions import handle
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
-from flatfed.outside.origins import enter_recorded
+from flatfed.outside.origins import changed_parts, enter_recorded
 from flatfed.runs.metrics import describe_metrics
 from flatfed.runs.states.cohort import CohortMemory
 from flatfed.runs.states.store import StateStore
@@ -116,6 +116,11 @@ class Plan:
         """Undo `to_config`, perhaps with more rounds; `by` says whose word it is."""
         try:
             return cls._from_config(config, task, rounds, by)
+        except ConfigError as error:
+            changes = changed_parts(config)
+            if not changes:
+                raise
+            raise ConfigError(f"{error}; since the run was made, {changes}") from error
         except KeyError as error:
             raise CheckpointError(f"the run's config.json lacks {error}") from None
 
@@ -148,6 +153,10 @@ class Plan:
     def with_workers(self, workers: Workers | None) -> Plan:
         """Return the plan for another number of workers, or another engine: the results are the same."""
         return self if workers is None else replace(self, workers=workers)
+
+    def with_memory(self, memory: str | int | None) -> Plan:
+        """Return the plan for another `cohort_memory`: the results are the same."""
+        return self if memory is None else replace(self, settings=self.settings.replace(cohort_memory=memory))
 
     def check(self) -> None:
         """Refuse what cannot be played, and warn of what is only approximate."""

@@ -35,6 +35,7 @@ def resume(
     data_dir: str | Path | None = None,
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
+    cohort_memory: str | int | None = None,
     track: Track = None,
     on_round: Callable[[Row], None] | Callbacks | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -52,6 +53,7 @@ def resume(
         data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
         workers: another number of worker processes; results do not depend on it.
         engine: another engine, as in `ff.train`; results do not depend on it.
+        cohort_memory: another bound on the memory for replies and clients' states; results do not depend on it.
         track: trackers, as in `ff.train`; None goes on with those of before, `"none"` with none.
         on_round: called with each new history row; or `ff.Callbacks(...)`, as in `ff.train`.
         say: called with remarks, such as a checkpoint that had to be passed over.
@@ -66,6 +68,7 @@ def resume(
         trust=trust,
         data_dir=data_dir,
         workers=chosen(engine, workers),
+        cohort_memory=cohort_memory,
         accept_changed_data=accept_changed_data,
         accept_changed_code=accept_changed_code,
         track=track,
@@ -81,6 +84,7 @@ def prepare(
     trust: bool = False,
     data_dir: str | Path | None = None,
     workers: Workers | None = None,
+    cohort_memory: str | int | None = None,
     accept_changed_data: bool = False,
     accept_changed_code: bool = False,
     opened: RunDirectory | None = None,
@@ -100,7 +104,8 @@ def prepare(
         # A task in memory has its data from the old place.
         task = task_of(directory, remembered=data_dir is None)
     directory = accepted(directory, task)
-    plan = Plan.from_config(directory.config, task, rounds, directory.named_by).with_workers(workers)
+    plan = Plan.from_config(directory.config, task, rounds, directory.named_by)
+    plan = plan.with_workers(workers).with_memory(cohort_memory)
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()

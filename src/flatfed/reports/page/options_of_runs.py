@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
+from flatfed.outside.origins import told_origins
 from flatfed.reports.page.page_tables import TableData, table_data
 from flatfed.reports.results.result import INTERNAL, OneRun, Result, all_runs, identity
 from flatfed.reports.tables.grid import NOTHING, columns_of
@@ -80,7 +81,8 @@ def _environment(run: OneRun) -> Options:
         return {}
     names = {"python": "Python", "cpu": "CPU instructions", "machine": "machine", "platform": "platform"}
     packages = {str(name): str(version) for name, version in (recorded.get("packages") or {}).items()}
-    return packages | {shown: str(recorded[name]) for name, shown in names.items() if recorded.get(name)}
+    machine = {shown: str(recorded[name]) for name, shown in names.items() if recorded.get(name)}
+    return packages | machine | told_origins(run.config)
 
 
 def runs_table(results: Sequence[Result]) -> TableData:

@@ -9,6 +9,7 @@ from typing import Any
 from flatfed.algorithms import Algorithm, Average
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
+from flatfed.outside.origins import ORIGINS, outside_text
 from flatfed.reports.results.result import OneRun, Result, all_runs
 from flatfed.reports.tables.grid import known_items, megabytes
 
@@ -263,9 +264,14 @@ def setting_section(results: Sequence[Result]) -> str:
     runs = _first_runs(results)
     if not runs:
         return ""
-    lines = [*_setting_lines(results, runs), *_versions_lines(runs)]
+    lines = [*_setting_lines(results, runs), *_outside_lines(runs), *_versions_lines(runs)]
     items = [_item(name, text) for name, text in lines]
     return "\n".join(["## Setting", "", *items]) + "\n"
+
+
+def _outside_lines(runs: Sequence[OneRun]) -> Lines:
+    text = outside_text([run.config for run in runs])
+    return [("parts from outside", text)] if text else []
 
 
 def _versions_lines(runs: Sequence[OneRun]) -> Lines:
@@ -309,7 +315,8 @@ def _recorded(result: Result) -> dict[str, Any] | None:
         return None
     run = result.runs[0]
     method = {name: run.config[name] for name in ("algorithm", "average", "sampler", "settings")}
-    return {**run.config["setting"], **method, "versions": run.versions}
+    outside = {ORIGINS: run.config[ORIGINS]} if run.config.get(ORIGINS) else {}
+    return {**run.config["setting"], **method, **outside, "versions": run.versions}
 
 
 def _versions_text(run: OneRun) -> str:

@@ -271,7 +271,10 @@ SETTING = Record(
 
 WORKERS = ValueKind("a whole number or auto", (int, str))
 
-_OF_PACKAGE = dict.fromkeys(("package", "version", "sha256"), Maybe(TEXT))
+_OF_PACKAGE: dict[str, Shape] = {
+    **dict.fromkeys(("package", "version", "sha256"), Maybe(TEXT)),
+    **dict.fromkeys(("modules", "uses"), Maybe(Named(TEXT))),
+}
 ORIGIN = Record(dict.fromkeys(("family", "id", "module", "name"), TEXT), _OF_PACKAGE, closed=True)
 """Where a part comes from that is not flatfed's own."""
 

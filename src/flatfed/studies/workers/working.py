@@ -293,6 +293,7 @@ def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell, objecting: _Ob
             trust=resolver.by.is_believed,
             data_dir=comparison.recipe.data_dir,
             workers=0,
+            cohort_memory=comparison.settings.cohort_memory,
             track=comparison.track,
         )
         continue_play(plan, directory, note)
