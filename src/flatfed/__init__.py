@@ -40,6 +40,13 @@ _HOME = {
     "resume": "flatfed.experiments.running.resume",
     "branch": "flatfed.experiments.running.branch",
     "load_run": "flatfed.experiments.running.run",
+    "dataset": "flatfed.experiments.scripting.datasets",
+    "DataSet": "flatfed.experiments.scripting.datasets",
+    "partition": "flatfed.experiments.scripting.datasets",
+    "task": "flatfed.experiments.scripting.tasks",
+    "compare": "flatfed.experiments.scripting.compare",
+    "Compared": "flatfed.experiments.scripting.compare",
+    "Preprocessing": "flatfed.data.tables.preprocessing",
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
     "Callbacks": "flatfed.experiments.running.callbacks",
@@ -77,6 +84,7 @@ if TYPE_CHECKING:
     from flatfed.core.task.metrics import Shown as Shown
     from flatfed.core.task.roster import Roster as Roster
     from flatfed.core.task.task import Task as Task
+    from flatfed.data.tables.preprocessing import Preprocessing as Preprocessing
     from flatfed.engines.choice import EngineConfig as EngineConfig
     from flatfed.engines.choice import InProcess as InProcess
     from flatfed.engines.choice import Processes as Processes
@@ -89,6 +97,12 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run as Run
     from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
+    from flatfed.experiments.scripting.compare import Compared as Compared
+    from flatfed.experiments.scripting.compare import compare as compare
+    from flatfed.experiments.scripting.datasets import DataSet as DataSet
+    from flatfed.experiments.scripting.datasets import dataset as dataset
+    from flatfed.experiments.scripting.datasets import partition as partition
+    from flatfed.experiments.scripting.tasks import task as task
     from flatfed.studies.study import Study as Study
     from flatfed.tracking.mlflow_runs import MLflow as MLflow
     from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard

@@ -17,6 +17,9 @@ from flatfed.data.formats.texts import Row, read_rows
 SEPARATORS = (",", ";", "\t", "|")
 """What may stand between columns where nobody says it; the first one that gives the column that is sought."""
 
+MOST_SHARED = 256
+"""Different cells of a column up to which equal ones share a text; numbers are more, and rarely equal."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -54,12 +57,12 @@ class TextColumns:
             columns: list[list[str]] = [[] for _ in names]
             lines: list[int] = []
             # Equal cells share one text: a category's few words, not one for each row.
-            known: dict[str, str] = {}
+            known: list[dict[str, str]] = [{} for _ in names]
             for row in rows:
                 lines.append(row.line)
-                for column, field in zip(columns, row.fields, strict=True):
+                for column, words, field in zip(columns, known, row.fields, strict=True):
                     cell = field.strip()
-                    column.append(known.setdefault(cell, cell))
+                    column.append(words.setdefault(cell, cell) if len(words) < MOST_SHARED else cell)
         if not lines:
             raise ConfigError(f"{path} has a header and no rows")
         return cls(path, dict(zip(names, columns, strict=True)), lines, separator)
