@@ -43,7 +43,7 @@ _HOME = {
     "dataset": "flatfed.experiments.scripting.datasets",
     "DataSet": "flatfed.experiments.scripting.datasets",
     "partition": "flatfed.experiments.scripting.datasets",
-    "task": "flatfed.experiments.scripting.tasks",
+    "task": "flatfed.experiments.scripting.tasks_by_name",
     "compare": "flatfed.experiments.scripting.compare",
     "Compared": "flatfed.experiments.scripting.compare",
     "Preprocessing": "flatfed.data.tables.preprocessing",
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.scripting.datasets import DataSet as DataSet
     from flatfed.experiments.scripting.datasets import dataset as dataset
     from flatfed.experiments.scripting.datasets import partition as partition
-    from flatfed.experiments.scripting.tasks import task as task
+    from flatfed.experiments.scripting.tasks_by_name import task as task
     from flatfed.studies.study import Study as Study
     from flatfed.tracking.mlflow_runs import MLflow as MLflow
     from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard

@@ -125,7 +125,7 @@ def _missing_category(rule: str | float, has_missing: bool) -> str:
 
 
 def _refuse_no_category(table: TextColumns, name: str, values: set[str], rows: int, most: int) -> None:
-    """Refuse words that are dates, or so many that they name rows rather than kinds of rows."""
+    """Refuse words that are dates, or too many: they name rows rather than kinds of rows."""
     example = sorted(values)[0][:40]
     if all(map(DATE.fullmatch, values)):
         raise ConfigError(

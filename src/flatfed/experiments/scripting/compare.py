@@ -17,7 +17,7 @@ from flatfed.experiments.comparing.comparison_from_options import comparison_of,
 from flatfed.experiments.comparing.side_by_side import Unfollowed
 from flatfed.experiments.measuring.flatness import measure_flatness
 from flatfed.experiments.running.run import Run, load_run, warned
-from flatfed.experiments.scripting.tasks import NO_OPTIONS, options_of
+from flatfed.experiments.scripting.tasks_by_name import NO_OPTIONS, options_of
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from flatfed.reports.tables.table import aggregates, caption, markdown, records

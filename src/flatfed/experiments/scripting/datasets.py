@@ -20,7 +20,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.pool import Pool
 from flatfed.data.tables.preprocessing import Preprocessing
-from flatfed.experiments.scripting.tasks import task
+from flatfed.experiments.scripting.tasks_by_name import task
 
 Ints = npt.NDArray[np.int64]
 NO_GROUPS: Mapping[str, Any] = {}
