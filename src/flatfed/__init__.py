@@ -50,6 +50,13 @@ _HOME = {
     "load_run": "flatfed.experiments.running.run",
     "bundle": "flatfed.experiments.bundling.bundle_run",
     "verify": "flatfed.experiments.bundling.verify_bundle",
+    "dataset": "flatfed.experiments.scripting.datasets",
+    "DataSet": "flatfed.experiments.scripting.datasets",
+    "partition": "flatfed.experiments.scripting.datasets",
+    "task": "flatfed.experiments.scripting.tasks_by_name",
+    "compare": "flatfed.experiments.scripting.compare",
+    "Compared": "flatfed.experiments.scripting.compare",
+    "Preprocessing": "flatfed.data.tables.preprocessing",
     "laboratory": "flatfed.experiments.measuring.laboratory",
     "Run": "flatfed.experiments.running.run",
     "Callbacks": "flatfed.experiments.running.callbacks",
@@ -95,6 +102,7 @@ if TYPE_CHECKING:
     from flatfed.core.task.token_metrics import CausalLanguageModel as CausalLanguageModel
     from flatfed.core.task.token_metrics import Regression as Regression
     from flatfed.core.task.token_metrics import TokenClassification as TokenClassification
+    from flatfed.data.tables.preprocessing import Preprocessing as Preprocessing
     from flatfed.engines.choice import EngineConfig as EngineConfig
     from flatfed.engines.choice import InProcess as InProcess
     from flatfed.engines.choice import Processes as Processes
@@ -109,6 +117,12 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run as Run
     from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
+    from flatfed.experiments.scripting.compare import Compared as Compared
+    from flatfed.experiments.scripting.compare import compare as compare
+    from flatfed.experiments.scripting.datasets import DataSet as DataSet
+    from flatfed.experiments.scripting.datasets import dataset as dataset
+    from flatfed.experiments.scripting.datasets import partition as partition
+    from flatfed.experiments.scripting.tasks_by_name import task as task
     from flatfed.studies.study import Study as Study
     from flatfed.tracking.mlflow_runs import MLflow as MLflow
     from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard

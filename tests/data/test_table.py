@@ -260,9 +260,9 @@ def test_clients_are_no_features_and_go_with_their_rows(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[list[str], str, dict[str, Any], str]] = {
     "no label": (lines(), "age,bp,outcome", {}, r"t\.csv, line 1: unknown column 'label'"),
-    "semicolons": (
-        ["1;2;a"],
-        "age;bp;label",
+    "slashes": (
+        ["1/2/a"],
+        "age/bp/label",
         {},
         r"line 1: no column 'label'; the first line must name the columns, s",
     ),

@@ -96,3 +96,21 @@ def test_the_options_in_its_commands_are_there(id: str) -> None:
     for command in commands:
         for option in re.findall(r"--set data\.(\w+)=", command):
             assert option in find(id).options, command
+
+
+def test_the_example_with_a_table_learns_and_predicts(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "hospitals_table.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "| scaffold |" in done.stdout
+    assert abs(float(done.stdout.split()[-1]) - (2 + 74 / 15 + 3 + 1)) < 1.5
+
+
+def test_the_page_about_python_runs_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = [part for part in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if '"digits"' in part]
+    assert len(blocks) == 2
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"ff": ff}
+    for block in blocks:
+        exec(block.replace("seeds=[0, 1],", "seeds=[0, 1], workers=0,"), names)
+    assert len(names["compared"].rows) == 6 and not names["compared"].failed

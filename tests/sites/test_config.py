@@ -10,9 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flatfed as ff
 from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.site.config import read_site, site_of
+from flatfed.site.data import load_data
+from sites.bench import site_in
 
 GOOD: dict[str, Any] = {"site": "clinic-a", "data": "digits"}
 
@@ -113,6 +116,19 @@ def test_check_finds_what_only_a_run_would(changes: dict[str, Any], what: str, r
     assert fault["what"] == what
     assert reason in fault["text"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["site.yaml"]
+
+
+def test_a_site_does_not_scale_by_its_own_rows(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("age,risk\n" + "".join(f"{20 + n / 4},{('low', 'high')[n % 2]}\n" for n in range(40)))
+    options = {"path": str(table), "target": "risk"}
+    with pytest.raises(ConfigError, match=r"give what all sites agreed on: data\.preprocessing=FILE"):
+        load_data(site_in(tmp_path, "a", data="table", data_options=options))
+    agreed = ff.dataset("table", **options).preprocessing
+    assert agreed is not None
+    agreed.save(tmp_path / "agreed.json")
+    data = load_data(site_in(tmp_path, "a", data="table", data_options=options | {"preprocessing": "agreed.json"}))
+    assert data.pool.preprocessing == agreed.to_dict() and data.counts == [36]
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

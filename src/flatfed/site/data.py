@@ -57,6 +57,11 @@ def load_data(site: Site) -> SiteData:
     """Load a site's examples and divide them among its clients."""
     options = _with_paths(site)
     pool = load(site.config.data, site.config.data_dir, **options)
+    if pool.is_estimated:
+        raise ConfigError(
+            f"{pool.name}: inputs would be scaled by this site's own rows, and another site's otherwise; give what all "
+            "sites agreed on: data.preprocessing=FILE"
+        )
     return SiteData(pool, [torch.as_tensor(np.asarray(part), dtype=torch.int64) for part in _parts(site, pool)])
 
 

@@ -28,6 +28,7 @@ DIRECTORY = "directory"
 REQUIRED = inspect.Parameter.empty
 UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 USUAL_PARTITION = "dirichlet"
+BY_NATURE = "natural"
 NO_OPTIONS: Mapping[str, Any] = {}
 
 
@@ -42,6 +43,7 @@ class Source:
         official: where its files come from, and how they are recognised.
         expected: what it must be like.
         follows: the option that names another data set, whose usual partition this one has too.
+        natural_with: options that together say who holds what: where all are given, the usual partition is by nature.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Source:
     official: Official | None = None
     expected: Expected | None = None
     follows: str = ""
+    natural_with: tuple[str, ...] = ()
 
     @property
     def about(self) -> str:
@@ -154,6 +157,7 @@ def source(
     official: Official | None = None,
     expected: Expected | None = None,
     follows: str = "",
+    natural_with: tuple[str, ...] = (),
 ) -> Callable[[Load], Load]:
     """Enter a function that returns a `Pool` under `id`.
 
@@ -161,11 +165,12 @@ def source(
     other parameters are options, whose values are checked against their annotations as those of a `Config` are:
     `Count`, `Fraction`, `Literal["a", "b"]`, `Annotated[int, Range(...)]`. `partition` is used where none is asked for.
     `official` says what `flatfed data get` downloads, `expected` what `flatfed data check` compares with.
-    `follows` is the option that names another data set, whose usual partition this one has.
+    `follows` is the option that names another data set, whose usual partition this one has. `natural_with` are options
+    that together say who holds what: where all are given, the usual partition is by nature.
     """
 
     def enter(function: Load) -> Load:
-        new = Source(id, function, partition, official, expected, follows)
+        new = Source(id, function, partition, official, expected, follows, natural_with)
         # A module that is imported again enters the same function; that is no clash.
         other = _sources.get(id, new)
         if _origin(other) != _origin(new):
@@ -222,6 +227,8 @@ def usual_partition(id: str, options: Mapping[str, Any] = NO_OPTIONS) -> str:
     # One that is not known is refused when the data are loaded.
     if followed in _sources:
         return _sources[followed].partition
+    if found.natural_with and all(options.get(name) for name in found.natural_with):
+        return BY_NATURE
     return found.partition
 
 

@@ -61,9 +61,9 @@ class NumberTable(ClientTable):
     header: Row
 
     @classmethod
-    def open(cls, path: Path) -> NumberTable:
+    def open(cls, path: Path, delimiter: str = ",") -> NumberTable:
         """Read a CSV file; each column must have a name of its own."""
-        header, *rows = read_rows(path)
+        header, *rows = read_rows(path, delimiter=delimiter)
         names = [name.strip() for name in header.fields]
         _check_names(header, names)
         if not rows:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import itertools
 import os
+import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from flatfed.machine import open_regular
 
 LONGEST = 2**24
 """Characters in a field, at most; a longer one is a quotation mark that was never closed."""
+PACKED = ".gz"
+"""How the name of a file ends whose content is gzipped."""
 DIGITS = 18
 """Digits of a number, at most; what has more is no number but a name."""
 
@@ -48,6 +52,14 @@ class Row:
             where = " and ".join(str(column + 1) for column in columns)
             raise self.wrong(f"the text (column {where}) is empty; fill it in, remove the row or take another column")
         return text
+
+
+def separator_of(given: str, owner: str) -> str:
+    """Return the character between columns that an option names; `owner` is whose option it is."""
+    text = {"tab": "\t", "\\t": "\t"}.get(given, given)
+    if len(text) != 1 or text in '"\r\n':
+        raise ConfigError(f"{owner}: delimiter must be one character, or tab, not {given!r}")
+    return text
 
 
 def read_rows(path: Path, columns: int | None = None, delimiter: str = ",") -> Iterator[Row]:
@@ -101,10 +113,22 @@ def _next_fields(reader: Iterator[list[str]], path: Path, line: int) -> list[str
 def _decoded(path: Path, file: BinaryIO) -> Iterator[str]:
     """Yield the lines as text; bytes that are not UTF-8, and zero bytes, are an error."""
     encoding = "utf-8-sig"
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(_lines(path, file), 1):
         yield _decoded_line(f"{path}, line {number}", line, encoding)
         # Only at the begin of the file is a byte order mark none of the text.
         encoding = "utf-8"
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file, unpacked where its name says that it is gzipped."""
+    if path.suffix.lower() != PACKED:
+        yield from file
+        return
+    try:
+        with gzip.GzipFile(fileobj=file) as content:
+            yield from content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{path} is no whole gzip file: {error}; write it again, or give it unpacked") from None
 
 
 def _decoded_line(place: str, line: bytes, encoding: str) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -67,6 +67,10 @@ class Pool:
         metrics: what a test measures besides it.
         class_names: the name of each class, where they are known.
         reader: what makes raw inputs of new files; images in memory need none.
+        preprocessing: what turns raw rows into these inputs, ready for JSON, where there is such a thing: it is kept
+            with a run.
+        is_estimated: whether that was learnt from these very training examples. Whoever holds other examples of the
+            same task would learn something else.
     """
 
     name: str
@@ -85,6 +89,8 @@ class Pool:
     metrics: Metrics = field(default_factory=Classification)
     class_names: Sequence[str] = ()
     reader: InputReader | None = field(default=None, repr=False)
+    preprocessing: Mapping[str, Any] | None = field(default=None, repr=False)
+    is_estimated: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.train)

@@ -201,7 +201,9 @@ def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
 def _data_of_recipe(recipe: TaskRecipe) -> Facts:
     pool = recipe.pool()
     options = find(recipe.dataset, recipe.by).with_defaults(recipe.data_options)
-    return {"name": recipe.dataset, "options": options, "examples": len(pool.train), "classes": pool.classes}
+    # A quantity has none.
+    classes = pool.classes if pool.classes > 1 else None
+    return {"name": recipe.dataset, "options": options, "examples": len(pool.train), "classes": classes}
 
 
 def _data_of_task(task: Task) -> Facts:

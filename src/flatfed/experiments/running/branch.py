@@ -12,6 +12,7 @@ from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.method.algorithm import Average
 from flatfed.core.method.engine import Engine
 from flatfed.core.task.task import Task
+from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.outside_parts import record_of_code, with_accepted_code
 from flatfed.experiments.planning.plan import Plan
@@ -79,6 +80,8 @@ def branch(
     rows = _taken_over(source, plan, start.round)
     recipe = source.config["task"]
     record = {"task": recipe, **record_of_code(plan, recipe), "setting": describe(plan), "about": about or {}}
+    if PREPROCESSING in source.config:
+        record[PREPROCESSING] = source.config[PREPROCESSING]
     directory = RunDirectory.create(Path(out), plan.to_config() | record)
     with directory.lock():
         directory.begin()

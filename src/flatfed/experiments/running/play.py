@@ -19,7 +19,7 @@ from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.final_model import write_model
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
 from flatfed.experiments.running.run import Run
-from flatfed.experiments.tasks.recipe import remember, write_task
+from flatfed.experiments.tasks.recipe import preprocessing_of, remember, write_task
 from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, tensors_of
 from flatfed.runs.directory import RunDirectory, is_run
@@ -48,6 +48,7 @@ def play(
         return _Session(plan, None, on_round).run()
     recipe, tensors = write_task(plan.task, plan.task_recipe, plan.named_by)
     record = {"task": recipe, **record_of_code(plan, recipe), "setting": describe(plan), "about": about or {}}
+    record |= preprocessing_of(plan.task)
     directory = RunDirectory.create(out, plan.to_config() | record)
     with directory.lock():
         directory.begin()

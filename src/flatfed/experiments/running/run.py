@@ -14,13 +14,15 @@ from flatfed.core.errors import ConfigError, listed
 from flatfed.core.model.layout import LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation, Status
 from flatfed.core.task.task import Task
+from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
+from flatfed.data.tables.preprocessing import Preprocessing
 from flatfed.engines.choice import Workers
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.outside_parts import code_changes
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.inference_model import Weights, inference_model, kept_by, weights_of
 from flatfed.experiments.running.model_metrics import OnClients, measure_clients, measure_tests, statistics_of
-from flatfed.experiments.tasks.recipe import task_of
+from flatfed.experiments.tasks.recipe import preprocessing_of, task_of
 from flatfed.runs.checkpoints import Loaded, restore
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import History, Row
@@ -194,6 +196,14 @@ class Run:
         parts = federation.task, federation.algorithm, federation.settings, federation.sampler, federation.average
         plan = Plan(*parts, workers=0)
         return plan.to_config() | {"setting": describe(plan), "task": {"kind": "memory", "name": federation.task.name}}
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What turned the rows of a table into inputs, for rows to come; None where the data are of another kind."""
+        record = preprocessing_of(self._federation.task)
+        if self.directory is not None:
+            record = self.directory.config
+        return Preprocessing.from_dict(record[PREPROCESSING]) if PREPROCESSING in record else None
 
     def metrics(self, workers: Workers = 0) -> dict[str, Any]:
         """Return the metrics of the evaluated model on every test set; they do not depend on the workers.

@@ -25,6 +25,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.held_out import VALIDATION, divided
 from flatfed.data.storage.pool import Pool, fingerprint
+from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.experiments.tasks.named_metrics import named_metrics
 from flatfed.experiments.tasks.trial import Trial
 from flatfed.models.catalogue import with_defaults
@@ -234,6 +235,15 @@ def _data_digest(pool: Pool) -> str:
     return fingerprint(pool)
 
 
+def preprocessing_of(task: Task) -> dict[str, Any]:
+    """Return what turned raw rows into a task's inputs, for the record of a run; nothing where there is no such thing.
+
+    It is kept in full: whoever has the model later has rows to treat alike, and perhaps not the training data.
+    """
+    record = task.origin.pool.preprocessing if isinstance(task.origin, DataSetOrigin) else None
+    return {} if record is None else {PREPROCESSING: dict(record)}
+
+
 TENSORS = "task.safetensors"
 
 # Weakly: a process that trains many runs must not hold the data of all of them.
@@ -335,7 +345,8 @@ def accepted(directory: RunDirectory, task: Task) -> RunDirectory:
     if recipe["kind"] != "catalogue" or not directory.accepts_changed_data:
         return directory
     pool = TaskRecipe.from_dict(recipe, directory.named_by).pool()
-    return directory.with_config(task=recipe | _digests(task.apart(), pool))
+    record = {} if pool.preprocessing is None else {PREPROCESSING: dict(pool.preprocessing)}
+    return directory.with_config(task=recipe | _digests(task.apart(), pool), **record)
 
 
 def _checked_tensors(directory: RunDirectory) -> Path:

@@ -26,6 +26,7 @@ _PATHS: dict[str, Callable[[Path], bool]] = {
     "images": Path.is_dir,
     "test": Path.is_file,
     "scaling": Path.is_file,
+    "preprocessing": Path.exists,
 }
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 

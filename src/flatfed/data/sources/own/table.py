@@ -5,34 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from flatfed.core.configuration.checking import Index
+from flatfed.core.configuration.checking import Count, Index
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.client_tables import Ints, class_number, in_order, numbered
 from flatfed.data.formats.number_tables import Floats, NumberTable, Scaling, finite_number
-from flatfed.data.storage.held_out import Mask, Share, held_out, keys_of
+from flatfed.data.formats.texts import separator_of
+from flatfed.data.sources.own.target_table import Fill, TableColumns, target_pool
+from flatfed.data.storage.held_out import Mask, Share
 from flatfed.data.storage.new_inputs import NewInputs, Reading, of_tensor
 from flatfed.data.storage.pool import Pool
+from flatfed.data.tables.fitting import Kind
+from flatfed.data.tables.number_cells import DecimalOption
+from flatfed.data.tables.splits import SPLITS, as_words, keyed_test
+from flatfed.data.tables.text_columns import found_separator
 
 NAME = "table"
-SPLITS = ("train", "test")
 USUAL_SPLIT = "split"
 """The column of splits that is followed where there is one, and need not be there."""
 REFUSE, MEAN = "refuse", "mean"
 MOST_REALS = 20
 """Different labels with decimals, at most: more of them are a quantity and no classes."""
 
+Unusable = Literal["refuse", "drop"]
 Words = npt.NDArray[np.str_]
 
 
-@source(NAME)
+@source(NAME, natural_with=("target", "client"))
 def table(
     directory: DataDirectory,
     path: str = "",
@@ -45,16 +52,56 @@ def table(
     test_share: Share = 0.1,
     scaling: str = "",
     missing: object = REFUSE,
+    target: object = "",
+    kind: Kind = "auto",
+    categories: object = "",
+    drop: object = "",
+    max_categories: Count = 100,
+    unusable: Unusable = "refuse",
+    delimiter: str = "auto",
+    decimal: DecimalOption = "auto",
+    preprocessing: str = "",
 ) -> Pool:
-    """Numbers of your own: a CSV file with a column for each feature and one of labels (data.path).
+    """Tables of your own: a CSV file of numbers and categories with a column to predict (data.path, data.target).
 
-    `path` is looked for here, then in the data directory. `columns` lists the features, `label` is the column of
-    classes: any words, or with `classes` whole numbers below it; `class_names` fixes names and order. `client` is a
-    column that says whose row it is, for the partition by nature. The column `split` says train or test; without it,
-    `test_share` of each class is kept for the test, the same in every run. `scaling` is a CSV file column,mean,std
-    that all clients agreed on. `missing` is refuse, mean (of `scaling`), or a number that stands for empty cells.
+    `path` is looked for here, then in the data directory. With `target` the table is read as it comes: words are
+    categories, numbers are scaled, and what that takes is learnt from training rows alone, or taken from the file
+    `preprocessing`. A target of words, or of few whole numbers, is classes, another one a quantity; `kind` says it.
+    `missing` is refuse, mean, median or a number; `unusable` says what to do with rows without target or client. `drop`
+    leaves columns out, `categories` names columns of numbers that are categories.
+
+    With `label` in its place all features are numbers, taken as they are: `columns` lists them, `scaling` is a CSV file
+    column,mean,std that all clients agreed on; `classes` and `class_names` fix names and order of the classes.
+
+    `client` is a column that says whose row it is. The column `split` says train or test; without it, `test_share` of
+    each class is kept for the test, the same in every run.
     """
-    rows = NumberTable.open(directory.find_own(NAME, path, example="table.csv"))
+    file = directory.find_own(NAME, path, example="table.csv")
+    if _name(target):
+        return target_pool(
+            file,
+            TableColumns(
+                _name(target),
+                _name(client),
+                _name(split),
+                _listed(columns, "columns"),
+                _listed(drop, "drop"),
+                _listed(categories, "categories"),
+            ),
+            Fill(scaling, missing, max_categories),
+            None if not preprocessing else directory.find_own(NAME, preprocessing, "preprocessing"),
+            kind=kind,
+            names=_class_names(classes, _listed(class_names, "class_names")),
+            test_share=test_share,
+            drops=unusable == "drop",
+            delimiter=delimiter,
+            decimal=decimal,
+        )
+    _refuse_without_target(
+        kind=kind != "auto", categories=categories, drop=drop, preprocessing=preprocessing, decimal=decimal != "auto"
+    )
+    named = found_separator(file, _name(label)) if delimiter == "auto" else separator_of(delimiter, NAME)
+    rows = NumberTable.open(file, named)
     agreed = _scaling(directory, scaling)
     roles = Roles(_name(label), _name(client), _split_column(rows, _name(split)))
     roles.check(rows)
@@ -64,7 +111,7 @@ def table(
     labels, order = _labels(rows, roles.label, splits, classes, _listed(class_names, "class_names"))
     owners = _owners(rows, roles.client)
     if splits is None:
-        splits = _keyed_splits(rows, labels, owners, test_share)
+        splits = as_words(keyed_test(rows.path, rows.contents(), labels, owners, test_share))
     pool = _pool(features, labels, splits, owners, max(classes, len(order)), order)
     return replace(pool, reader=NumberReader(names, agreed, _missing(missing, agreed)))
 
@@ -88,6 +135,19 @@ class NumberReader:
         for name in self.columns:
             rows.check_column(name)
         return rows.features(self.columns, self.scaling, self.missing)
+
+
+def _refuse_without_target(**given: object) -> None:
+    """Refuse options that mean something only together with a target."""
+    for name, value in given.items():
+        if value:
+            raise ConfigError(f"{NAME}: {PARAMETER} needs data.target, the column to predict", parameter=f"data.{name}")
+
+
+def _class_names(classes: int, names: list[str]) -> list[str]:
+    """Return the names of the classes, numbers where there are none; nothing where neither is given."""
+    _check_counts(classes, names)
+    return names or [str(number) for number in range(classes)]
 
 
 def _pool(
@@ -226,27 +286,6 @@ def _split(cell: str) -> str:
     return cell.lower()
 
 
-def _keyed_splits(table: NumberTable, labels: Ints, owners: Ints | None, share: float) -> Words:
-    """Keep a share of each class for the test, but leave every owner a row to train on."""
-    # By content and not by place: rows in another order keep their test.
-    keys = keys_of(table.contents(), f"{NAME} test")
-    held = held_out(keys, labels, share)
-    if owners is not None:
-        _leave_each_one(held, keys, owners)
-    if not held.any():
-        raise ConfigError(f"{table.path}: no row can be kept for a test; add rows, or a column split")
-    return np.where(held, "test", "train")
-
-
-def _leave_each_one(held: Mask, keys: Ints, owners: Ints) -> None:
-    """Give back the row with the largest key to each owner all of whose rows are held out."""
-    sizes = np.bincount(owners)
-    held_sizes = np.bincount(owners[held], minlength=len(sizes))
-    for owner in np.flatnonzero(sizes == held_sizes):
-        rows = np.flatnonzero(owners == owner)
-        held[rows[np.argmax(keys[rows])]] = False
-
-
 def _owners(table: NumberTable, column: str) -> Ints | None:
     if not column:
         return None
@@ -261,10 +300,7 @@ def _labels(
     table: NumberTable, column: str, splits: Words | None, classes: int, names: list[str]
 ) -> tuple[Ints, list[str]]:
     """Return the class of each row, and the names of the classes where they are known."""
-    if classes == 1 or len(names) == 1:
-        raise ConfigError(f"{NAME}: a classification needs two classes or more")
-    if classes and names and len(names) != classes:
-        raise ConfigError(f"{NAME}: data.class_names has {len(names)} names for data.classes={classes}")
+    _check_counts(classes, names)
     if classes:
         return np.array(table.read(column, class_number(classes)), np.int64), names
     if names:
@@ -274,6 +310,14 @@ def _labels(
     order = in_order(_trained(cells, splits))
     _check_order(table, column, cells, order)
     return numbered(cells, order), order
+
+
+def _check_counts(classes: int, names: list[str]) -> None:
+    """Refuse a single class, and a number of classes that is not that of their names."""
+    if classes == 1 or len(names) == 1:
+        raise ConfigError(f"{NAME}: a classification needs two classes or more")
+    if classes and names and len(names) != classes:
+        raise ConfigError(f"{NAME}: data.class_names has {len(names)} names for data.classes={classes}")
 
 
 def _place(cell: str, names: list[str]) -> int:
@@ -295,7 +339,7 @@ def _refuse_quantity(table: NumberTable, column: str, cells: list[str]) -> None:
     if len(reals) > min(MOST_REALS, len(cells) // 2):
         raise ConfigError(
             f"{table.path}: the column {column!r} holds {len(reals):,} different numbers such as {reals[0][:40]!r}; "
-            f"{NAME} is for classes, and a regression needs a task from Python (docs/python.md)"
+            f"for a regression give data.target={column} in place of data.label"
         )
 
 

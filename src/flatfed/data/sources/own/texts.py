@@ -12,7 +12,7 @@ from flatfed.core.configuration.checking import Count
 from flatfed.core.errors import ConfigError
 from flatfed.data.catalogue import source
 from flatfed.data.directory import DataDirectory, MissingOption
-from flatfed.data.formats.texts import whole_number
+from flatfed.data.formats.texts import separator_of, whole_number
 from flatfed.data.sources.own.text_table import ColumnLayout, TextTable
 from flatfed.data.storage.held_out import Mask, Share
 from flatfed.data.storage.pool import Pool
@@ -44,7 +44,9 @@ def texts(
     (false); a row that looks like names must be named. Labels are any words. `client` is a column that says whose text
     it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode.
     """
-    layout = ColumnLayout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), script)
+    layout = ColumnLayout(
+        str(label), tuple(str(text).split("+")), str(client), header, separator_of(delimiter, NAME), script
+    )
     table = TextTable(_file(directory, "path", path), layout)
     cells = table.column(layout.label)
     table.refuse_names(cells)
@@ -114,10 +116,3 @@ def _file(directory: DataDirectory, option: str, name: str) -> Path:
     if file is not None:
         return directory.found(file)
     raise ConfigError(f"{NAME}: data.{option}: there is no file {' or '.join(map(str, places))}")
-
-
-def _delimiter(given: str) -> str:
-    text = {"tab": "\t", "\\t": "\t"}.get(given, given)
-    if len(text) != 1 or text in '"\r\n':
-        raise ConfigError(f"{NAME}: delimiter must be one character, or tab, not {given!r}")
-    return text
