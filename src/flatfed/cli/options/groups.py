@@ -30,6 +30,7 @@ HEADINGS = {
     "data": "Data",
     "model": "Model",
     "training": "Training",
+    "steering": "Early stopping, best model, learning rate on a plateau",
     "engine": "Where clients run",
     "evaluation": "Evaluation and measurements",
     "figures": "Figures",

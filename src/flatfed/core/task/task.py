@@ -23,6 +23,8 @@ Augment = Callable[[Tensor, torch.Generator], Tensor]
 BatchTransform = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 TEST = "test"
+VALIDATION = "validation"
+"""The name of the test set that is held out of the clients' examples, to select by."""
 TAKEN = ("train", "model", "update", "global", "class")
 """First words of other columns of a history, which a test set cannot be called."""
 

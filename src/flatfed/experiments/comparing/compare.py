@@ -233,7 +233,13 @@ def _train(
         return None
     data_dir, workers = comparison.recipe.data_dir, comparison.workers
     plan, directory = prepare(
-        run.path, rounds, opened=directory, data_dir=data_dir, workers=workers, track=comparison.track
+        run.path,
+        rounds,
+        opened=directory,
+        data_dir=data_dir,
+        workers=workers,
+        track=comparison.track,
+        past_end=False,  # with more rounds it would have ended early just so
     )
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from flatfed.core.errors import Interrupted
+from flatfed.core.method.engine import tell
 from flatfed.machine import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -26,11 +28,25 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Training was interrupted; `run` holds what was reached, and `str()` says how to go on."""
+    """Training was interrupted; `run` holds what was reached, and `str()` says how to go on.
+
+    Attributes:
+        number: the signal that asked for it; None where it was none.
+    """
 
     def __init__(self, message: str, run: Run) -> None:
         super().__init__(message)
         self.run = run
+        self.number: int | None = None
+
+
+def returned(interrupted: RunInterrupted) -> Run:
+    """Return the run that Ctrl-C stopped, with a word on how to go on; any other signal is to end the program."""
+    if interrupted.number != signal.SIGINT:
+        raise interrupted
+    if not tell(str(interrupted)):
+        print(interrupted, file=sys.stderr)
+    return interrupted.run
 
 
 class _Listening:
@@ -38,6 +54,7 @@ class _Listening:
 
     def __init__(self) -> None:
         self.requested = False
+        self.number: int | None = None
         self._when = 0.0
         self._previous: dict[int, Any] = {}
 
@@ -106,7 +123,9 @@ class Interruption(_Listening):
             raise Interrupted("interrupted")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if not self._is_first() and self._insists(number):
+        if self._is_first():
+            self.number = number
+        elif self._insists(number):
             raise KeyboardInterrupt
 
 

@@ -18,12 +18,13 @@ from flatfed import models
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Examples, Partition
-from flatfed.core.task.task import Augment, BatchTransform, Task
+from flatfed.core.task.task import VALIDATION, Augment, BatchTransform, Task
+from flatfed.core.task.validation import HeldOut, Split
 from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
-from flatfed.data.storage.held_out import VALIDATION, divided
+from flatfed.data.storage.held_out import divided
 from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.experiments.tasks.named_metrics import named_metrics
 from flatfed.experiments.tasks.trial import Trial
@@ -69,8 +70,8 @@ class TaskRecipe:
     """What it takes to build a task again.
 
     `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
-    other seeds have the same one. A `validation` share of each client's examples is held out as a test set. `metrics`
-    takes the place of the data set's own.
+    other seeds have the same one. A `validation` share of the examples, of each client's or of all together
+    (`validation_split`), is held out as a test set. `metrics` takes the place of the data set's own.
     """
 
     dataset: str
@@ -88,6 +89,7 @@ class TaskRecipe:
     partition_seed: int | None = None
     validation: float | None = None
     metrics: str | None = None
+    validation_split: Split = "client"
     by: NamedBy = field(default=USER, compare=False, repr=False)
     """Who named the data set; it is no part of what is recorded."""
 
@@ -125,9 +127,8 @@ class TaskRecipe:
         """Return each client's examples, and those that are held out for validation; None where none are."""
         if self.validation is None:
             return self.parts(), None
-        if not 0 < self.validation < 1:
-            raise ConfigError(f"{PARAMETER} must be between 0 and 1, not {self.validation:g}", parameter=VALIDATION)
-        return divided(self.parts(), self.validation)
+        rule = HeldOut(self.validation, self.validation_split)
+        return divided(self.parts(), rule.share, rule.split)
 
     def resolved(self, population: int) -> TaskRecipe:
         """Return the recipe with defaults written out: what is recorded of a run with this number of clients."""

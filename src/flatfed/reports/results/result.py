@@ -310,8 +310,18 @@ class Result:
         """How the runs ended, in a few words: `finished`, or `1 of 2 diverged (round 17)`."""
         statuses = {run.summary["status"] for run in self.runs}
         if statuses == {"finished"}:
-            return "finished"
+            return self._finished_text()
         return ", ".join(map(self._status_text, sorted(statuses)))
+
+    def _finished_text(self) -> str:
+        """Say of finished runs which ended early, after how many rounds."""
+        early = [run for run in self.runs if run.summary["reason"]]
+        if not early:
+            return "finished"
+        rounds = ", ".join(str(run.summary["rounds"]) for run in early)
+        if len(early) == len(self.runs):
+            return f"finished early (round {rounds})"
+        return f"finished, {len(early)} of {len(self.runs)} early (round {rounds})"
 
     def _status_text(self, status: str) -> str:
         """Return how many runs ended so, where there are several, and after how many rounds."""

@@ -294,6 +294,7 @@ def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell, objecting: _Ob
             data_dir=comparison.recipe.data_dir,
             workers=0,
             track=comparison.track,
+            past_end=False,
         )
         continue_play(plan, directory, note)
     else:
