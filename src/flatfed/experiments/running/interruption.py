@@ -41,8 +41,12 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 def returned(interrupted: RunInterrupted) -> Run:
-    """Return the run that Ctrl-C stopped, with a word on how to go on; any other signal is to end the program."""
-    if interrupted.number != signal.SIGINT:
+    """Return the run that Ctrl-C stopped, with a word on how to go on.
+
+    Any other signal is to end the program. So is one that came when the run had come to its end: its status does not
+    tell of it.
+    """
+    if interrupted.number != signal.SIGINT or interrupted.run.status != "interrupted":
         raise interrupted
     if not tell(str(interrupted)):
         print(interrupted, file=sys.stderr)

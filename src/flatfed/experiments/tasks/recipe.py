@@ -7,7 +7,7 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +172,11 @@ class TaskRecipe:
             return cls(**{name: value for name, value in data.items() if name not in NO_PARAMETERS}, by=by)
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
+
+
+def usual_recipe() -> dict[str, Any]:
+    """Return what a recipe says where nothing is said, of the parameters that are plain values."""
+    return {entry.name: entry.default for entry in fields(TaskRecipe) if entry.default is not MISSING}
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,9 +97,11 @@ def _settings(written: Values) -> Values:
 def _decisive_settings(settings: Values) -> Values:
     """Return the settings without the seed, and without those that change no result.
 
-    The time for a client is there for those that hang; the memory for a round says where replies wait.
+    The time for a client is there for those that hang; the memory for a round says where replies wait; and a checkpoint
+    that is kept changes none.
     """
-    return {name: value for name, value in settings.items() if name not in ("seed", "client_timeout", "cohort_memory")}
+    others = ("seed", "client_timeout", "cohort_memory", "keep_best")
+    return {name: value for name, value in settings.items() if name not in others}
 
 
 def _or_as_written(read: Callable[[], Values], written: Values) -> Values:
@@ -132,6 +134,7 @@ def _catalogue(config: Values) -> Values:
         "augment": _augmentation(recipe.get("augment", True), setting),
         "weights": _file_name(recipe.get("weights")),
         "new_head": recipe.get("new_head") or None,
+        "validation_split": recipe.get("validation") and recipe.get("validation_split", "client"),
     }
 
 
