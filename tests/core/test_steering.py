@@ -48,14 +48,14 @@ def test_conditions_are_read_as_they_are_written() -> None:
     "text", ["", "test_loss", "test_loss=1", "test_loss<", "<1", "a<1,", "a<nan", "a<1e999", "a<<1"]
 )
 def test_what_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(ff.ConfigError, match="stop_when: .*test_accuracy>0.9"):
+    with pytest.raises(ff.ConfigError, match=r"stop_when: .*test_accuracy>0.9"):
         Settings(rounds=1, lr=1, stop_when=text)
 
 
 def test_a_column_that_is_not_there_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ff.ConfigError, match="stop_when: unknown column.*did you mean 'test_accuracy'"):
+    with pytest.raises(ff.ConfigError, match=r"stop_when: unknown column.*did you mean 'test_accuracy'"):
         steering(stop_when="test_acuracy>0.9")
-    with pytest.raises(ff.ConfigError, match="stop_when: test_accuracy is a share.*write test_accuracy>0.9"):
+    with pytest.raises(ff.ConfigError, match=r"stop_when: test_accuracy is a share.*write test_accuracy>0.9"):
         steering(stop_when="test_accuracy>90")
     with pytest.raises(ff.ConfigError, match="unknown column"):
         steering(stop_when="seconds>60")  # the clock decides nothing

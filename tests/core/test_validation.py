@@ -104,7 +104,7 @@ def test_what_cannot_be_held_out_is_refused() -> None:
             ff.train(task, "fedavg", validation=wrong, **HOW)
     with pytest.raises(ff.ConfigError, match="validation_split must be one of"):
         ff.train(task, "fedavg", validation=0.1, validation_split="clients", **HOW)
-    with pytest.raises(ff.ConfigError, match="0.01 of no client's examples"):
+    with pytest.raises(ff.ConfigError, match=r"0\.01 of no client's examples"):
         ff.train(task, "fedavg", validation=0.01, **HOW)
     absent = ff.Task(torch.nn.Linear(1, 3), ff.Roster([5, 5]))
     with pytest.raises(ff.ConfigError, match="the clients' examples are not here, so none can be held out"):
