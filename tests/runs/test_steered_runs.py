@@ -1,4 +1,4 @@
-"""Runs that their own history ends, whose best model is kept, and whose rate it lowers: exact on any workers, resumed."""
+"""Runs that their own history ends, whose best model it says, and whose rate it lowers: exact, and resumed so."""
 
 from __future__ import annotations
 
@@ -154,6 +154,11 @@ def test_the_last_model_is_evaluated_also_where_the_round_is_not(tmp_path: Path)
         patience=None, keep_best=False, lr_plateau=None, evaluate_every=40, evaluate_last=0, stop_when="train_loss<9"
     )
     assert len(run.history) == 1 and "validation_loss" in run.history[0] and "train_loss<9.0 was met" in run.reason
+
+
+def test_a_column_may_say_which_way_is_better() -> None:
+    run = steered(monitor="validation_loss:max", patience=None, lr_plateau=None, rounds=4)
+    assert run.best is not None and run.best.value == max(row["validation_loss"] for row in run.history)
 
 
 def test_a_test_column_is_taken_only_by_name_and_says_what_it_does() -> None:
