@@ -23,6 +23,7 @@ def test_a_run_that_ends_early_is_finished_and_says_why() -> None:
     assert ended.code == 0, ended.err
     why = "finished: ended early, after round 1 of 9: validation_loss<99.0 was met"
     assert why in ended.err and "test data" not in ended.err
+    assert "by history stop when validation_loss<99.0" in " ".join(ended.err.split())
     shown = flatfed("show", "r")
     assert "finished early (round 1)" in " ".join(shown.out.split()) and why in shown.err
     assert flatfed("resume", "r").code == 0
