@@ -96,8 +96,8 @@ class HistoryColumns:
         if not self._is_complete and name.startswith(tuple(f"{test}_" for test in self._tests)):
             return SteeringColumn(name, of_test=not name.startswith(f"{VALIDATION}_"))
         known = [column for column in self._known if not column.startswith(f"{GLOBAL}_")]
-        hint = f"; a number that is watched is written {WATCH}NAME"
-        raise ConfigError(f"{nearest(name, known, 'column of the history')}{hint}")
+        unknown = nearest(name, known, "column of the history")
+        raise ConfigError(f"{unknown} (a number that is watched is written {WATCH}NAME)")
 
     def of_condition(self, condition: Condition) -> SteeringColumn:
         """Return the column of a condition; a share that is compared with a number of per cent is an error."""
