@@ -11,7 +11,6 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from flatfed.core.errors import Interrupted
-from flatfed.core.method.engine import tell
 from flatfed.machine import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ def returned(interrupted: RunInterrupted) -> Run:
     """
     if interrupted.number != signal.SIGINT or interrupted.run.status != "interrupted":
         raise interrupted
+    from flatfed.core.method.engine import tell  # here, as it loads torch, and every command listens for signals
+
     if not tell(str(interrupted)):
         print(interrupted, file=sys.stderr)
     return interrupted.run
