@@ -124,7 +124,6 @@ def test_a_federation_may_be_ended_by_what_its_sites_measure_and_keep_its_best(h
         "stop_when": "test_loss<99",
         "monitor": "test_loss",
         "keep_best": True,
-        "evaluate_every": 1,
     }
     run = federated(services_in(home), "scaffold", home / "run", evaluate_every=1, **rules)
     assert run.status == "finished" and "after round 1 of 3: test_loss<99.0 was met" in run.reason
