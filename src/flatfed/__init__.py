@@ -32,6 +32,7 @@ _HOME = {
     "Average": "flatfed.core.method.algorithm",
     "Bernoulli": "flatfed.core.round.sampling",
     "Replay": "flatfed.core.round.sampling",
+    "Plateau": "flatfed.core.configuration.history_conditions",
     "Schedule": "flatfed.core.configuration.schedules",
     "Uniform": "flatfed.core.round.sampling",
     "EngineConfig": "flatfed.engines.choice",
@@ -70,6 +71,7 @@ _HOME = {
 
 if TYPE_CHECKING:
     from flatfed.algorithms import make as make
+    from flatfed.core.configuration.history_conditions import Plateau as Plateau
     from flatfed.core.configuration.schedules import Cosine as Cosine
     from flatfed.core.configuration.schedules import Cycle as Cycle
     from flatfed.core.configuration.schedules import CycleFrom as CycleFrom

@@ -108,7 +108,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("--engine", "ray", "--workers", "2", "--minimum", "3"),
         "minimum=3 can never be met with 2 workers",
     ),
-    "no patience": (("--engine", "ray", "--patience", "0"), "patience must be"),
+    "no patience": (("--engine", "ray", "--wait-for-workers", "0"), "patience must be"),
     "nobody there": (("--engine", "ray", "--address", "127.0.0.1:1"), "--address: nobody answers at 127.0.0.1:1"),
     "no such port": (("--engine", "ray", "--address", "127.0.0.1:70000"), "--address: nobody answers at"),
     "no such host": (("--engine", "ray", "--address", "nowhere.invalid:6379"), "--address: nobody answers at"),

@@ -153,7 +153,7 @@ def test_tokens_and_too_few_workers_on_the_command_line(nodes: Nodes, tmp_path: 
     wrong = tmp_path / "token"
     wrong.write_text("another" * 8)
     there = ("--address", ADDRESS)
-    few = (*there, "--resources", "CPU=64", "--patience", "2")
+    few = (*there, "--resources", "CPU=64", "--wait-for-workers", "2")
     with contextlib.ExitStack() as stack:
 
         def begun(name: str, *options: str, **changes: str) -> subprocess.Popen[bytes]:

@@ -100,9 +100,8 @@ def test_an_interrupt_in_the_middle_of_a_group_leaves_a_run_that_goes_on(
 ) -> None:
     task = small(loss=interrupting_loss)
     monkeypatch.setitem(globals(), "interrupts_left", 44)  # a trial and the first round take 39, the second 14
-    with pytest.raises(ff.RunInterrupted) as caught:
-        play(task, out=tmp_path / "run")
-    assert len(caught.value.run.history) == 1
+    run = play(task, out=tmp_path / "run")
+    assert (run.status, len(run.history)) == ("interrupted", 1)
     assert torch.is_grad_enabled()
     same(ff.resume(tmp_path / "run", task=task), play(task))
 

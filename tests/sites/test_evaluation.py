@@ -116,3 +116,21 @@ def test_a_site_that_was_away_at_the_end_is_given_the_model_on_resume(home: Path
 def test_the_server_has_a_test_set_of_its_own(home: Path) -> None:
     with pytest.raises(ConfigError, match="other classes or sizes than the sites' data"):
         federated(services_in(home), "fedavg", home / "run", test_data="digits")
+
+
+@pytest.mark.filterwarnings("default:.*selects on test data")
+def test_a_federation_may_be_ended_by_what_its_sites_measure_and_keep_its_best(home: Path) -> None:
+    rules: dict[str, Any] = {
+        "stop_when": "test_loss<99",
+        "monitor": "test_loss",
+        "keep_best": True,
+    }
+    run = federated(services_in(home), "scaffold", home / "run", evaluate_every=1, **rules)
+    assert run.status == "finished" and "after round 1 of 3: test_loss<99.0 was met" in run.reason
+    assert run.best is not None and run.best.value == run.history[0]["test_loss"]
+
+
+def test_a_server_without_examples_holds_none_out() -> None:
+    server_app = pytest.importorskip("flatfed.flower.server_app")
+    with pytest.raises(ConfigError, match="validation: the examples are at the sites"):
+        server_app.wanted({"validation": 0.1})

@@ -11,7 +11,7 @@ from typing import Any
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.core.configuration.settings import averaged_rounds
-from flatfed.dashboard.entries import primary_metric
+from flatfed.dashboard.entries import primary_metric, standing
 from flatfed.dashboard.tails import HistoryFollower, number
 from flatfed.reports.drawn_rounds import FEWEST
 from flatfed.reports.number_labels import LABELS
@@ -72,7 +72,7 @@ class RunColumns:
 
     def __init__(self, path: Path, root: Path, config: Mapping[str, Any]) -> None:
         self._follower = HistoryFollower(path / "history.jsonl", root)
-        self._config = config
+        self._path, self._root, self._config = path, root, config
         every = number(config["settings"].get("evaluate_every"))
         self._every = max(1, int(every or 1))
         self._lock = threading.Lock()
@@ -205,7 +205,10 @@ class RunColumns:
         metric, settings = primary_metric(self._config), self._config["settings"]
         column = self._columns.get(metric.column, NumberColumn())
         values = [metric.scale * value for value in column.values]
-        first = settings["rounds"] - averaged_rounds(settings["rounds"], settings.get("evaluate_last"))
+        planned = settings["rounds"]
+        if self._axes["round"] and standing(self._path, self._root)[0] == "finished":
+            planned = min(planned, int(self._axes["round"][-1]))  # it may have ended early
+        first = planned - averaged_rounds(planned, settings.get("evaluate_last"))
         rounds = [self._axes["round"][row] for row in column.at]
         last = [value for value, round in zip(values, rounds, strict=True) if round > first]
         better = metric.higher_is_better

@@ -64,6 +64,11 @@ def main(grid: Grid, context: Context) -> None:
 def wanted(config: Mapping[str, Any]) -> FederatedRun:
     """Return what a run configuration asks for."""
     settings = about_settings()
+    if config.get("validation", "") != "":
+        raise ConfigError(
+            "validation: the examples are at the sites, and the server can hold none of them out; monitor test_loss, "
+            "which is of the sites' own test examples, and report by a test set that no site has (test_data)"
+        )
     for name in config:
         if name not in settings and name not in OWN:
             raise ConfigError(nearest(name, [*settings, *OWN], "key of the run configuration"))

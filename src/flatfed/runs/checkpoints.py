@@ -3,7 +3,7 @@
 A checkpoint is a directory `checkpoints/round-000040`: written under a temporary name, synced, renamed. Each
 file's SHA-256 is in its manifest. The states of clients lie together in `checkpoints/states`, written when they changed
 and shared by the checkpoints that refer to them (`runs/states`). The last two checkpoints are kept, those of the rounds
-that were named, and any that somebody reads.
+that were named, the best one where that is asked for, and any that somebody reads.
 At the end of this file: which tensors of a federation go into one, and how they are put back.
 """
 
@@ -117,6 +117,8 @@ class Checkpoints:
         self._known: dict[int, _Known] = {}
         self._passed_over: set[int] = set()
         self._latest = 0
+        self.best = 0
+        """The round of the one that stays until a better one comes; 0 where none does."""
 
     def save(
         self, round: int, tensors: Mapping[str, Tensor], stores: Mapping[str, StateStore], marks: Marks = NO_MARKS
@@ -305,7 +307,8 @@ class Checkpoints:
         before = [round for round in own if round <= saved]
         last = [round for round in before if round not in self._passed_over][:KEPT]
         for round in before:
-            if round not in last and round not in self._kept and not is_read(self._path(round)):
+            is_kept = round in self._kept or (self.best > 0 and round == self.best)
+            if round not in last and not is_kept and not is_read(self._path(round)):
                 _discard(self._path(round))
                 del own[round]
                 del self._known[round]

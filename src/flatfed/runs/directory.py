@@ -28,7 +28,7 @@ from flatfed.named_code import NamedBy
 from flatfed.runs.checkpoints import ChangedError, Checkpoints, Marks
 from flatfed.runs.environment import describe
 from flatfed.runs.history import Recorded, Row, read_history, require_good
-from flatfed.runs.metrics import summarise
+from flatfed.runs.metrics import ended_after, summarise
 from flatfed.runs.records.earlier_versions import config_of_today
 from flatfed.runs.records.files import (
     FORMAT,
@@ -295,13 +295,25 @@ class RunDirectory:
         self._last_status = record
         return record
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether the run finished before its last round, because its own rules said so."""
+        standing = self.status()
+        return standing["status"] == "finished" and bool(standing["reason"])
+
+    @property
+    def ended_after(self) -> int:
+        """After how many rounds the run ended, or will: fewer than planned where it ended early."""
+        return ended_after(self.rows, self.config["settings"]["rounds"], self.status()["status"])
+
     def summary(self) -> dict[str, Any]:
         """Return the run's metrics."""
         settings = self.config["settings"]
         record = self._status_record()
         standing = self._standing(record)
         try:
-            return summarise(self.rows, settings["rounds"], settings["evaluate_last"], self.config) | standing
+            rounds = ended_after(self.rows, settings["rounds"], standing["status"])
+            return summarise(self.rows, rounds, settings["evaluate_last"], self.config) | standing
         except KeyError as error:
             raise CheckpointError(f"{self.path}: config.json or a row of history.jsonl lacks {error}") from None
 

@@ -201,6 +201,13 @@ def summarise(
     return summary | _costs(rows)
 
 
+def ended_after(rows: Sequence[Row], rounds: int, status: str) -> int:
+    """Return after how many rounds a run ended, or will: all that are planned, or fewer where it finished early."""
+    if status != "finished" or not rows:
+        return rounds
+    return min(rounds, int(rows[-1]["round"]) + 1)
+
+
 def last_mean(metric: Metric, rows: Sequence[Row], rounds: int, last: int | None) -> float | None:
     """Return the mean over the evaluated rounds among the last ones, of any metric; None where there is none."""
     return _three(metric, rows, rounds - averaged_rounds(rounds, last))[f"{metric.stem}_last_mean"]

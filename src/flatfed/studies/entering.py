@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.settings import defaults
 from flatfed.core.errors import PARAMETER, ConfigError, FlatfedError
+from flatfed.experiments.tasks.recipe import usual_recipe
 from flatfed.runs.directory import is_run
 from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
 from flatfed.studies.drawing.figure import Figure
@@ -133,10 +135,21 @@ def changes(folder: StudyFolder, resolver: Resolver, cell: Cell) -> Changes:
     if before is None:
         return {}
     try:
-        return differences(before, description(resolver.comparison(cell)))
+        now = description(resolver.comparison(cell))
+        return differences(_filled(before, now), now)
     except ConfigError:
         # Its process will say it.
         return {}
+
+
+def _filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a cell began as, with what earlier versions did not write: it was as it is where nothing is said."""
+    usual = {"settings": defaults(), "task": usual_recipe()}
+    filled = dict(before)
+    for part, values in usual.items():
+        later = {name: values.get(name) for name in now[part] if name not in before[part]}
+        filled[part] = {**before[part], **later}
+    return filled
 
 
 def _refuse_taken(folder: StudyFolder) -> None:

@@ -190,7 +190,7 @@ def _of_history(report: Reporting, directory: RunDirectory, rows: list[dict[str,
     values = [value for _, value in metric.values(rows)]
     if report.accuracy == "last":
         settings = directory.config["settings"]
-        return last_mean(metric, rows, settings["rounds"], settings["evaluate_last"])
+        return last_mean(metric, rows, directory.ended_after, settings["evaluate_last"])
     if report.accuracy == "best":
         return metric.best(values)
     return values[-1] if values else None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.core.errors import ConfigError, FlatfedError, nearest
-from flatfed.core.task.task import TEST
-from flatfed.data.storage.held_out import VALIDATION
+from flatfed.core.task.task import TEST, VALIDATION
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.history import Row
 from flatfed.runs.metrics import Metric, last_mean, metrics_of
@@ -112,7 +111,7 @@ def deciding_value(metric: Metric, directory: RunDirectory | None) -> float | No
         return None
     settings = directory.config["settings"]
     # Not from the summary, which has not every metric.
-    value = last_mean(metric, directory.rows, settings["rounds"], settings["evaluate_last"])
+    value = last_mean(metric, directory.rows, directory.ended_after, settings["evaluate_last"])
     if value is None or not math.isfinite(value):
         return None
     return float(value)

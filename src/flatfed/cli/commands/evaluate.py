@@ -56,18 +56,24 @@ class EvaluatedRun:
 @accept_data_option
 @workers_option
 @trust_option
+@option(
+    "--model",
+    "Which model: that of the newest checkpoint, or the best one of a run with --keep-best.",
+    click.Choice(("newest", "best")),
+    "newest",
+)
 @option("--json as_json", "Print as JSON, every client included; shares are fractions.", is_flag=True)
-def evaluate(path: Path, workers: Workers | None, as_json: bool, **opening: Any) -> int:
+def evaluate(path: Path, workers: Workers | None, as_json: bool, model: str, **opening: Any) -> int:
     """Measure the model of RUN: on the test sets, by class, and on each client's own training examples.
 
-    The model is that of the newest good checkpoint; the round that it is of stands first.
+    The model is that of the newest good checkpoint, or of the best evaluation; the round that it is of stands first.
 
     Where parts of the model stay on the clients, each client is measured with its own. With weight averaging, the
     global model is measured on the test sets too: global_accuracy and so on.
     """
     from flatfed.runs.results import finite
 
-    measured = _measure(path, workers, opening)
+    measured = _measure(path, workers, opening | {"best": model == "best"})
     if as_json:
         # JSON has no words for infinity and what is not a number.
         content = finite({"round": measured.round, "tests": measured.tests, "clients": measured.clients})

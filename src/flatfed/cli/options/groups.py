@@ -30,6 +30,7 @@ HEADINGS = {
     "data": "Data",
     "model": "Model",
     "training": "Training",
+    "steering": "Early stopping, best model, learning rate on a plateau",
     "engine": "Where clients run",
     "evaluation": "Evaluation and measurements",
     "figures": "Figures",
@@ -232,7 +233,9 @@ def _evaluated_near(round: int, settings: Settings) -> str:
     return " or ".join(near) or str(settings.rounds)
 
 
-OPTIONS = ("engine", "address", "resources", "minimum", "patience", "node_data")
+OPTIONS = ("engine", "address", "resources", "minimum", "wait_for_workers", "node_data")
+CALLED = {"wait_for_workers": "patience"}
+"""Options whose parameter has another name: a training setting has that one."""
 
 
 def engine_options(workers: str, default: str | None = None) -> Decorator:
@@ -266,7 +269,7 @@ def engine_options(workers: str, default: str | None = None) -> Decorator:
             group="engine",
         ),
         option(
-            "--patience",
+            "--wait-for-workers",
             "For this many seconds; then it stops, with a checkpoint.  [default: 120]",
             Number(),
             group="engine",
@@ -292,7 +295,8 @@ def take_engine(ctx: click.Context) -> None:
     given = {name: params.pop(name) for name in OPTIONS}
     id = given.pop("engine")
     if id is not None:
-        params["workers"] = named_engine(id, by, workers=params["workers"], **given)
+        parameters = {CALLED.get(name, name): value for name, value in given.items()}
+        params["workers"] = named_engine(id, by, workers=params["workers"], **parameters)
         return
     for name, value in given.items():
         if value is not None:

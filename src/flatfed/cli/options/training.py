@@ -79,8 +79,13 @@ DATA = [
     ),
     run_option(
         "validation",
-        "Hold out this share of each client's training examples as a further test set, `validation`: to choose "
-        "parameters without the test set.  [default: none]",
+        "Hold out this share of the clients' training examples as a further test set, `validation`: to choose "
+        "parameters, models and rounds without the test set.  [default: none]",
+        group="data",
+    ),
+    run_option(
+        "validation_split",
+        "Hold out a share of each client's examples (`client`), or of all clients' together (`global`).",
         group="data",
     ),
     run_option(

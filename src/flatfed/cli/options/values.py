@@ -24,6 +24,7 @@ from flatfed.experiments.spelling.kinds import (
     TruthKind,
     WholeKind,
     WholeNumbersKind,
+    WrittenKind,
 )
 from flatfed.experiments.spelling.options import by_name, lines, set_by_name
 from flatfed.machine import read_regular
@@ -267,6 +268,8 @@ def click_type(kind: OptionKind) -> Any:
             return WholeNumbers()
         case TrackKind():
             return OfKind(kind, "NAME")
+        case WrittenKind():
+            return OfKind(kind, "TEXT")
         case TruthKind():
             return None
     return str

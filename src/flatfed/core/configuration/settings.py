@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from flatfed.core.configuration.byte_sizes import ByteSize, byte_count
 from flatfed.core.configuration.checking import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.configuration.config import Config
+from flatfed.core.configuration.history_conditions import Conditions, MonitoredColumn, PlateauRule
 from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -130,6 +131,40 @@ class Settings(Config):
         "`unlimited`: all of it stays in memory. Results do not depend on it.",
         "2GB",
     )
+    stop_when: Conditions | None = setting(
+        "End the run when a column of the history meets a condition, such as test_accuracy>0.9; of several, with "
+        "commas between them, the first that does.",
+        None,
+        group="steering",
+        otherwise="all rounds are played",
+    )
+    patience: Count | None = setting(
+        "End the run when N evaluations, one after the other, have brought no improvement of the monitored column.",
+        None,
+        unit="evaluations",
+        group="steering",
+        otherwise="all rounds are played",
+    )
+    min_delta: NonNegative = setting(
+        "How much better a value must be for patience to count it as an improvement.", 0.0, group="steering"
+    )
+    monitor: MonitoredColumn | None = setting(
+        "The column of the history that decides what is an improvement; with :min or :max behind it where that is not "
+        "known. One of a test set selects on test data.",
+        None,
+        group="steering",
+        otherwise="validation_loss, where examples are held out for validation",
+    )
+    keep_best: bool = setting(
+        "Keep the checkpoint after the best evaluation by the monitored column.", False, group="steering"
+    )
+    lr_plateau: PlateauRule | None = setting(
+        "Lower the learning rate when the monitored column has stopped improving: factor=0.5, patience=10 "
+        "(evaluations), min_lr, min_delta, monitor.",
+        None,
+        group="steering",
+        otherwise="the rate follows its schedule alone",
+    )
     device: str = setting("Where clients compute: cpu, cuda, cuda:N, mps. The server stays in main memory.", "cpu")
 
     @property
@@ -143,6 +178,11 @@ class Settings(Config):
     def cohort_bytes(self) -> int | None:
         """The bytes of `cohort_memory`; None for no bound."""
         return byte_count(self.cohort_memory)
+
+    @property
+    def monitors(self) -> bool:
+        """Whether something goes by the monitored column."""
+        return self.patience is not None or self.keep_best or self.lr_plateau is not None
 
     def decayed_lr(self, round: int) -> float:
         """Return the learning rate of a round (from 0), before an average changes it."""

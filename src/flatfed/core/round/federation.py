@@ -28,6 +28,7 @@ from flatfed.core.model.layout import COUNTERS
 from flatfed.core.round.exchange import Courier, Tally, TooFewReplies
 from flatfed.core.round.expectation import NOT_FINITE
 from flatfed.core.round.sampling import Sampler
+from flatfed.core.steering.steering import Steering
 from flatfed.core.task.task import Task
 
 Row = dict[str, Any]
@@ -59,6 +60,14 @@ class Past:
 
     federation: Federation
     clients: list[int]
+
+
+@dataclass(frozen=True)
+class KeptModel:
+    """The evaluated model after a round (from 0), as it was."""
+
+    round: int
+    evaluated: torch.Tensor
 
 
 class Federation:
@@ -100,20 +109,25 @@ class Federation:
         self._past: Past | None = None
         self.settles: Callable[[int], bool] = lambda round: False
         """After how many rounds the last one is evaluated at once: its state is to be saved just then."""
+        self.steering: Steering | None = None
+        """What the rows decide of the rounds that come; None where they decide nothing."""
+        self.best_model: KeptModel | None = None
 
     def rounds(self) -> Iterator[Row]:
         """Play the rounds that are left and yield their history rows, in order."""
+        self._end_if_steered()
         while self.status == "running" and self.round < self.settings.rounds:
             row = self._play()
             rows = self.settle()  # of the round before, which was evaluated while this one was played
             self._diverge_if_unsound()
-            if self.status == "running" and self.settings.evaluates(row["round"]):
+            if self.status == "running" and self._is_evaluated(row):
                 self._waiting = row, self._evaluations()
             else:
                 rows.append(row)
-            may_wait = self.engine.gaps and not self.settles(self.round)
+            may_wait = self.engine.gaps and not self.settles(self.round) and self.steering is None
             if not may_wait:
                 rows += self.settle()
+            self._steer(rows)
             # Only now: whoever saves on a row finds a state that agrees with the rows.
             yield from rows
         yield from self.settle()
@@ -124,6 +138,28 @@ class Federation:
     def _diverge_if_unsound(self) -> None:
         if self.status == "running" and self._unsound:
             self.status, self.reason = "diverged", self._unsound
+
+    def _is_evaluated(self, row: Row) -> bool:
+        """Say whether the model is evaluated after a round: as planned, or because the run ends with it."""
+        if self.settings.evaluates(row["round"]):
+            return True
+        return self.steering is not None and self.steering.ends(row)
+
+    def _steer(self, rows: Sequence[Row]) -> None:
+        """Let the rows decide what comes; where they do, none waits, so that the last is of the model as it is."""
+        if self.steering is None:
+            return
+        for row in rows:
+            # What is unsound ends the run by itself, and is no model to keep.
+            if self.sound and self.status == "running" and self.steering.take(row):
+                self.best_model = KeptModel(row["round"], self.evaluated.clone())
+        self._end_if_steered()
+
+    def _end_if_steered(self) -> None:
+        if self.steering is not None and self.steering.stop and self.status == "running":
+            # In the last round it came to its end anyway.
+            is_early = self.round < self.settings.rounds
+            self.status, self.reason = "finished", self.steering.stop if is_early else ""
 
     def settle(self) -> list[Row]:
         """Return the row that waits for its evaluation, if one does, with its metrics."""
@@ -232,6 +268,7 @@ class Federation:
             self.round,
             self.memory,
         )
+        shadow.steering = self.steering
         shadow.begin_round()
         return shadow
 
@@ -279,6 +316,8 @@ class Federation:
 
     def _lr(self, round: int) -> float:
         lr = self.settings.decayed_lr(round)
+        if self.steering is not None:
+            lr = self.steering.lr(lr, round)
         return self.average.lr(lr, round, self.settings.rounds) if self.average else lr
 
     def _average_buffers(self, replies: Replies | None) -> None:

@@ -27,6 +27,8 @@ Augment = Callable[[Structure, torch.Generator], Structure]
 BatchTransform = Callable[[Structure, Structure, torch.Generator], Batch]
 
 TEST = "test"
+VALIDATION = "validation"
+"""The name of the test set that is held out of the clients' examples, to select by."""
 TAKEN = ("train", "model", "update", "global", "class")
 """First words of other columns of a history, which a test set cannot be called."""
 

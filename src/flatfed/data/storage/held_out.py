@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flatfed.core.configuration.checking import Range
-from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.randomness import key
+from flatfed.core.task.validation import Split, held_positions
 
 Share = Annotated[float, Range(low=0.0, high=1.0, open_low=True, open_high=True)]
 Portion = Annotated[float, Range(low=0.0, high=1.0, open_low=True)]
@@ -26,27 +26,16 @@ def held_out(keys: Ints, groups: Ints, share: float) -> Mask:
     return _first(keys, groups, lambda size: min(max(round(share * size), 1), size - 1))
 
 
-VALIDATION = "validation"
-"""The name of the test set that is held out of the clients' examples."""
-
-
-def divided(parts: list[Ints], share: float) -> tuple[list[Ints], Ints]:
-    """Return what is left of each client's examples, and about a share of each that is held out; a client keeps one.
+def divided(parts: list[Ints], share: float, split: Split = "client") -> tuple[list[Ints], Ints]:
+    """Return what is left of each client's examples, and about a share of them that is held out; a client keeps one.
 
     Which they are depends on the examples' numbers alone: every method, and every seed with the same partition, has the
     same.
     """
-    left, held = [], []
-    for part in parts:
-        keys = np.array([key(0, VALIDATION, int(number)) for number in part], np.int64)
-        order = np.argsort(keys, kind="stable")
-        count = min(round(share * len(part)), max(len(part) - 1, 0))
-        held.append(np.asarray(part)[np.sort(order[:count])])
-        left.append(np.asarray(part)[np.sort(order[count:])])
-    together = np.concatenate(held)
-    if not len(together):
-        raise ConfigError(f"{PARAMETER}: {share:g} of no client's examples is one; give more", parameter=VALIDATION)
-    return left, together
+    positions = held_positions([[(int(number),) for number in part] for part in parts], share, split)
+    held = [np.asarray(part)[chosen.numpy()] for part, chosen in zip(parts, positions, strict=True)]
+    left = [np.delete(np.asarray(part), chosen.numpy()) for part, chosen in zip(parts, positions, strict=True)]
+    return left, np.concatenate(held)
 
 
 def sampled(keys: Ints, groups: Ints, share: float) -> Mask:

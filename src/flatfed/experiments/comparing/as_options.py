@@ -11,7 +11,10 @@ from flatfed.core.errors import ConfigError
 from flatfed.core.method.algorithm import Algorithm
 
 DATASET, METHODS, SEEDS = "dataset", "methods", "seeds"
-SAME = ("clients", "model", "augment", "data_dir", "weights", "new_head", "local_layers", "partition_seed", "metrics")
+SAME = (
+    *("clients", "model", "augment", "data_dir", "weights", "new_head", "local_layers", "partition_seed", "metrics"),
+    *("validation", "validation_split"),
+)
 """Entries of a recipe that are options of the same name."""
 
 

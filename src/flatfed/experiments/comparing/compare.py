@@ -239,6 +239,7 @@ def _train(
         workers=comparison.workers,
         cohort_memory=comparison.settings.cohort_memory,
         track=comparison.track,
+        past_end=False,  # with more rounds it would have ended early just so
     )
     continued = continue_play(plan, directory, on_round, say)
     opened.keep(directory)

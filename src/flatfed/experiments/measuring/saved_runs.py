@@ -13,14 +13,14 @@ from typing import Any
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.core.task.task import Task
 from flatfed.experiments.comparing.comparison import runs_in
-from flatfed.experiments.running.run import open_run, with_data
+from flatfed.experiments.running.run import best_round, open_run, with_data
 from flatfed.experiments.tasks.recipe import task_of
 from flatfed.flatness.measurement import Measurement, MeasurementResult
 from flatfed.runs.directory import RunDirectory, is_comparison
 from flatfed.runs.packed import newest_round
 from flatfed.runs.results import KeptResults
 
-CHECKPOINT = re.compile(r"checkpoints/round-([0-9]+)")
+CHECKPOINT = re.compile(r"checkpoints/(?:round-([0-9]+)|best)")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def open_saved(
     if isinstance(source, SavedRun):
         return source
     path = Path(source)
-    return SavedRun(path, open_run(home_of(path), trust, accept_changed_data), _round_of(path), keeps_task)
+    directory = open_run(home_of(path), trust, accept_changed_data)
+    return SavedRun(path, directory, _round_of(path, directory), keeps_task)
 
 
 def open_all(
@@ -107,13 +108,19 @@ def _runs_at(path: Path) -> Sequence[Path]:
 
 def home_of(path: Path) -> Path:
     """Return the run directory of a run or of one of its checkpoints."""
-    return path if _round_of(path) is None else path.parent.parent
+    return path if _named_checkpoint(path) is None else path.parent.parent
 
 
-def _round_of(path: Path) -> int | None:
-    """Return which checkpoint of a run a path leads to, by its name, if to one."""
-    match = CHECKPOINT.fullmatch(f"{path.parent.name}/{path.name}")
-    return None if match is None else int(match[1])
+def _round_of(path: Path, directory: RunDirectory) -> int | None:
+    """Return which checkpoint of a run a path leads to, by its name, if to one: `checkpoints/best` is the best."""
+    match = _named_checkpoint(path)
+    if match is None:
+        return None
+    return best_round(directory) if match[1] is None else int(match[1])
+
+
+def _named_checkpoint(path: Path) -> re.Match[str] | None:
+    return CHECKPOINT.fullmatch(f"{path.parent.name}/{path.name}")
 
 
 def labels(runs: Sequence[SavedRun]) -> list[str]:

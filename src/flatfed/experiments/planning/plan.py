@@ -34,7 +34,10 @@ from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.round.trainer import fresh_client_state, shared_buffers
-from flatfed.core.task.task import Task
+from flatfed.core.steering.history_columns import HistoryColumns
+from flatfed.core.steering.steering import ON_TEST, Steering
+from flatfed.core.task.task import VALIDATION, Task
+from flatfed.core.task.validation import HeldOut, hold_out
 from flatfed.engines.choice import (
     Workers,
     check_workers,
@@ -75,6 +78,8 @@ class Plan:
     """Whose word the recipe of the task is, where it names code."""
     track: tuple[Tracker, ...] = ()
     """Where the run is sent while it trains; it decides nothing, and is no part of the run's record."""
+    validation: HeldOut | None = None
+    """What was held out of a task of Python's; the recipe of one of the catalogue says it itself."""
 
     def __post_init__(self) -> None:
         # What was left open is decided here, so that the record of a run says what was used.
@@ -89,6 +94,8 @@ class Plan:
         if self.settings.vectorised is None:
             vectorised = wins_vectorised(self.task, self.settings, self.sampler.expected(self.task.population))
             self._set(settings=self.settings.replace(vectorised=vectorised))
+        if self.settings.monitor is None and self.settings.monitors and VALIDATION in self.task.test_sets:
+            self._set(settings=self.settings.replace(monitor=f"{VALIDATION}_loss"))
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -109,6 +116,7 @@ class Plan:
             "watch": [monitor.to_dict() for monitor in self.watch],
             "model_bytes": self.task.layout().shared * self.settings.torch_dtype.itemsize,
             **describe_metrics(self.task),
+            **({} if self.validation is None else {VALIDATION: self.validation.to_dict()}),
         }
 
     @classmethod
@@ -130,7 +138,11 @@ class Plan:
         settings = build(Settings, {"vectorised": False} | config["settings"])  # older runs went client by client
         if rounds is not None:
             settings = settings.replace(rounds=rounds)
-        average = config["average"]
+        average, held = config["average"], config.get(VALIDATION)
+        validation = None if held is None else HeldOut(**held)
+        if validation is not None and VALIDATION not in task.test_sets:
+            # The user gave the task as it was before.
+            task = hold_out(task, validation)
         kept = config.get("keep_checkpoints", ())
         return cls(
             task=task,
@@ -144,6 +156,7 @@ class Plan:
             watch=tuple(Monitor.from_dict(entry) for entry in config.get("watch", ())),
             keep_checkpoints=tuple(round for round in kept if round <= settings.rounds),  # it may be shorter now
             named_by=by,
+            validation=validation,
         )
 
     def engine(self, pulse: Callable[[], None] = lambda: None) -> Engine:
@@ -220,8 +233,14 @@ class Plan:
             kept,
             memory=memory,
         )
+        federation.steering = self.steering()
         federation.monitors = (*self._applicable(), *config_of(self.workers).monitors(self.algorithm, self.settings))
         return federation
+
+    def steering(self) -> Steering | None:
+        """Return what the rows of the run decide, before the first; None where they decide nothing."""
+        steering = Steering(self.settings, HistoryColumns.of(self.task, self.average is not None))
+        return steering if steering.is_active else None
 
     @property
     def state_bytes(self) -> int:
@@ -255,6 +274,7 @@ def check_plan(plan: Plan) -> None:
     _check_learning_rate(plan)
     _check_schedules(plan)
     _check_monitors(plan)
+    _check_steering(plan)
     _warn_of_momentum(plan)
 
 
@@ -362,6 +382,17 @@ def _check_monitors(plan: Plan) -> None:
         unfit = monitor.measurement.unfit(plan.algorithm)
         if unfit:
             warnings.warn(ConfigWarning(f"{PARAMETER}: {unfit}; left out", parameter="watch"), stacklevel=4)
+
+
+def _check_steering(plan: Plan) -> None:
+    """Refuse columns that the history will not have, and say where something is selected on test data."""
+    steering = plan.steering()
+    if steering is None:
+        return
+    for name, column in steering.columns():
+        if column.of_test:
+            text = f"{PARAMETER} goes by {column.name}: {ON_TEST}, so its values are no estimate for new data"
+            warnings.warn(ConfigWarning(text, parameter=name), stacklevel=4)
 
 
 def _warn_of_momentum(plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,11 +27,31 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Training was interrupted; `run` holds what was reached, and `str()` says how to go on."""
+    """Training was interrupted; `run` holds what was reached, and `str()` says how to go on.
+
+    Attributes:
+        number: the signal that asked for it; None where it was none.
+    """
 
     def __init__(self, message: str, run: Run) -> None:
         super().__init__(message)
         self.run = run
+        self.number: int | None = None
+
+
+def returned(interrupted: RunInterrupted) -> Run:
+    """Return the run that Ctrl-C stopped, with a word on how to go on.
+
+    Any other signal is to end the program. So is one that came when the run had come to its end: its status does not
+    tell of it.
+    """
+    if interrupted.number != signal.SIGINT or interrupted.run.status != "interrupted":
+        raise interrupted
+    from flatfed.core.method.engine import tell  # here, as it loads torch, and every command listens for signals
+
+    if not tell(str(interrupted)):
+        print(interrupted, file=sys.stderr)
+    return interrupted.run
 
 
 class _Listening:
@@ -38,6 +59,7 @@ class _Listening:
 
     def __init__(self) -> None:
         self.requested = False
+        self.number: int | None = None
         self._when = 0.0
         self._previous: dict[int, Any] = {}
 
@@ -106,7 +128,9 @@ class Interruption(_Listening):
             raise Interrupted("interrupted")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if not self._is_first() and self._insists(number):
+        if self._is_first():
+            self.number = number
+        elif self._insists(number):
             raise KeyboardInterrupt
 
 

@@ -50,10 +50,13 @@ def _replayed(
 ) -> Federation:
     """Return the federation before round `end`, played on from an earlier checkpoint without evaluations."""
     # Evaluations and monitors change nothing of the state, so the rounds are the same without them.
-    quiet = replace(
-        plan, settings=plan.settings.replace(evaluate_every=plan.settings.rounds, evaluate_last=0), watch=()
-    )
+    unevaluated = {"evaluate_every": plan.settings.rounds, "evaluate_last": 0}
+    unending = {"stop_when": None, "patience": None, "keep_best": False}
+    quiet = replace(plan, settings=plan.settings.replace(**unevaluated, **unending), watch=())
     federation = quiet.federation(engine)
+    if federation.steering is not None:
+        # The learning rate went by evaluations, which are in the history.
+        federation.steering.take_all(directory.rows)
     loaded = directory.checkpoints.load(start)
     restore(federation, loaded.round, loaded.tensors, loaded.states)
     if start < end:

@@ -18,7 +18,7 @@ from flatfed.experiments.planning.setting import describe
 from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.final_model import write_model
 from flatfed.experiments.running.interruption import Interruption, RunInterrupted
-from flatfed.experiments.running.run import Run
+from flatfed.experiments.running.run import STOPPING, Run
 from flatfed.experiments.tasks.recipe import preprocessing_of, remember, write_task
 from flatfed.machine import disk_full, no_room
 from flatfed.runs.checkpoints import Check, Loaded, Marks, restore, stores_of, tensors_of
@@ -109,9 +109,13 @@ class _Session:
         """Train; whatever happens, save what was reached and say how it stands."""
         # Around the engine: an interrupt while workers start or end is noted, and does not leave some of them behind.
         with single_thread(), Interruption() as interruption:
-            run = self._run(interruption)
-            if interruption.requested:
-                raise RunInterrupted("interrupted; this run had come to its end", run)
+            try:
+                run = self._run(interruption)
+                if interruption.requested:
+                    raise RunInterrupted("interrupted; this run had come to its end", run)
+            except RunInterrupted as error:
+                error.number = interruption.number
+                raise
             return run
 
     def _run(self, interruption: Interruption) -> Run:
@@ -238,15 +242,35 @@ class _Session:
         # Through the same object that will save: states that do not change are not written again.
         loaded = self.checkpoints.load_newest(self.say, self._check(directory))
         restore(federation, loaded.round, loaded.tensors, loaded.states)
-        if self.plan.settings.rounds != directory.config["settings"]["rounds"]:
+        if self._asks_anew(directory):
             directory.rewrite(directory.config | self.plan.to_config())
         else:
             directory.record_changes()  # the data may lie elsewhere now
         self.history.begin(_rows_before(loaded.round, self._recorded(directory)))
+        self._take_rows(federation)
         self.saved_round = loaded.round
         if self.accept_changed_history:
             # Anew, with the mark of the rows that were accepted: the next to resume need not accept them again.
             self._write_checkpoint(federation)
+
+    def _asks_anew(self, directory: RunDirectory) -> bool:
+        """Say whether the run is to end elsewhere than its record says."""
+        now, recorded = self.plan.to_config()["settings"], directory.config["settings"]
+        # Earlier versions recorded fewer of them.
+        return any(now[name] != recorded.get(name) for name in ("rounds", *STOPPING))
+
+    def _take_rows(self, federation: Federation) -> None:
+        """Let what follows from the rows be where it was after them."""
+        if federation.steering is None:
+            return
+        federation.steering.take_all(self.history.rows)
+        self._keep_best(federation)
+
+    def _keep_best(self, federation: Federation) -> None:
+        """Let the checkpoint after the best evaluation stay, and no longer the one that was the best before."""
+        best = None if federation.steering is None else federation.steering.best
+        if self.checkpoints is not None and best is not None:
+            self.checkpoints.best = best.round + 1
 
     def _check(self, directory: RunDirectory) -> Check:
         """Return what refuses a checkpoint that no longer fits the other files of the run."""
@@ -268,10 +292,12 @@ class _Session:
         """Let the federation be as another run's checkpoint has it; what only this one keeps is new."""
         restore(federation, start.round, tensors_of(federation) | start.tensors, start.states)
         self.history.begin(_rows_before(start.round, rows))
+        self._take_rows(federation)
 
     def _note(self, federation: Federation, row: Row) -> None:
         rows = [row]
         self.history.append(row)
+        self._keep_best(federation)
         # Once the run has come to its end, `_end` decides whether to save.
         if federation.status == "running" and self._due(federation):
             rows += self._catch_up(federation)
@@ -291,6 +317,8 @@ class _Session:
         """Say whether to save now: a round that asks for it was reached since the last time, or time has passed."""
         if self.checkpoints is None:
             return False
+        if self.checkpoints.best == federation.round:
+            return True
         first = max(self.saved_round + 1, federation.round - 1)  # a row may come a round late
         if any(self.plan.saves(round) for round in range(first, federation.round + 1)):
             return True

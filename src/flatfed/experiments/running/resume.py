@@ -14,8 +14,9 @@ from flatfed.engines.choice import EngineConfig, Workers, chosen
 from flatfed.experiments.planning.outside_parts import with_accepted_code
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.running.callbacks import Callbacks
+from flatfed.experiments.running.interruption import RunInterrupted, returned
 from flatfed.experiments.running.play import continue_play
-from flatfed.experiments.running.run import Run, open_run, with_data
+from flatfed.experiments.running.run import STOPPING, Run, open_run, with_data
 from flatfed.experiments.tasks.recipe import accepted, remember, task_of
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.environment import changes_since
@@ -43,11 +44,12 @@ def resume(
     accept_changed_history: bool = False,
     accept_changed_code: bool = False,
 ) -> Run:
-    """Continue the run in `path` and return it.
+    """Continue the run in `path` and return it, also after Ctrl-C.
 
     Args:
         path: the run directory.
-        rounds: a new total number of rounds; None keeps the run's own.
+        rounds: a new total number of rounds; None keeps the run's own. A run that ended early goes on for as many, and
+            what ended it (`stop_when`, `patience`) counts no more.
         task: needed only where the run was made from objects that no file can describe.
         trust: import the code that the run names, wherever it comes from: only for a run of somebody you trust.
         data_dir: where the data sets lie, if no longer where they were; the run takes note of it.
@@ -73,7 +75,10 @@ def resume(
         accept_changed_code=accept_changed_code,
         track=track,
     )
-    return continue_play(plan, directory, on_round, say, accept_changed_history)
+    try:
+        return continue_play(plan, directory, on_round, say, accept_changed_history)
+    except RunInterrupted as interrupted:
+        return returned(interrupted)
 
 
 def prepare(
@@ -89,10 +94,12 @@ def prepare(
     accept_changed_code: bool = False,
     opened: RunDirectory | None = None,
     track: Track = None,
+    past_end: bool = True,
 ) -> tuple[Plan, RunDirectory]:
     """Return the plan of a run that is to go on, checked, and its directory, perhaps open already; nothing is written.
 
-    One that is `opened` was trusted or not, and its data accepted or not, when it was opened.
+    One that is `opened` was trusted or not, and its data accepted or not, when it was opened. One that ended early goes
+    on for the `rounds` that are given only with `past_end`.
     """
     directory = with_data(opened or open_run(Path(path), trust, accept_changed_data), data_dir)
     refuse_packed(directory.path)
@@ -106,6 +113,9 @@ def prepare(
     directory = accepted(directory, task)
     plan = Plan.from_config(directory.config, task, rounds, directory.named_by)
     plan = plan.with_workers(workers).with_memory(cohort_memory)
+    if rounds is not None and past_end and directory.ended_early:
+        # Asked for by name: what ended it would end it again at once.
+        plan = replace(plan, settings=plan.settings.replace(**dict.fromkeys(STOPPING)))
     if plan.average is not None and plan.settings.rounds != directory.config["settings"]["rounds"]:
         raise ConfigError(f"{plan.average.id} is laid out over the planned rounds; {path} cannot be made longer")
     plan.check()

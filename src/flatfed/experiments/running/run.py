@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from flatfed.core.errors import ConfigError, listed
-from flatfed.core.model.layout import LOCAL_PARAMETERS
+from flatfed.core.configuration.config import build
+from flatfed.core.configuration.settings import Settings
+from flatfed.core.errors import CheckpointError, ConfigError, listed
+from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation, Status
-from flatfed.core.task.task import Task
+from flatfed.core.steering.history_columns import HistoryColumns
+from flatfed.core.steering.steering import Steering
+from flatfed.core.task.metrics import Shown
+from flatfed.core.task.task import TEST, Task
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.data.tables.preprocessing import Preprocessing
 from flatfed.engines.choice import Workers
@@ -26,7 +32,27 @@ from flatfed.experiments.tasks.recipe import preprocessing_of, task_of
 from flatfed.runs.checkpoints import Loaded, restore
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.history import History, Row
-from flatfed.runs.metrics import describe_metrics, metrics_of, primary_of, summarise
+from flatfed.runs.metrics import describe_metrics, ended_after, metrics_of, primary_of, summarise
+
+STOPPING = ("stop_when", "patience")
+"""Settings that end a run before its last round."""
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """The model of the best evaluation.
+
+    Attributes:
+        round: after how many rounds it was.
+        column: the column of the history that decided.
+        value: what it was there.
+        vector: the evaluated parameters, flat, in `model.parameters()` order.
+    """
+
+    round: int
+    column: str
+    value: float
+    vector: Tensor
 
 if TYPE_CHECKING:
     from flatfed.experiments.exporting.exported_model import ExportedModel
@@ -85,6 +111,26 @@ class Run:
     def eval_vector(self) -> Tensor:
         """What is evaluated: equal to `vector` unless an average is on; metrics of `vector` are then `global_...`."""
         return self._layout.to_public(self._federation.evaluated)
+
+    @property
+    def best(self) -> BestModel | None:
+        """The model of the best evaluation by the monitored column, where `keep_best` is on; None before there is one.
+
+        Of a run directory, `ff.load_run(path, best=True)` is the whole run as it was then.
+        """
+        steering = self._federation.steering
+        best = None if steering is None else steering.best
+        if best is None:
+            return None
+        vector = self._layout.to_public(self._best_vector(best.round))
+        return BestModel(best.round + 1, best.column.name, best.value, vector)
+
+    def _best_vector(self, round: int) -> Tensor:
+        kept = self._federation.best_model
+        if kept is not None and kept.round == round:
+            return kept.evaluated
+        assert self.directory is not None  # without one, no round was played elsewhere than here
+        return restored(self.directory, self._federation.task, round=round + 1)[1].evaluated
 
     @property
     def server_state(self) -> dict[str, Any]:
@@ -231,7 +277,8 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Final, last-n mean and best of each metric, cost and status."""
         settings, about = self._federation.settings, describe_metrics(self._federation.task)
-        metrics = summarise(self.history, settings.rounds, settings.evaluate_last, about)
+        rounds = ended_after(self.history, settings.rounds, self.status)
+        metrics = summarise(self.history, rounds, settings.evaluate_last, about)
         return metrics | {"status": self.status, "reason": self.reason}
 
     def _public(self, tensor: Tensor) -> Any:
@@ -266,6 +313,7 @@ def load_run(
     data_dir: str | Path | None = None,
     say: Say = warned,
     accept_changed_data: bool = False,
+    best: bool = False,
 ) -> Run:
     """Return the run in `path` as its newest good checkpoint has it: model, states, and the history up to there.
 
@@ -276,9 +324,11 @@ def load_run(
         data_dir: where the data sets lie, if no longer where they were.
         say: called with remarks, such as a checkpoint that had to be passed over; they are warnings by default.
         accept_changed_data: open it although examples, labels or partition are not those that the run was made with.
+        best: as the checkpoint after its best evaluation has it, where the run was trained with `keep_best`.
     """
     directory = open_run(Path(path), trust, accept_changed_data)
-    _, federation = restored(directory, task, data_dir, say)
+    round = best_round(directory) if best else None
+    _, federation = restored(directory, task, data_dir, say, round)
     # The history may be ahead of the newest good checkpoint.
     rows = [row for row in directory.rows if row["round"] < federation.round]
     return Run(federation, rows, directory)
@@ -302,9 +352,25 @@ def restored(
     # To look at a run needs no workers; whoever measures starts some.
     federation = plan.federation(InProcessEngine(plan.task, plan.algorithm, plan.settings))
     restore(federation, loaded.round, loaded.tensors, loaded.states)
+    if federation.steering is not None:
+        federation.steering.take_all(row for row in directory.rows if row["round"] < loaded.round)
     standing = directory.status()
     federation.status, federation.reason = cast(Status, standing["status"]), standing["reason"]
     return plan, federation
+
+
+def best_round(directory: RunDirectory) -> int:
+    """Return after how many rounds a run's best model was; one that keeps none is refused."""
+    config = directory.config
+    settings = build(Settings, config["settings"])
+    if not settings.keep_best:
+        raise ConfigError(f"{directory.path} keeps no best model; train with keep_best (--keep-best)")
+    metrics = {name: Shown(**shown) if shown else None for name, shown in (config.get("metrics") or {}).items()}
+    steering = Steering(settings, HistoryColumns(config.get("test_sets") or [TEST], metrics, is_complete=False))
+    steering.take_all(directory.rows)
+    if steering.best is None:
+        raise CheckpointError(f"{directory.path} has not been evaluated yet, so there is no best model")
+    return steering.best.round + 1
 
 
 def _loaded(directory: RunDirectory, round: int | None, say: Say) -> Loaded:

@@ -17,9 +17,11 @@ from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.core.method.engine import Engine
 from flatfed.core.round.sampling import Sampler
 from flatfed.core.task.task import Task
+from flatfed.core.task.validation import Split, with_validation
 from flatfed.engines.choice import EngineConfig, check_workers, chosen
 from flatfed.experiments.planning.plan import Plan, kept_rounds
 from flatfed.experiments.running.callbacks import Callbacks
+from flatfed.experiments.running.interruption import RunInterrupted, returned
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
 from flatfed.experiments.spelling.declared import WATCHED
@@ -91,10 +93,12 @@ def train(
     watch_data: str = "train",
     watch_samples: int | None = WATCHED,
     track: Track = None,
+    validation: Any = None,
+    validation_split: Split = "client",
     on_round: Callable[[Row], None] | Callbacks | None = None,
     **settings: Any,
 ) -> Run:
-    """Train `task` with `algorithm` and return the run.
+    """Train `task` with `algorithm` and return the run; after Ctrl-C, what was reached, as `interrupted`.
 
     Args:
         task: what is learnt.
@@ -115,12 +119,16 @@ def train(
         watch_samples: at most this many of them, drawn once; None is all.
         track: trackers that the run is sent to while it trains: `"mlflow"`, `"tensorboard,wandb"`, or configurations
             such as `ff.MLflow(experiment="flat")`, also several in a list. They need `out`, and change nothing else.
+        validation: examples to select by, in place of the test set: a share of the clients' (`0.1`), which are held out
+            of training, or your own, a pair of tensors or a torch Dataset. Metrics are `validation_loss` and so on.
+        validation_split: hold out a share of each client's examples (`"client"`), or of all together (`"global"`).
         on_round: called with each history row; or `ff.Callbacks(on_evaluation=..., on_checkpoint=..., on_end=...)`.
         {settings}
     """
     if not isinstance(task, Task):
         raise ConfigError(f"task must be an ff.Task, not {type(task).__name__}")
     algorithm, average = _method(algorithm, average)
+    task, held_out = with_validation(task, validation, validation_split)
     if out is not None and not algorithm.id:
         name = type(algorithm).__name__
         raise ConfigError(f'{name} has no id, so its run could not be resumed; write class {name}(..., id="my-method")')
@@ -140,9 +148,13 @@ def train(
         watch=parse_watch(watch and with_ids(watch, [Measurement.registry], USER), watch_data, watch_samples),
         keep_checkpoints=kept_rounds(keep_checkpoints),
         track=trackers,
+        validation=held_out,
     )
     plan.check()
-    return play(plan, Path(out) if out is not None else None, on_round)
+    try:
+        return play(plan, Path(out) if out is not None else None, on_round)
+    except RunInterrupted as interrupted:
+        return returned(interrupted)
 
 
 def _settings(given: dict[str, Any]) -> Settings:

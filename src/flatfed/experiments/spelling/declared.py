@@ -95,6 +95,7 @@ OPTIONS: Mapping[str, RunOption] = TRAINING | {
     "partition": RunOption(TextKind()),
     "partition_seed": RunOption(WholeKind(0)),
     "validation": RunOption(NumberKind()),
+    "validation_split": RunOption(ChoiceKind(("client", "global")), default="client"),
     "augment": RunOption(AugmentationKind(), default=True),
     "no_augment": RunOption(TruthKind(), default=False),
     "data_dir": RunOption(PathKind()),

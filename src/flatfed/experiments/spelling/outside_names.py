@@ -11,6 +11,7 @@ from flatfed.core.configuration.config import parameters
 from flatfed.core.configuration.grammar import parse_call
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.schedules import Schedule
+from flatfed.core.configuration.settings import Settings
 from flatfed.core.configuration.values import parse_value
 from flatfed.core.errors import ConfigError
 from flatfed.core.round.sampling import Sampler, as_sampler
@@ -23,7 +24,7 @@ from flatfed.outside.named_parts import with_ids
 
 SCHEDULES = (Schedule.registry,)
 OF_OPTIONS: Mapping[str, Sequence[Registry[Any]]] = {
-    **dict.fromkeys(TRAINING, SCHEDULES),
+    **dict.fromkeys(filter(Settings.may_vary, TRAINING), SCHEDULES),
     "partition": (Partitioner.registry,),
     "sampling": (Sampler.registry,),
     "watch": (Measurement.registry,),
@@ -48,7 +49,9 @@ def settings_with_ids(settings: Mapping[str, Any], by: NamedBy) -> dict[str, Any
 
 
 def _families_of(name: str) -> Sequence[Registry[Any]]:
-    """Return which families the value of a setting may name; paths of files have colons too."""
+    """Return which families the value of a setting may name; paths of files have colons too, and so have columns."""
+    if name in TRAINING:
+        return PARTS if Settings.may_vary(name) else ()
     return () if name.startswith((DATA, MODEL, PARTITION)) else PARTS
 
 

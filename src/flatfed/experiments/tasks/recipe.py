@@ -7,7 +7,7 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from flatfed import models
 from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.examples import Examples, Partition
-from flatfed.core.task.task import Augment, BatchTransform, Task
+from flatfed.core.task.task import VALIDATION, Augment, BatchTransform, Task
+from flatfed.core.task.validation import HeldOut, Split
 from flatfed.data.augment.spelling import named, spelled
 from flatfed.data.catalogue import find
 from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
-from flatfed.data.storage.held_out import VALIDATION, divided
+from flatfed.data.storage.held_out import divided
 from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.experiments.tasks.named_metrics import named_metrics
@@ -70,8 +71,8 @@ class TaskRecipe:
     """What it takes to build a task again.
 
     `seed` keys the initial weights and the partition; a `partition_seed` keys the partition alone, so that runs with
-    other seeds have the same one. A `validation` share of each client's examples is held out as a test set. `metrics`
-    takes the place of the data set's own.
+    other seeds have the same one. A `validation` share of the examples, of each client's or of all together
+    (`validation_split`), is held out as a test set. `metrics` takes the place of the data set's own.
     """
 
     dataset: str
@@ -89,6 +90,7 @@ class TaskRecipe:
     partition_seed: int | None = None
     validation: float | None = None
     metrics: str | None = None
+    validation_split: Split = "client"
     by: NamedBy = field(default=USER, compare=False, repr=False)
     """Who named the data set; it is no part of what is recorded."""
 
@@ -126,9 +128,8 @@ class TaskRecipe:
         """Return each client's examples, and those that are held out for validation; None where none are."""
         if self.validation is None:
             return self.parts(), None
-        if not 0 < self.validation < 1:
-            raise ConfigError(f"{PARAMETER} must be between 0 and 1, not {self.validation:g}", parameter=VALIDATION)
-        return divided(self.parts(), self.validation)
+        rule = HeldOut(self.validation, self.validation_split)
+        return divided(self.parts(), rule.share, rule.split)
 
     def resolved(self, population: int) -> TaskRecipe:
         """Return the recipe with defaults written out: what is recorded of a run with this number of clients."""
@@ -172,6 +173,11 @@ class TaskRecipe:
             return cls(**{name: value for name, value in data.items() if name not in NO_PARAMETERS}, by=by)
         except TypeError as error:
             raise CheckpointError(f"the task of this run cannot be built: {error}") from None
+
+
+def usual_recipe() -> dict[str, Any]:
+    """Return what a recipe says where nothing is said, of the parameters that are plain values."""
+    return {entry.name: entry.default for entry in fields(TaskRecipe) if entry.default is not MISSING}
 
 
 @dataclass(frozen=True, eq=False)

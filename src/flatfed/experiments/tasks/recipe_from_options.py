@@ -30,7 +30,7 @@ _PATHS: dict[str, Callable[[Path], bool]] = {
 }
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 
-RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed", "validation", "metrics")
+RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed", "validation", "validation_split", "metrics")
 """Options that are parameters of the recipe as they are."""
 
 

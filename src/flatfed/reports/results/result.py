@@ -97,9 +97,11 @@ def _settings(written: Values) -> Values:
 def _decisive_settings(settings: Values) -> Values:
     """Return the settings without the seed, and without those that change no result.
 
-    The time for a client is there for those that hang; the memory for a round says where replies wait.
+    The time for a client is there for those that hang; the memory for a round says where replies wait; and a checkpoint
+    that is kept changes none.
     """
-    return {name: value for name, value in settings.items() if name not in ("seed", "client_timeout", "cohort_memory")}
+    others = ("seed", "client_timeout", "cohort_memory", "keep_best")
+    return {name: value for name, value in settings.items() if name not in others}
 
 
 def _or_as_written(read: Callable[[], Values], written: Values) -> Values:
@@ -132,6 +134,7 @@ def _catalogue(config: Values) -> Values:
         "augment": _augmentation(recipe.get("augment", True), setting),
         "weights": _file_name(recipe.get("weights")),
         "new_head": recipe.get("new_head") or None,
+        "validation_split": recipe.get("validation") and recipe.get("validation_split", "client"),
     }
 
 
@@ -310,8 +313,18 @@ class Result:
         """How the runs ended, in a few words: `finished`, or `1 of 2 diverged (round 17)`."""
         statuses = {run.summary["status"] for run in self.runs}
         if statuses == {"finished"}:
-            return "finished"
+            return self._finished_text()
         return ", ".join(map(self._status_text, sorted(statuses)))
+
+    def _finished_text(self) -> str:
+        """Say of finished runs which ended early, after how many rounds."""
+        early = [run for run in self.runs if run.summary["reason"]]
+        if not early:
+            return "finished"
+        rounds = ", ".join(str(run.summary["rounds"]) for run in early)
+        if len(early) == len(self.runs):
+            return f"finished early (round {rounds})"
+        return f"finished, {len(early)} of {len(self.runs)} early (round {rounds})"
 
     def _status_text(self, status: str) -> str:
         """Return how many runs ended so, where there are several, and after how many rounds."""

@@ -19,6 +19,8 @@ Lines = list[tuple[str, str]]
 IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None}
 """Training settings that need no word where they do nothing."""
 TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip")
+STEERING = ("stop_when", "patience", "min_delta", "monitor", "keep_best", "lr_plateau")
+"""Settings by which the history of a run decides something."""
 LABEL = 11
 """Columns of the names before the lines."""
 
@@ -26,7 +28,7 @@ LABEL = 11
 def common_lines(config: Config, seeds: Sequence[int]) -> Lines:
     """Return what the methods of a comparison share, as far as it is recorded: data, clients, network, training."""
     setting = config.get("setting") or {}
-    return [*_recorded_lines(setting), ("training", _training(config, seeds))]
+    return [*_recorded_lines(setting), ("training", _training(config, seeds)), *_steering(config["settings"])]
 
 
 def _recorded_lines(setting: Config) -> Lines:
@@ -178,6 +180,15 @@ def _training(config: Config, seeds: Sequence[int]) -> str:
             f"weighting {settings['weighting']}, {settings['dtype']}, {_seeds(seeds)}",
         )
     )
+
+
+def _steering(settings: Config) -> Lines:
+    """Return what the history of a run may decide, where it may decide something; earlier versions know none of it."""
+    given = {name: settings.get(name) for name in STEERING if settings.get(name)}
+    if not given:
+        return []
+    values = (name.replace("_", " ") + ("" if value is True else f" {value}") for name, value in given.items())
+    return [("by history", "; ".join(values))]
 
 
 def _is_idle(name: str, value: Any) -> bool:

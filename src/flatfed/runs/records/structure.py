@@ -191,6 +191,7 @@ RECIPE = Record(
         "new_head": TRUTH,
         "partition_seed": Maybe(INDEX),
         "validation": Maybe(NUMBER),
+        "validation_split": TEXT,
     },
 )
 """A task of the catalogue."""
@@ -301,6 +302,7 @@ CONFIG = Record(
         "about": Record({}, {"title": TEXT, "command": TEXT}),
         "replaces": Each(TEXT),
         "origins": Each(ORIGIN),
+        "validation": Record({"share": NUMBER, "split": TEXT}, closed=True),
     },
 )
 

@@ -295,6 +295,7 @@ def _play(resolver: Resolver, path: Path, cell: Cell, tell: Tell, objecting: _Ob
             workers=0,
             cohort_memory=comparison.settings.cohort_memory,
             track=comparison.track,
+            past_end=False,
         )
         continue_play(plan, directory, note)
     else:

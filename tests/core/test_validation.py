@@ -1,0 +1,113 @@
+"""Validation: examples that are held out by keyed draws; each client keeps one, and nothing is in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+import flatfed as ff
+from flatfed.core.randomness import key
+from flatfed.core.task.examples import Examples
+from flatfed.core.task.validation import HeldOut, hold_out
+from flatfed.data.storage.held_out import divided
+
+SIZES = (10, 1, 20, 0, 5)
+
+
+def examples(first: int, count: int) -> tuple[Tensor, Tensor]:
+    """Examples whose input is their number."""
+    numbers = torch.arange(first, first + count)
+    return numbers.float().view(-1, 1), numbers % 3
+
+
+class Listed(Dataset[Any]):
+    """The same as a Dataset."""
+
+    def __init__(self, pair: tuple[Tensor, Tensor]) -> None:
+        self._pair = pair
+
+    def __len__(self) -> int:
+        return len(self._pair[0])
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        return self._pair[0][number], self._pair[1][number]
+
+
+def clients() -> list[tuple[Tensor, Tensor]]:
+    starts = np.cumsum((0, *SIZES[:-1]))
+    return [examples(int(first), count) for first, count in zip(starts, SIZES, strict=True)]
+
+
+def numbers(part: Examples) -> list[int]:
+    return [int(value) for value in part.batch(torch.arange(len(part)))[0].flatten()] if len(part) else []
+
+
+def kinds() -> dict[str, Any]:
+    parts = [pair[0].flatten().long() for pair in clients()]
+    return {
+        "tensors": clients(),
+        "datasets": [Listed(pair) for pair in clients()],
+        "partition": ff.Partition(*examples(0, sum(SIZES)), parts),
+    }
+
+
+@pytest.mark.parametrize("split", ["client", "global"])
+@pytest.mark.parametrize("kind", ["tensors", "datasets", "partition"])
+def test_every_example_is_trained_on_or_held_out_and_each_client_keeps_one(kind: str, split: Any) -> None:
+    whole = ff.Task(torch.nn.Linear(1, 3), kinds()[kind], examples(0, 3))
+    task = hold_out(whole, HeldOut(0.25, split))
+    left = [numbers(task.examples(client)) for client in range(task.population)]
+    held = numbers(task.tests["validation"])
+    assert sorted([*held, *(number for own in left for number in own)]) == list(range(sum(SIZES)))
+    assert all(bool(own) == bool(size) for own, size in zip(left, SIZES, strict=True))
+    if split == "client":
+        assert [size - len(own) for own, size in zip(left, SIZES, strict=True)] == [2, 0, 5, 0, 1]
+    else:
+        assert len(held) == round(0.25 * sum(SIZES))
+    again = hold_out(ff.Task(torch.nn.Linear(1, 3), kinds()[kind]), HeldOut(0.25, split))
+    assert numbers(again.tests["validation"]) == held
+
+
+def test_the_smallest_keys_are_held_out() -> None:
+    parts = [np.arange(10), np.arange(10, 30)]
+    left, held = divided(parts, 0.2)
+    expected = [sorted(sorted(part, key=lambda n: key(0, "validation", int(n)))[: len(part) // 5]) for part in parts]
+    assert held.tolist() == [*expected[0], *expected[1]]
+    assert [part.tolist() for part in left] == [
+        [number for number in part if number not in own] for part, own in zip(parts, expected, strict=True)
+    ]
+    together = sorted(range(30), key=lambda n: key(0, "validation", n))[:6]
+    assert sorted(divided(parts, 0.2, "global")[1].tolist()) == sorted(together)
+
+
+HOW: dict[str, Any] = {"rounds": 2, "lr": 0.01, "sampling": 2, "workers": 0}
+
+
+def test_train_takes_a_share_or_examples_and_measures_them() -> None:
+    task = ff.Task(torch.nn.Linear(1, 3), clients(), examples(0, 3))
+    held = ff.train(task, "fedavg", validation=0.25, **HOW)
+    assert {"validation_loss", "validation_accuracy", "test_loss"} <= held.history[-1].keys()
+    own = ff.train(task, "fedavg", validation=examples(0, 3), **HOW)
+    assert own.history[-1]["validation_loss"] == own.history[-1]["test_loss"]
+    assert torch.equal(own.vector, ff.train(task, "fedavg", **HOW).vector)
+
+
+def test_what_cannot_be_held_out_is_refused() -> None:
+    task = ff.Task(torch.nn.Linear(1, 3), clients())
+    for wrong in (0, 1.0, -0.1, True):
+        with pytest.raises(ff.ConfigError, match="validation must be between 0 and 1"):
+            ff.train(task, "fedavg", validation=wrong, **HOW)
+    with pytest.raises(ff.ConfigError, match="validation_split must be one of"):
+        ff.train(task, "fedavg", validation=0.1, validation_split="clients", **HOW)
+    with pytest.raises(ff.ConfigError, match=r"0\.01 of no client's examples"):
+        ff.train(task, "fedavg", validation=0.01, **HOW)
+    absent = ff.Task(torch.nn.Linear(1, 3), ff.Roster([5, 5]))
+    with pytest.raises(ff.ConfigError, match="the clients' examples are not here, so none can be held out"):
+        ff.train(absent, "fedavg", validation=0.1, **HOW)
+    with pytest.raises(ff.ConfigError, match="has a validation set already"):
+        ff.train(hold_out(task, HeldOut(0.2)), "fedavg", validation=0.1, **HOW)
