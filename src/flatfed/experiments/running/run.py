@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from flatfed.core.configuration.config import build
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import CheckpointError, ConfigError, listed
-from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_PARAMETERS
+from flatfed.core.model.layout import LOCAL_PARAMETERS
 from flatfed.core.round.federation import Federation, Status
 from flatfed.core.steering.history_columns import HistoryColumns
 from flatfed.core.steering.steering import Steering
@@ -53,6 +53,7 @@ class BestModel:
     column: str
     value: float
     vector: Tensor
+
 
 if TYPE_CHECKING:
     from flatfed.experiments.exporting.exported_model import ExportedModel
