@@ -22,6 +22,7 @@ _HOME = {
     "Algorithm": "flatfed.core.method.algorithm",
     "ClientOptimiser": "flatfed.core.method.algorithm",
     "Average": "flatfed.core.method.algorithm",
+    "BaseOptimiser": "flatfed.core.configuration.base_optimiser",
     "Bernoulli": "flatfed.core.round.sampling",
     "Replay": "flatfed.core.round.sampling",
     "Schedule": "flatfed.core.configuration.schedules",
@@ -53,6 +54,7 @@ _HOME = {
 
 if TYPE_CHECKING:
     from flatfed.algorithms import make as make
+    from flatfed.core.configuration.base_optimiser import BaseOptimiser as BaseOptimiser
     from flatfed.core.configuration.schedules import Cosine as Cosine
     from flatfed.core.configuration.schedules import Cycle as Cycle
     from flatfed.core.configuration.schedules import CycleFrom as CycleFrom
@@ -108,7 +110,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _registered() -> dict[str, Any]:
-    """Return methods, client optimisers, averages and schedules by class name, those of other packages included."""
+    """Return methods, optimisers, averages and schedules by class name, those of other packages included."""
     methods: dict[str, Any] = importlib.import_module("flatfed.algorithms").classes()
     schedules = importlib.import_module("flatfed.core.configuration.schedules").Schedule.registry
     return methods | {cls.__name__: cls for cls in schedules.values()}

@@ -81,6 +81,12 @@ def _schedules() -> list[Entry]:
     return _members(Schedule.registry)
 
 
+def _base_optimisers() -> list[Entry]:
+    from flatfed.algorithms import BaseOptimiser
+
+    return _members(BaseOptimiser.registry)
+
+
 def _measurements() -> list[Entry]:
     from flatfed.flatness.measurements import Measurement
 
@@ -139,6 +145,7 @@ def _models() -> list[Entry]:
 RUNS = "runs"
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": _algorithms,
+    "base-optimisers": _base_optimisers,
     "datasets": _datasets,
     "models": _models,
     "partitions": _partitions,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.byte_sizes import ByteSize, byte_count
 from flatfed.core.configuration.checking import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.configuration.config import Config
@@ -73,6 +74,11 @@ class Settings(Config):
     local_epochs: Count = setting("Passes over a client's examples per round.", 1, unit="epochs")
     weight_decay: NonNegative = setting("L2 decay, added to the direction at the unperturbed weights.", 4e-4)
     momentum: Momentum = setting("Client momentum; its buffer starts at zero in every round.", 0.0)
+    base_opt: BaseOptimiser = setting(
+        "Base optimiser: how a local direction becomes a step, such as adamw(beta2=0.99). See flatfed list "
+        "base-optimisers.",
+        "sgd",
+    )
     lr_decay: Decaying = setting("Factor on the learning rate after every round.", 1.0)
     clip: Positive | None = setting(
         "Bound on the norm of a local direction, before weight decay.", None, otherwise="no bound"
@@ -165,6 +171,16 @@ def defaults() -> dict[str, Any]:
     """Return the default of each setting that has one."""
     fields: Any = dataclasses.fields(Settings)
     return {field.name: field.default for field in fields if field.default is not MISSING}
+
+
+LATER = ("base_opt",)
+"""Settings that earlier versions did not have; with its default, each leaves a run as it was without it."""
+
+
+def without_later(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings as earlier versions wrote them: without later ones that are at their default."""
+    usual = Settings(rounds=1, lr=0.0).to_dict()
+    return {name: value for name, value in recorded.items() if name not in LATER or value != usual[name]}
 
 
 def required_settings() -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.evaluation.evaluator import Evaluator, LoadedModel
@@ -194,9 +195,11 @@ def _pad(vector: Tensor, size: int) -> Tensor:
     return torch.cat([vector, vector.new_zeros(size - len(vector))])
 
 
-def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:
+def fresh_client_state(
+    algorithm: Algorithm, base: BaseOptimiser, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout
+) -> State:
     """Return what a client keeps before it has ever taken part: what is declared, and its local layers."""
-    entries = State.declared(client_slots(algorithm), initial).tensors()
+    entries = State.declared(client_slots(algorithm, base), initial).tensors()
     own = {
         LOCAL_PARAMETERS: initial[layout.shared :],
         LOCAL_BUFFERS: buffers[0][layout.shared_buffers :],

@@ -44,6 +44,7 @@ from flatfed.engines.choice import (
     start_engine,
 )
 from flatfed.engines.sites.versions import handle
+from flatfed.experiments.planning.local_steps import check_steps
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
@@ -189,7 +190,7 @@ class Plan:
             records,
         )
         # Made once: what a new client keeps is a copy of it.
-        fresh = fresh_client_state(first, initial, buffers, layout)
+        fresh = fresh_client_state(first, self.settings.at(0).base_opt, initial, buffers, layout)
         if config_of(self.workers).keeps_states:
             fresh = handle()
         clients = StateStore(fresh.copy, self.state_bytes)
@@ -246,7 +247,7 @@ def check_plan(plan: Plan) -> None:
     _check_learning_rate(plan)
     _check_schedules(plan)
     _check_monitors(plan)
-    _warn_of_momentum(plan)
+    check_steps(plan.algorithm, plan.settings)
 
 
 def _check_roster(plan: Plan) -> None:
@@ -315,7 +316,7 @@ def _check_states(plan: Plan) -> None:
     first = plan.algorithm.at(0)
     one = torch.zeros(1, dtype=plan.settings.torch_dtype)
     try:
-        for slots in (first.server_state(), first.records(), client_slots(first)):
+        for slots in (first.server_state(), first.records(), client_slots(first, plan.settings.at(0).base_opt)):
             State.declared(slots, one)
     except OverflowError as error:
         raise ConfigError(f"{plan.algorithm.id}: a parameter is too large: {error}") from None
@@ -353,14 +354,3 @@ def _check_monitors(plan: Plan) -> None:
         unfit = monitor.measurement.unfit(plan.algorithm)
         if unfit:
             warnings.warn(ConfigWarning(f"{PARAMETER}: {unfit}; left out", parameter="watch"), stacklevel=4)
-
-
-def _warn_of_momentum(plan: Plan) -> None:
-    if not plan.algorithm.assumes_plain_steps:
-        return
-    if any(plan.settings.at(round).momentum > 0 for round in range(plan.settings.rounds)):
-        warnings.warn(
-            f"{plan.algorithm.id} divides updates by K * lr, which is exact only without client momentum; "
-            f"its formulas are used unchanged with momentum={plan.settings.momentum}",
-            stacklevel=4,
-        )

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flatfed.algorithms import Algorithm, Average
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
+from flatfed.core.configuration.checking import checked
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
 from flatfed.reports.results.result import OneRun, Result, all_runs
@@ -15,9 +17,10 @@ from flatfed.reports.tables.grid import known_items, megabytes
 Config = Mapping[str, Any]
 Lines = list[tuple[str, str]]
 
-IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None}
+BASE_OPT = "base_opt"
+IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None, BASE_OPT: "sgd"}
 """Training settings that need no word where they do nothing."""
-TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip")
+TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip", BASE_OPT)
 LABEL = 11
 """Columns of the names before the lines."""
 
@@ -169,7 +172,10 @@ def _takes_no_model(config: Config) -> bool:
 
 def _training(config: Config, seeds: Sequence[int]) -> str:
     settings = config["settings"]
-    values = {name: settings[name] for name in TRAINING if not _is_idle(name, settings[name])}
+    given = {name: settings[name] for name in TRAINING if name in settings}
+    if BASE_OPT in given:
+        given[BASE_OPT] = _shortened(given[BASE_OPT])
+    values = {name: value for name, value in given.items() if not _is_idle(name, value)}
     return "; ".join(
         (
             f"{settings['rounds']:,} rounds, {_cohort(config['sampler'])}",
@@ -177,6 +183,14 @@ def _training(config: Config, seeds: Sequence[int]) -> str:
             f"weighting {settings['weighting']}, {settings['dtype']}, {_seeds(seeds)}",
         )
     )
+
+
+def _shortened(written: str) -> str:
+    """Return a base optimiser as it would be written, without what is default."""
+    try:
+        return str(checked(BaseOptimiser, written, BASE_OPT))
+    except FlatfedError:  # one of the user's own that is not imported here
+        return written
 
 
 def _is_idle(name: str, value: Any) -> bool:
