@@ -88,6 +88,15 @@ class Settings(Config):
     )
     seed: int = setting("Key of every draw.", 0, group="")
     dtype: Literal["float32", "float64"] = setting("Number type.", "float32")
+    precision: Literal["float32", "bf16", "fp16"] = setting(
+        "Number type of the forward and backward passes (autocast) over weights of float32; `float32`: all in the "
+        "number type.",
+        "float32",
+    )
+    compile: bool = setting(
+        "Compile the model with torch.compile, for batches of the full size. It takes a C++ compiler, and its time.",
+        False,
+    )
     evaluate_every: Count = setting(
         "Evaluate after every N rounds, and after the final one.", 10, unit="rounds", group="evaluation"
     )
@@ -173,7 +182,7 @@ def defaults() -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default is not MISSING}
 
 
-LATER = ("base_opt",)
+LATER = ("base_opt", "precision", "compile")
 """Settings that earlier versions did not have; with its default, each leaves a run as it was without it."""
 
 

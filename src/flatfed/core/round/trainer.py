@@ -52,7 +52,9 @@ class Trainer:
         self._loaded.write_buffers((message | job.personal).vectors, job.kept)
         self.oracle.model.train()
         self._key_other_generators(job)
-        return self._work(self.oracle, message, job, pulse)
+        reply = self._work(self.oracle, message, job, pulse)
+        watched = self.oracle.watched()
+        return replace(reply, watch=reply.watch | watched) if watched else reply
 
     def _key_other_generators(self, job: Job) -> None:
         """Key what a user's model or loss may draw from beside torch's generator, which is keyed for every step.

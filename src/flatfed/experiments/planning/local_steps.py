@@ -18,7 +18,7 @@ def check_steps(algorithm: Algorithm, settings: Settings) -> None:
         raise ConfigError(f"{PARAMETER}: {fault}", parameter="base_opt")
     reason = _approximate(algorithm, settings, momentum)
     if reason:
-        warnings.warn(f"{algorithm.id} {reason}", stacklevel=5)
+        warnings.warn(f"{algorithm.id} {reason}", stacklevel=4)
 
 
 def _largest_momentum(settings: Settings) -> float:

@@ -29,6 +29,7 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import find_device, single_thread
+from flatfed.core.model.precision_check import check_precision
 from flatfed.core.model.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
@@ -241,6 +242,7 @@ def check_plan(plan: Plan) -> None:
     _check_checkpoints(plan)
     _check_statistics(plan)
     find_device(plan.settings.device)
+    check_precision(plan.task, plan.settings)
     check_vectorised(plan.task, plan.settings)
     _check_states(plan)
     _check_replies(plan)

@@ -180,9 +180,16 @@ def _training(config: Config, seeds: Sequence[int]) -> str:
         (
             f"{settings['rounds']:,} rounds, {_cohort(config['sampler'])}",
             f"{_local(settings)}, {_listed(values)}",
-            f"weighting {settings['weighting']}, {settings['dtype']}, {_seeds(seeds)}",
+            f"weighting {settings['weighting']}, {_number_type(settings)}, {_seeds(seeds)}",
         )
     )
+
+
+def _number_type(settings: Config) -> str:
+    """Return the number type, and in what the passes differ from it."""
+    shorter = settings.get("precision", settings["dtype"])
+    mixed = "" if shorter in ("float32", settings["dtype"]) else f" with passes in {shorter}"
+    return f"{settings['dtype']}{mixed}{', compiled' if settings.get('compile') else ''}"
 
 
 def _shortened(written: str) -> str:
