@@ -131,7 +131,7 @@ def test_workers_and_resuming_change_no_bit(precision: str, tmp_path: Any) -> No
 
 
 def test_evaluation_and_measurements_are_in_float32() -> None:
-    run = train(problem(), precision="bf16", watch="train_loss:1", **HERE)
+    run = train(problem(), precision="bf16", watch="loss:1", **HERE)
     (x, y), model = pairs(SIZES, dtype=torch.float32)[0], net().float()
     put(model, run.vector)
     with torch.no_grad():

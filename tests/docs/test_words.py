@@ -54,7 +54,18 @@ OF_TENSORBOARD = {"--logdir"}
 FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER | OF_TENSORBOARD
 """Options of other programs than flatfed."""
 
-KINDS = ("algorithm", "client optimiser", "average", "schedule", "partition", "sampler", "model", "data set", "metric")
+KINDS = (
+    "algorithm",
+    "client optimiser",
+    "base optimiser",
+    "average",
+    "schedule",
+    "partition",
+    "sampler",
+    "model",
+    "data set",
+    "metric",
+)
 GROUPS = {group_of(kind) for kind in (*KINDS, "engine", "measurement")}
 """Groups of entry points, which look like modules."""
 
