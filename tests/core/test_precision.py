@@ -101,13 +101,14 @@ def test_a_repeated_pass_moves_statistics_once() -> None:
 
 
 def test_a_repeated_pass_has_the_same_dropout() -> None:
-    """Then the step is that of float32, which has no pass repeated, to rounding."""
+    """Then one step is that of float32, which has no pass repeated, to rounding."""
+    step = HERE | {"lr": 1e-4, "cohorts": [[2]]}
     run, exact = (
-        train(problem(loud(nn.Dropout(0.5))), precision=precision, **(HERE | {"lr": 1e-4}))
-        for precision in ("fp16", "float32")
+        train(problem(loud(nn.Dropout(0.5))), precision=precision, **step) for precision in ("fp16", "float32")
     )
     assert run.history[0]["watch"]["overflows"] > 0
-    torch.testing.assert_close(run.vector, exact.vector, rtol=0.02, atol=0.02)
+    start = nn.utils.parameters_to_vector(loud(nn.Dropout(0.5)).parameters()).detach()
+    assert float((run.vector - exact.vector).norm()) < 0.02 * float((exact.vector - start).norm())
 
 
 @pytest.mark.parametrize("precision", TYPES)
@@ -142,7 +143,7 @@ def test_evaluation_and_measurements_are_in_float32() -> None:
 def test_many_clients_in_mixed_precision_go_one_by_one() -> None:
     clients = pairs((4,) * 8, dtype=torch.float32)
     common = {"cohorts": [list(range(8))], "dtype": torch.float32, "precision": "bf16"}
-    assert not train(task(net().float(), clients), **common, **{"vectorised": None})._federation.settings.vectorised
+    assert not train(task(net().float(), clients), **common, vectorised=None)._federation.settings.vectorised
     with pytest.raises(ff.ConfigError, match="trained in bf16"):
         train(task(net().float(), clients), **common, vectorised=True)
 
