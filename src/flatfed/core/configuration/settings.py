@@ -186,10 +186,16 @@ LATER = ("base_opt", "precision", "compile")
 """Settings that earlier versions did not have; with its default, each leaves a run as it was without it."""
 
 
+def later_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which of the later settings a record has with another value than the default."""
+    usual = Settings(rounds=1, lr=0.0).to_dict()
+    return {name: recorded[name] for name in LATER if name in recorded and recorded[name] != usual[name]}
+
+
 def without_later(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded settings as earlier versions wrote them: without later ones that are at their default."""
-    usual = Settings(rounds=1, lr=0.0).to_dict()
-    return {name: value for name, value in recorded.items() if name not in LATER or value != usual[name]}
+    left_out = set(LATER) - later_settings(recorded).keys()
+    return {name: value for name, value in recorded.items() if name not in left_out}
 
 
 def required_settings() -> list[str]:
