@@ -184,7 +184,8 @@ def test_outputs_of_every_form_are_float32() -> None:
     assert outputs["b"][1][0].dtype == torch.int64
 
 
-def test_a_compiled_model_is_the_same_to_rounding_on_any_number_of_workers(tmp_path: Any) -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, while it compiles
+def test_a_compiled_model_is_the_same_to_rounding_on_any_number_of_workers() -> None:
     """Slow: the compiler runs."""
     plain = train(problem(), "fedavg+sam", **HERE)
     compiled = train(problem(), "fedavg+sam", compile=True, **HERE)

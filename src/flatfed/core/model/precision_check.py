@@ -46,8 +46,8 @@ def _try(task: Task, settings: Settings, name: str, what: str) -> None:
             plain.gradient(*plain.batch(*_full_batch(task, settings)))
         except Exception:  # of whom it is shows in the round, which names the client
             return
-        oracle = oracle_of(task, settings)
         try:
+            oracle = oracle_of(task, settings)
             oracle.gradient(*oracle.batch(*_full_batch(task, settings)))
         except Exception as error:
             raise ConfigError(f"{PARAMETER}: {what} here ({_why(error)}); leave it out", parameter=name) from error
