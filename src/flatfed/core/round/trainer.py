@@ -54,7 +54,7 @@ class Trainer:
         self._key_other_generators(job)
         reply = self._work(self.oracle, message, job, pulse)
         watched = self.oracle.watched()
-        return replace(reply, watch=reply.watch | watched) if watched else reply
+        return replace(reply, watch={**reply.watch, **watched}) if watched else reply
 
     def _key_other_generators(self, job: Job) -> None:
         """Key what a user's model or loss may draw from beside torch's generator, which is keyed for every step.
