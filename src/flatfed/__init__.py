@@ -30,6 +30,7 @@ _HOME = {
     "Algorithm": "flatfed.core.method.algorithm",
     "ClientOptimiser": "flatfed.core.method.algorithm",
     "Average": "flatfed.core.method.algorithm",
+    "BaseOptimiser": "flatfed.core.configuration.base_optimiser",
     "Bernoulli": "flatfed.core.round.sampling",
     "Replay": "flatfed.core.round.sampling",
     "Plateau": "flatfed.core.configuration.history_conditions",
@@ -71,6 +72,7 @@ _HOME = {
 
 if TYPE_CHECKING:
     from flatfed.algorithms import make as make
+    from flatfed.core.configuration.base_optimiser import BaseOptimiser as BaseOptimiser
     from flatfed.core.configuration.history_conditions import Plateau as Plateau
     from flatfed.core.configuration.schedules import Cosine as Cosine
     from flatfed.core.configuration.schedules import Cycle as Cycle
@@ -144,7 +146,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _registered() -> dict[str, Any]:
-    """Return methods, client optimisers, averages and schedules by class name, those of other packages included."""
+    """Return methods, optimisers, averages and schedules by class name, those of other packages included."""
     methods: dict[str, Any] = importlib.import_module("flatfed.algorithms").classes()
     schedules = importlib.import_module("flatfed.core.configuration.schedules").Schedule.registry
     return methods | {cls.__name__: cls for cls in schedules.values()}

@@ -37,14 +37,20 @@ from methods.test_battery import assert_agrees
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TABLES: tuple[dict[str, Any], ...] = (
-    *(ff.Algorithm.registry, ff.ClientOptimiser.registry, ff.Average.registry, Schedule.registry),
+    *(
+        ff.Algorithm.registry,
+        ff.ClientOptimiser.registry,
+        ff.BaseOptimiser.registry,
+        ff.Average.registry,
+        Schedule.registry,
+    ),
     *(EngineConfig.registry, Measurement.registry, Tracker.registry, Partitioner.registry),
     *(data_catalogue._sources, model_catalogue._builders, model_catalogue._heads),
 )
 """Everything that an import may enter something into."""
 
 KINDS = (
-    *("method", "client optimiser", "weight averaging", "schedule", "engine"),
+    *("method", "client optimiser", "base optimiser", "weight averaging", "schedule", "engine"),
     *("measurement", "tracker", "partition", "model", "data set"),
 )
 Add = Callable[[str], ModuleType]
@@ -107,6 +113,7 @@ def test_the_places_that_it_names_are_there() -> None:
     examples = (
         "fedtilt",
         "gradient_norm_penalty",
+        "lion",
         "ema",
         "futures",
         "slopes",
@@ -131,6 +138,25 @@ def test_nothing_of_the_examples_stays(tmp_path: Path) -> None:
     assert added == [1] * len(TABLES)
     assert [dict(table) for table in TABLES] == entries
     assert not any(name.startswith("contributed_") for name in sys.modules)
+
+
+def test_the_base_optimiser_takes_its_steps(add: Add) -> None:
+    add("base optimiser")
+    clients = [bench.pairs((6,))[0]]
+    run = bench.train(
+        bench.task(clients=clients),
+        base_opt="lion(beta1=0.5)",
+        cohorts=[[0]],
+        local_epochs=3,
+        weight_decay=0.1,
+        lr=0.01,
+    )
+    w, m = bench.flat(bench.net()), 0.0
+    for _ in range(3):
+        g = bench.gradient(bench.net(), w, *clients[0])
+        w = w - 0.01 * (0.1 * w + torch.sign(0.5 * m + 0.5 * g))
+        m = 0.99 * m + 0.01 * g
+    bench.close(run.vector, w)
 
 
 # --- methods, client optimisers, weight averaging, schedules ----------------------------------------------------

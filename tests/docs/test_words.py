@@ -55,7 +55,18 @@ OF_UV = {"--torch-backend"}
 FOREIGN = OF_BENCH | OF_RAY | OF_SLURM | OF_FLOWER | OF_TENSORBOARD | OF_UV
 """Options of other programs than flatfed."""
 
-KINDS = ("algorithm", "client optimiser", "average", "schedule", "partition", "sampler", "model", "data set", "metric")
+KINDS = (
+    "algorithm",
+    "client optimiser",
+    "base optimiser",
+    "average",
+    "schedule",
+    "partition",
+    "sampler",
+    "model",
+    "data set",
+    "metric",
+)
 GROUPS = {group_of(kind) for kind in (*KINDS, "engine", "measurement")}
 """Groups of entry points, which look like modules."""
 
@@ -144,7 +155,7 @@ def test_modules_and_public_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for path in set(re.findall(r"\bflatfed(?:\.[a-z_]+)+(?:\.[A-Z]\w*)?", text)) - GROUPS:
         assert exists(path), path
-    for name in set(re.findall(r"\bff\.([A-Za-z]\w*)", text)) - {"EMA", "Triangle"}:
+    for name in set(re.findall(r"\bff\.([A-Za-z]\w*)", text)) - {"EMA", "Lion", "Triangle"}:
         assert hasattr(ff, name), f"ff.{name}"
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for module, name in imported(block):

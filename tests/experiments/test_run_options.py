@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flatfed.algorithms.base_optimisers import AdamW
 from flatfed.core.configuration.settings import Settings, about_settings
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison, Flatness
@@ -25,10 +26,13 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "local_epochs": ("2", 2),
     "weight_decay": (1, 1.0),
     "momentum": ("0.9", 0.9),
+    "base_opt": (AdamW(beta2=0.99), "adamw(beta1=0.9, beta2=0.99, eps=1e-08, keep=false)"),
     "lr_decay": (0.99, 0.99),
     "clip": (None, None),
     "weighting": ("uniform", "uniform"),
     "dtype": ("float64", "float64"),
+    "precision": ("bf16", "bf16"),
+    "compile": (True, True),
     "evaluate_every": (5, 5),
     "evaluate_last": (0, 0),
     "min_replies": (2, 2),

@@ -1,4 +1,4 @@
-"""The methods, one file each (or tight family), their client optimisers and weight averaging.
+"""The methods, one file each (or tight family), client optimisers, base optimisers and weight averaging.
 
 Every module of this package, and of those in it, is imported here, so that a new file registers itself.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from flatfed.algorithms.spelling import PARTS, parse_algorithm
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import import_all
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser
 from flatfed.named_code import USER
 from flatfed.outside.named_parts import with_ids
 
-__all__ = ["Algorithm", "Average", "ClientOptimiser", "classes", "make"]
+__all__ = ["Algorithm", "Average", "BaseOptimiser", "ClientOptimiser", "classes", "make"]
 
 import_all(__name__, __path__, "method")
 
@@ -29,6 +30,6 @@ def make(id: str, **parameters: Any) -> Algorithm:
 
 
 def classes() -> dict[str, type[Config]]:
-    """Return every registered class (methods, client optimisers, averages) by class name."""
-    families = (Algorithm.registry, ClientOptimiser.registry, Average.registry)
+    """Return every registered class (methods, client and base optimisers, averages) by class name."""
+    families = (Algorithm.registry, ClientOptimiser.registry, BaseOptimiser.registry, Average.registry)
     return {cls.__name__: cls for family in families for cls in family.values()}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flatfed.core.configuration.settings import later_settings
 from flatfed.core.errors import FlatfedError
 from flatfed.data.catalogue import find
 from flatfed.data.partition import Partitioner
@@ -152,6 +153,7 @@ def compared(value: PublishedValue, run: RunSetting) -> Match:
         *_parameters(conditions, run),
         *_augmentation(conditions, run),
         *_options(value, run),
+        *_local_steps(run),
         *_remarks(conditions),
     ]
     return Match(value, tuple(differences), tuple(_unstated(value)))
@@ -171,6 +173,12 @@ def _local_epochs(value: PublishedValue, run: RunSetting) -> Iterator[str]:
     own = run.config["settings"]["local_epochs"]
     if value.partition != CENTRALISED and value.local_epochs not in (None, own):
         yield _differs("local epochs", value.local_epochs, own)
+
+
+def _local_steps(run: RunSetting) -> Iterator[str]:
+    """Yield what this run has of settings that all papers leave as they are: SGD on the clients, in float32."""
+    for name, value in later_settings(run.config["settings"]).items():
+        yield f"this run has {name}={value}"
 
 
 def _augmentation(conditions: Conditions, run: RunSetting) -> Iterator[str]:

@@ -63,7 +63,9 @@ class SiteWork:
         layout, dtype = self.task.layout(), self.settings.torch_dtype
         model = self.task.fresh_model(dtype)
         first = self.algorithm.at(0)
-        return fresh_client_state(first, layout.read(model), layout.read_buffers(model, dtype), layout)
+        return fresh_client_state(
+            first, self.settings.at(0).base_opt, layout.read(model), layout.read_buffers(model, dtype), layout
+        )
 
     def reply(self, message: Message, job: Job, oldest: int) -> Reply:
         """Do a client's job from the version of its state that counts; the new version is on disk before this returns.

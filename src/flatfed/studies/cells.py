@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.settings import without_later
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.comparing.comparison import Comparison
 from flatfed.experiments.comparing.comparison_from_options import comparison_of
@@ -149,8 +150,9 @@ def description(comparison: Comparison) -> dict[str, Any]:
     del record["about"]
     # Where the data lie decides nothing.
     record["task"] = {name: value for name, value in record["task"].items() if name != "data_dir"}
-    # Neither does where replies wait; records of earlier versions do not have it.
-    record["settings"] = {name: value for name, value in record["settings"].items() if name != "cohort_memory"}
+    # Neither does where replies wait; records of earlier versions do not have it, nor settings that came later.
+    settings = without_later(record["settings"])
+    record["settings"] = {name: value for name, value in settings.items() if name != "cohort_memory"}
     record["methods"] = [{name: entry[name] for name in ("algorithm", "average")} for entry in record["methods"]]
     plain: dict[str, Any] = json.loads(json.dumps(record))
     return plain

@@ -23,6 +23,7 @@ class FedNova(Algorithm, id="fednova"):
 
     client_opt: ClientOptimiser = SGD()
 
+    assumes_sgd_steps: ClassVar[bool] = True
     upload_numbers: ClassVar[tuple[str, ...]] = ("a",)
 
     def finish(self, client: Client) -> Message:

@@ -81,6 +81,12 @@ def _schedules() -> list[Entry]:
     return _members(Schedule.registry)
 
 
+def _base_optimisers() -> list[Entry]:
+    from flatfed.algorithms import BaseOptimiser
+
+    return _members(BaseOptimiser.registry)
+
+
 def _measurements() -> list[Entry]:
     from flatfed.flatness.measurements import Measurement
 
@@ -139,6 +145,7 @@ def _models() -> list[Entry]:
 RUNS = "runs"
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": _algorithms,
+    "base-optimisers": _base_optimisers,
     "datasets": _datasets,
     "models": _models,
     "partitions": _partitions,
@@ -155,14 +162,14 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
 @click.command(
     name="list",
     cls=GroupedCommand,
-    short_help="List algorithms, datasets, models, partitions, augmentations, measurements, trackers or runs.",
+    short_help="List algorithms, base optimisers, datasets, models, partitions, measurements, trackers or runs.",
 )
 @click.argument("kind", type=click.Choice([*LISTS, RUNS]), required=False, metavar="KIND")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @option("--json as_json", "Print as JSON.", is_flag=True)
 @option("--markdown as_markdown", "Print the algorithms as the table of the documentation.", is_flag=True)
 def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: bool) -> int:
-    """List what there is of a KIND: algorithms, datasets, models, partitions, augmentations, measurements or runs.
+    """List what there is of a KIND: algorithms, base-optimisers, datasets, models, partitions, measurements or runs.
 
     With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
     whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run. Client

@@ -217,13 +217,26 @@ def _numeric(hint: Any, value: Any, label: str, may_vary: bool) -> Any:
 def _configured(hint: Any, value: Any, label: str) -> Any:
     """Return a member of a family: as it is, or made from its id or from what `to_dict` gave."""
     if isinstance(value, str):
-        return hint.registry.from_dict({"id": value})
+        return _written(hint.registry, value)
     if isinstance(value, Mapping):
         if "id" not in value:
             usual = next(iter(hint.registry), "")
             raise ConfigError(f"{PARAMETER} needs an id, such as {usual!r}, not {dict(value)!r}", parameter=label)
         return hint.registry.from_dict(value)
     return _instance(hint, value, label)
+
+
+def _written(family: Registry[Any], text: str) -> Any:
+    """Return a member of a family as it is written: its id, perhaps with parameters in brackets."""
+    call = parse_call(text)
+    if call is None or not call.has_brackets:
+        return family.make(text)
+    # Here and not above: both are made of what this module has.
+    from flatfed.core.configuration.config import parameters
+    from flatfed.core.configuration.values import parse_value
+
+    given = call.by_name(list(parameters(family.find(call.name))))
+    return family.make(call.name, **{name: parse_value(value) for name, value in given.items()})
 
 
 def _instance(hint: Any, value: Any, label: str) -> Any:

@@ -85,6 +85,10 @@ class Config:
         """Return `{"id": ..., parameter: value, ...}`, ready for JSON; a schedule is written as text."""
         return {"id": self.id} | {name: _plain(value) for name, value in self._values().items()}
 
+    def recorded(self) -> Any:
+        """Return it as it stands in another configuration's record: as `to_dict`, or as a text."""
+        return self.to_dict()
+
 
 def _varies(value: Any) -> bool:
     """Say whether a value is a schedule, or a configuration that holds one."""
@@ -98,7 +102,7 @@ def _value_at(value: Varying | Config, round: int) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Varying):
         return str(value)
-    return value.to_dict() if isinstance(value, Config) else value
+    return value.recorded() if isinstance(value, Config) else value
 
 
 def parameters(cls: type[Config]) -> dict[str, Any]:

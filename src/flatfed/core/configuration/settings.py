@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.byte_sizes import ByteSize, byte_count
 from flatfed.core.configuration.checking import Count, Decaying, Index, Momentum, NonNegative, Positive
 from flatfed.core.configuration.config import Config
@@ -74,6 +75,11 @@ class Settings(Config):
     local_epochs: Count = setting("Passes over a client's examples per round.", 1, unit="epochs")
     weight_decay: NonNegative = setting("L2 decay, added to the direction at the unperturbed weights.", 4e-4)
     momentum: Momentum = setting("Client momentum; its buffer starts at zero in every round.", 0.0)
+    base_opt: BaseOptimiser = setting(
+        "Base optimiser: how a local direction becomes a step, such as adamw(beta2=0.99). See flatfed list "
+        "base-optimisers.",
+        "sgd",
+    )
     lr_decay: Decaying = setting("Factor on the learning rate after every round.", 1.0)
     clip: Positive | None = setting(
         "Bound on the norm of a local direction, before weight decay.", None, otherwise="no bound"
@@ -83,6 +89,15 @@ class Settings(Config):
     )
     seed: int = setting("Key of every draw.", 0, group="")
     dtype: Literal["float32", "float64"] = setting("Number type.", "float32")
+    precision: Literal["float32", "bf16", "fp16"] = setting(
+        "Number type of the forward and backward passes (autocast) over weights of float32; `float32`: all in the "
+        "number type.",
+        "float32",
+    )
+    compile: bool = setting(
+        "Compile the model with torch.compile, for batches of the full size. It takes a C++ compiler, and its time.",
+        False,
+    )
     evaluate_every: Count = setting(
         "Evaluate after every N rounds, and after the final one.", 10, unit="rounds", group="evaluation"
     )
@@ -205,6 +220,22 @@ def defaults() -> dict[str, Any]:
     """Return the default of each setting that has one."""
     fields: Any = dataclasses.fields(Settings)
     return {field.name: field.default for field in fields if field.default is not MISSING}
+
+
+LATER = ("base_opt", "precision", "compile")
+"""Settings that earlier versions did not have; with its default, each leaves a run as it was without it."""
+
+
+def later_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which of the later settings a record has with another value than the default."""
+    usual = Settings(rounds=1, lr=0.0).to_dict()
+    return {name: recorded[name] for name in LATER if name in recorded and recorded[name] != usual[name]}
+
+
+def without_later(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings as earlier versions wrote them: without later ones that are at their default."""
+    left_out = set(LATER) - later_settings(recorded).keys()
+    return {name: value for name, value in recorded.items() if name not in left_out}
 
 
 def required_settings() -> list[str]:

@@ -22,9 +22,9 @@ from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.engine import Engine
 from flatfed.core.method.state import State
-from flatfed.core.model.devices import CPU, find_device
+from flatfed.core.model.devices import CPU
 from flatfed.core.model.layout import BUFFERS, COUNTERS, LOCAL_BUFFERS, LOCAL_COUNTERS, LOCAL_PARAMETERS, Layout
-from flatfed.core.model.oracle import Oracle
+from flatfed.core.model.precision import oracle_of
 from flatfed.core.randomness import key, key_global_generators, torch_generator
 from flatfed.core.task.examples import Examples, joined
 from flatfed.core.task.metrics import MetricValue, Totals, add_up, metric_values
@@ -43,7 +43,7 @@ class LoadedModel:
     """The model of a process: its oracle, and what is written into its parameters and buffers."""
 
     def __init__(self, task: Task, settings: Settings) -> None:
-        self.oracle = Oracle(task, settings.torch_dtype, find_device(settings.device))
+        self.oracle = oracle_of(task, settings)
         self.layout = self.oracle.layout
         self._own_start = self.oracle.w[self.layout.shared :].clone()
 

@@ -6,7 +6,7 @@ A round, as every method without an override runs it (`advance`, which the loop 
     client:  for each batch:
                  g = gradient(client)                         the fresh gradient (client optimiser)
                  q = direction(client, g)                     corrections, at the unperturbed weights
-                 w <- w - lr * momentum(clip(q) + wd * w)
+                 w <- w - lr * momentum(clip(q) + wd * w)     or another base optimiser's step
              reply = finish(client)                           what goes up, what is kept
     server:  update(server, replies)                          the next global model
 
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Tensor
 
+from flatfed.core.configuration.base_optimiser import PREFIX, STEPS, BaseOptimiser
 from flatfed.core.configuration.config import Config
 from flatfed.core.configuration.registry import Registry
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.messages import Message
-from flatfed.core.method.state import Slots, State
+from flatfed.core.method.state import Slots, State, scalar, vector
 
 if TYPE_CHECKING:
     from flatfed.core.method.client import Client
@@ -69,7 +70,10 @@ class Algorithm(Config):
     """Clients count equally, whatever `weighting` says."""
 
     assumes_plain_steps: ClassVar[bool] = False
-    """The formulas divide an update by `K * lr`: client momentum makes them approximate."""
+    """The formulas divide an update by `K * lr`: other steps than plain ones make them approximate."""
+
+    assumes_sgd_steps: ClassVar[bool] = False
+    """The formulas count the gradients in an update of SGD: other base optimisers make them approximate."""
 
     pooled: ClassVar[bool] = False
     """There is one client, which holds everyone's examples and takes part in every round, whatever `sampling` says."""
@@ -154,14 +158,25 @@ class Algorithm(Config):
         return Message(w=client.w)
 
 
-def client_slots(algorithm: Algorithm) -> Slots:
-    """Return all that a client keeps: what the method declares, and what its client optimiser does."""
+def client_slots(algorithm: Algorithm, base: BaseOptimiser) -> Slots:
+    """Return all that a client keeps: what the method declares, its client optimiser and the base optimiser."""
     optimiser: ClientOptimiser | None = getattr(algorithm, "client_opt", None)
-    own, added = algorithm.client_state(), {} if optimiser is None else optimiser.client_state()
-    shared = sorted(own.keys() & added.keys())
-    if optimiser is not None and shared:
-        raise ConfigError(f"{algorithm.id} and {optimiser.id} both keep {shared[0]!r} on the client; rename one")
-    return own | added
+    slots = algorithm.client_state()
+    if optimiser is not None:
+        slots = _joined(algorithm.id, slots, optimiser.id, optimiser.client_state())
+    return _joined(algorithm.id, slots, base.id, _base_slots(base))
+
+
+def _base_slots(base: BaseOptimiser) -> Slots:
+    kept = {f"{PREFIX}{name}": vector() for name in base.kept()}
+    return kept | {STEPS: scalar()} if kept else {}
+
+
+def _joined(owner: str, slots: Slots, other: str, added: Slots) -> Slots:
+    shared = sorted(slots.keys() & added.keys())
+    if shared:
+        raise ConfigError(f"{owner} and {other} both keep {shared[0]!r} on the client; rename one")
+    return slots | added
 
 
 class Average(Config):

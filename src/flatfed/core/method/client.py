@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from flatfed.core.configuration.base_optimiser import PREFIX, STEPS, StepState
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Direction, Gradient
 from flatfed.core.method.messages import Message
 from flatfed.core.method.state import State
 from flatfed.core.method.vectors import norm
 from flatfed.core.model.devices import CPU, seed_device
+from flatfed.core.model.layout import Layout
 from flatfed.core.model.oracle import ClientOracle
 from flatfed.core.randomness import key, torch_generator
 from flatfed.core.task.examples import Examples, epoch_batches
@@ -27,7 +29,7 @@ class Client:
 
     Attributes:
         id, round, exchange: who and when (all from 0).
-        lr, momentum: the learning rate of this round, and the client momentum of the settings.
+        lr, momentum, weight_decay: the learning rate of this round, and the settings' client momentum and decay.
         epochs: passes over the client's examples in this exchange.
         samples: number of examples, `n_k`.
         steps: number of local steps, `K_k = local_epochs * ceil(n_k / batch_size)`.
@@ -56,7 +58,7 @@ class Client:
         pulse: Callable[[], None],
     ) -> None:
         self.id, self.round, self.exchange = id, round, exchange
-        self.lr, self.momentum = lr, settings.momentum
+        self.lr, self.momentum, self.weight_decay = lr, settings.momentum, settings.weight_decay
         self.received, self.kept, self.memo = received, kept, SimpleNamespace()
         self.watch: dict[str, float] = {}
         self.keeps_local_layers = True
@@ -116,10 +118,15 @@ class Client:
         shared = self._oracle.layout.shared
         return model if shared == self._oracle.layout.size else torch.cat([model[:shared], self.start[shared:]])
 
+    @property
+    def layout(self) -> Layout:
+        """Where each parameter of the model lies in `w`."""
+        return self._oracle.layout
+
     # The local steps.
 
     def descend(self, gradient: Gradient, direction: Direction) -> None:
-        """Take the local steps: `q = direction(gradient)`, clip, add weight decay, momentum, step."""
+        """Take the local steps: `q = direction(gradient)`, clip, and the step of the base optimiser."""
         if not self._oracle.takes_steps(Descent(self, gradient, direction)):
             self.take_steps(gradient, direction)
             return
@@ -128,14 +135,31 @@ class Client:
 
     def take_steps(self, gradient: Gradient, direction: Direction) -> None:
         """Take the local steps here, one batch after the other."""
-        buffer = torch.zeros_like(self.w) if self.momentum > 0 else None
+        held = self._held()
         for epoch in range(self._settings.local_epochs):
             for indices in self._batches(epoch):
                 self._pulse()
                 self._take(indices)
-                self._move(self._next(gradient, direction), buffer)
+                self._move(self._next(gradient, direction), held)
                 self._note_loss(indices.shape[-1])
                 self.step += 1
+        self._keep(held)
+
+    def _held(self) -> StepState:
+        """Return what the base optimiser holds before the first step: nothing, or what the client has kept."""
+        names = self._settings.base_opt.kept()
+        if not names:
+            return StepState()
+        # The client's own vectors: the steps change them in place.
+        return StepState({name: getattr(self.kept, f"{PREFIX}{name}") for name in names}, self._kept_steps())
+
+    def _kept_steps(self) -> int:
+        return int(getattr(self.kept, STEPS))
+
+    def _keep(self, held: StepState) -> None:
+        """Keep how many steps there are in what the base optimiser holds, where it is kept."""
+        if self._settings.base_opt.kept():
+            setattr(self.kept, STEPS, held.steps)
 
     def _next(self, gradient: Gradient, direction: Direction) -> Tensor:
         """Return the direction of this step; corrections are for shared layers, local ones follow the gradient."""
@@ -160,17 +184,10 @@ class Client:
         """Mean loss over the examples seen, each at its step's first pass; None if no step was taken."""
         return self._loss_sum / self._loss_count if self._loss_count else None
 
-    def _move(self, q: Tensor, buffer: Tensor | None) -> None:
-        """Apply `w <- w - lr * b` with `b = momentum * b + (clipped q + wd * w)`, in place."""
-        decay, scale = self._settings.weight_decay, self._clipping(q)
-        if buffer is not None:
-            buffer.mul_(self.momentum).add_(q, alpha=scale).add_(self.w, alpha=decay)
-            self.w.add_(buffer, alpha=-self.lr)
-        else:
-            if decay:
-                # Before the step: afterwards, the decay would act on the step as well.
-                self.w.mul_(1.0 - self.lr * decay)
-            self.w.add_(q, alpha=-self.lr * scale)
+    def _move(self, q: Tensor, held: StepState) -> None:
+        """Clip the direction, and let the base optimiser step along it, in place."""
+        held.steps += 1
+        self._settings.base_opt.step(self, q, self._clipping(q), held)
 
     def _clipping(self, q: Tensor) -> float:
         """Return `min(1, clip/||q||)`."""

@@ -70,6 +70,9 @@ class Oracle:
         self.task, self.dtype, self.device = task, dtype, device
         self.layout = task.layout()
         self.model = task.fresh_model(dtype).to(device)
+        # Another way through the same model where it is trained in mixed precision, or compiled.
+        self.forward: Callable[..., Any] = self.model
+        self._seed: Tensor | None = None
         self.w = self.layout.bind(self.model)
         self.initial_buffers = self.layout.read_buffers(self.model, dtype)
         # All buffers, also those that take no part in the federation: a module may change them as it trains.
@@ -138,9 +141,13 @@ class Oracle:
 
         def forward() -> Any:
             with torch.no_grad():
-                return call(self.model, inputs)
+                return call(self.forward, inputs)
 
         return self._elsewhere(at, forward, still=True)
+
+    def watched(self) -> dict[str, float]:
+        """Return numbers about the passes of a client that its history shows."""
+        return {}
 
     def takes_steps(self, descent: Any) -> bool:
         """Leave the steps to the client: it is alone."""
@@ -154,9 +161,9 @@ class Oracle:
         # A backward pass adds into gradients that are there, so they come to lie in the flat vector without a copy.
         for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
             parameter.grad = view
-        outputs = call(self.model, inputs)
+        outputs = call(self.forward, inputs)
         loss = self.task.criterion(outputs, targets)
-        (loss if plus is None else loss + plus(outputs)).backward()  # type: ignore[no-untyped-call]
+        (loss if plus is None else loss + plus(outputs)).backward(self._seed)  # type: ignore[no-untyped-call]
         self.backprops += 1
         return flat, float(loss.detach())
 

@@ -67,6 +67,8 @@ def why_not_vectorised(task: Task, settings: Settings) -> str:
 
     Two clients at once, in float64, must get the losses and gradients that each gets alone.
     """
+    if settings.precision != "float32" or settings.compile:
+        return f"the model is {'compiled' if settings.compile else f'trained in {settings.precision}'}"
     if not task.holds_examples:
         return "the examples of the clients are not here"
     try:
@@ -120,13 +122,13 @@ def _agree(oracle: Oracle, stack: StackedModel, inputs: Structure, targets: Stru
 
 def _trial_batch(task: Task, settings: Settings) -> Batch:
     """Return raw examples of one client: a batch as a step would take it."""
-    examples = task.examples(_client_with_examples(task))
+    examples = task.examples(client_with_examples(task))
     count = len(examples)
     size = count if settings.batch_size is None else min(settings.batch_size, count)
     return examples.batch(torch.arange(size))
 
 
-def _client_with_examples(task: Task) -> int:
+def client_with_examples(task: Task) -> int:
     """Return the client with the most examples among the first ones, or any that has some."""
     largest = max(range(min(LOOKED_AT, task.population)), key=lambda client: task.samples(client))
     if task.samples(largest):

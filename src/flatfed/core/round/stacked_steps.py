@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import torch
 from torch import Tensor
 
+from flatfed.core.configuration.base_optimiser import StepState
 from flatfed.core.configuration.config import Config
 from flatfed.core.method.algorithm import Direction, Gradient
 from flatfed.core.method.client import Client
@@ -29,7 +30,7 @@ from flatfed.core.task.structures import Batch, Structure, form, joined, part
 if TYPE_CHECKING:
     from flatfed.core.round.vectorised import SharedOracle, StepsRequest, VectorisedClients
 
-SAME = ("round", "exchange", "lr", "momentum", "epochs", "samples", "steps", "step")
+SAME = ("round", "exchange", "lr", "momentum", "weight_decay", "epochs", "samples", "steps", "step")
 """What must be equal for clients that step together."""
 _shared_facts = operator.attrgetter(*SAME)
 
@@ -87,6 +88,8 @@ class ClientsTogether(Client):
         self._backprops, self._turn = 0, requests[0].oracle.turn
         self._losses: list[float] | None = None
         self._starts: Tensor | None = None
+        self._rows: list[StepState] | None = None
+        self._steps_held = StepState()
         self._sums, self._loss_count = [client._loss_sum for client in self._clients], first._loss_count
         self._before, self._first_step, self._drawn = self.w.clone(), self.step, global_state()
 
@@ -127,6 +130,8 @@ class ClientsTogether(Client):
         refuse_shared_memory(self.memo, others if self._starts is None else [*others, self._starts], besides=self.w)
         memos = memos_of(self.memo, len(self._clients))
         self._state.give_back()
+        for client in self._clients:
+            client._keep(self._steps_held)
         for number, (client, (oracle, _)) in enumerate(zip(self._clients, self._requests, strict=True)):
             client.memo, client.step = memos[number], self.step
             client._loss_sum, client._loss_count = self._sums[number], self._loss_count
@@ -229,13 +234,30 @@ class ClientsTogether(Client):
             raise NotTogether("their batches differ in form")
         return joined([x for x, _ in batches]), joined([y for _, y in batches])
 
-    def _move(self, q: Tensor, buffer: Tensor | None) -> None:
-        """Step with all rows; with each alone where clipping gives it a factor of its own."""
-        if self._settings.clip is None:
-            super()._move(q, buffer)
+    def _move(self, q: Tensor, held: StepState) -> None:
+        """Step with all rows; with each alone where it has a factor of clipping, or a base optimiser, for itself."""
+        if self._settings.clip is None and self._settings.base_opt.row_wise:
+            super()._move(q, held)
             return
-        for number, (client, row) in enumerate(zip(self._clients, q.expand_as(self.w), strict=True)):
-            client._move(row, None if buffer is None else buffer[number])
+        held.steps += 1
+        for client, row, own in zip(self._clients, q.expand_as(self.w), self._held_rows(held), strict=True):
+            client._move(row, own)
+
+    def _held_rows(self, held: StepState) -> list[StepState]:
+        """Return what the base optimiser holds for each client: rows of what it holds for all."""
+        if self._rows is None:
+            rows = range(len(self._clients))
+            self._rows = [StepState({name: m[row] for name, m in held.vectors.items()}, held.steps - 1) for row in rows]
+        return self._rows
+
+    def _kept_steps(self) -> int:
+        steps = {client._kept_steps() for client in self._clients}
+        if len(steps) > 1:
+            raise NotTogether("their base optimisers have seen other numbers of steps")
+        return steps.pop()
+
+    def _keep(self, held: StepState) -> None:
+        self._steps_held = held
 
     def _note_loss(self, examples: int) -> None:
         losses = self._losses or [0.0] * len(self._clients)

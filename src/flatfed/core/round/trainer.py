@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.errors import EngineError, FlatfedError
 from flatfed.core.evaluation.evaluator import Evaluator, LoadedModel
@@ -51,7 +52,9 @@ class Trainer:
         self._loaded.write_buffers((message | job.personal).vectors, job.kept)
         self.oracle.model.train()
         self._key_other_generators(job)
-        return self._work(self.oracle, message, job, pulse)
+        reply = self._work(self.oracle, message, job, pulse)
+        watched = self.oracle.watched()
+        return replace(reply, watch={**reply.watch, **watched}) if watched else reply
 
     def _key_other_generators(self, job: Job) -> None:
         """Key what a user's model or loss may draw from beside torch's generator, which is keyed for every step.
@@ -194,9 +197,11 @@ def _pad(vector: Tensor, size: int) -> Tensor:
     return torch.cat([vector, vector.new_zeros(size - len(vector))])
 
 
-def fresh_client_state(algorithm: Algorithm, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout) -> State:
+def fresh_client_state(
+    algorithm: Algorithm, base: BaseOptimiser, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout
+) -> State:
     """Return what a client keeps before it has ever taken part: what is declared, and its local layers."""
-    entries = State.declared(client_slots(algorithm), initial).tensors()
+    entries = State.declared(client_slots(algorithm, base), initial).tensors()
     own = {
         LOCAL_PARAMETERS: initial[layout.shared :],
         LOCAL_BUFFERS: buffers[0][layout.shared_buffers :],

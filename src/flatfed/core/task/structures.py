@@ -22,8 +22,8 @@ Structure = Any
 Batch = tuple[Structure, Structure]
 
 
-def call(model: nn.Module, inputs: Structure) -> Structure:
-    """Return the outputs of a model for a batch's inputs."""
+def call(model: Callable[..., Structure], inputs: Structure) -> Structure:
+    """Return the outputs of a model, or of another way through it, for a batch's inputs."""
     if isinstance(inputs, Tensor):
         return model(inputs)
     if isinstance(inputs, Mapping):

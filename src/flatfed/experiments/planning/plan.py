@@ -29,6 +29,7 @@ from flatfed.core.method.engine import Engine
 from flatfed.core.method.server import Server
 from flatfed.core.method.state import State
 from flatfed.core.model.devices import find_device, single_thread
+from flatfed.core.model.precision_check import check_precision
 from flatfed.core.model.vectorising import check_vectorised, wins_vectorised
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.round.federation import Federation
@@ -47,6 +48,7 @@ from flatfed.engines.choice import (
     start_engine,
 )
 from flatfed.engines.sites.versions import handle
+from flatfed.experiments.planning.local_steps import check_steps
 from flatfed.flatness.measurement import ClientMeasurement
 from flatfed.flatness.monitor import Monitor
 from flatfed.named_code import USER, NamedBy
@@ -211,7 +213,7 @@ class Plan:
             records,
         )
         # Made once: what a new client keeps is a copy of it.
-        fresh = fresh_client_state(first, initial, buffers, layout)
+        fresh = fresh_client_state(first, self.settings.at(0).base_opt, initial, buffers, layout)
         if config_of(self.workers).keeps_states:
             fresh = handle()
         clients = StateStore(fresh.copy, self.state_bytes)
@@ -268,6 +270,7 @@ def check_plan(plan: Plan) -> None:
     _check_checkpoints(plan)
     _check_statistics(plan)
     find_device(plan.settings.device)
+    check_precision(plan.task, plan.settings)
     check_vectorised(plan.task, plan.settings)
     _check_states(plan)
     _check_replies(plan)
@@ -275,7 +278,7 @@ def check_plan(plan: Plan) -> None:
     _check_schedules(plan)
     _check_monitors(plan)
     _check_steering(plan)
-    _warn_of_momentum(plan)
+    check_steps(plan.algorithm, plan.settings)
 
 
 def _check_roster(plan: Plan) -> None:
@@ -344,7 +347,7 @@ def _check_states(plan: Plan) -> None:
     first = plan.algorithm.at(0)
     one = torch.zeros(1, dtype=plan.settings.torch_dtype)
     try:
-        for slots in (first.server_state(), first.records(), client_slots(first)):
+        for slots in (first.server_state(), first.records(), client_slots(first, plan.settings.at(0).base_opt)):
             State.declared(slots, one)
     except OverflowError as error:
         raise ConfigError(f"{plan.algorithm.id}: a parameter is too large: {error}") from None
@@ -393,14 +396,3 @@ def _check_steering(plan: Plan) -> None:
         if column.of_test:
             text = f"{PARAMETER} goes by {column.name}: {ON_TEST}, so its values are no estimate for new data"
             warnings.warn(ConfigWarning(text, parameter=name), stacklevel=4)
-
-
-def _warn_of_momentum(plan: Plan) -> None:
-    if not plan.algorithm.assumes_plain_steps:
-        return
-    if any(plan.settings.at(round).momentum > 0 for round in range(plan.settings.rounds)):
-        warnings.warn(
-            f"{plan.algorithm.id} divides updates by K * lr, which is exact only without client momentum; "
-            f"its formulas are used unchanged with momentum={plan.settings.momentum}",
-            stacklevel=4,
-        )

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flatfed.core.configuration.base_optimiser import SGDStep
 from flatfed.core.configuration.config import parameters
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm, ClientOptimiser, client_slots
@@ -80,7 +81,7 @@ def costs(algorithm: Algorithm) -> Costs:
         down=_vectors(one.bytes_down - ENVELOPE_DOWN * one.exchanges),
         up=_vectors(one.bytes_up - ENVELOPE_UP * one.exchanges),
         exchanges=one.exchanges,
-        client_state=_names(client_slots(algorithm)),
+        client_state=_names(client_slots(algorithm, SGDStep())),
         server_state=_names(algorithm.server_state()),
         records=_names(algorithm.records()),
         backprops=per_step,

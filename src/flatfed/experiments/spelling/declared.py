@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from flatfed.core.configuration.checking import Range, TextRule
 from flatfed.core.configuration.config import parameters
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import About, Settings, about_settings, defaults
 from flatfed.experiments.spelling.kinds import (
     AugmentationKind,
     ChoiceKind,
+    MemberKind,
     NumberKind,
     OptionKind,
     PathKind,
@@ -54,6 +56,8 @@ def _setting_kind(name: str, hint: Any, about: About) -> OptionKind:
         return _annotated_kind(name, hint, about)
     if hint is bool:
         return TruthKind()
+    if isinstance(getattr(hint, "registry", None), Registry):
+        return MemberKind(hint.registry.kind)
     return TextKind()
 
 

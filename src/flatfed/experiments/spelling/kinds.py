@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from flatfed.core.configuration.checking import LARGEST, TextRule, shown
+from flatfed.core.configuration.config import Config
 from flatfed.core.errors import ConfigError
 from flatfed.tracking.tracker import Tracker, chosen
 
@@ -148,6 +149,21 @@ class WrittenKind(OptionKind):
     def read(self, value: Any) -> str:
         """Return the text."""
         return self.rule.read(value)
+
+
+@dataclass(frozen=True)
+class MemberKind(OptionKind):
+    """A member of a family as it is written, such as adamw(beta2=0.99); Python may give the configuration itself."""
+
+    kind: str
+
+    def read(self, value: Any) -> str:
+        """Return the text."""
+        if isinstance(value, Config) and type(value).registry.kind == self.kind:
+            return str(value.recorded())
+        if not isinstance(value, str):
+            raise ConfigError(f"{shown(value)} is not a {self.kind} as it is written, such as name(parameter=value)")
+        return value
 
 
 class TrackKind(OptionKind):

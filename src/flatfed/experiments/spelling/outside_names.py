@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flatfed.algorithms.spelling import PARTS
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.config import parameters
 from flatfed.core.configuration.grammar import parse_call
 from flatfed.core.configuration.registry import Registry
@@ -23,8 +24,10 @@ from flatfed.named_code import USER, NamedBy
 from flatfed.outside.named_parts import with_ids
 
 SCHEDULES = (Schedule.registry,)
+BASE_OPT = "base_opt"
 OF_OPTIONS: Mapping[str, Sequence[Registry[Any]]] = {
     **dict.fromkeys(filter(Settings.may_vary, TRAINING), SCHEDULES),
+    BASE_OPT: (BaseOptimiser.registry, Schedule.registry),
     "partition": (Partitioner.registry,),
     "sampling": (Sampler.registry,),
     "watch": (Measurement.registry,),
@@ -50,6 +53,8 @@ def settings_with_ids(settings: Mapping[str, Any], by: NamedBy) -> dict[str, Any
 
 def _families_of(name: str) -> Sequence[Registry[Any]]:
     """Return which families the value of a setting may name; paths of files have colons too, and so have columns."""
+    if name == BASE_OPT:
+        return OF_OPTIONS[name]
     if name in TRAINING:
         return PARTS if Settings.may_vary(name) else ()
     return () if name.startswith((DATA, MODEL, PARTITION)) else PARTS

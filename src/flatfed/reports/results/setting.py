@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flatfed.algorithms import Algorithm, Average
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
+from flatfed.core.configuration.checking import checked
 from flatfed.core.errors import FlatfedError
 from flatfed.data.partition import Partitioner
 from flatfed.outside.origins import ORIGINS, outside_text
@@ -16,9 +18,10 @@ from flatfed.reports.tables.grid import known_items, megabytes
 Config = Mapping[str, Any]
 Lines = list[tuple[str, str]]
 
-IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None}
+BASE_OPT = "base_opt"
+IDLE = {"lr_decay": 1.0, "momentum": 0.0, "clip": None, BASE_OPT: "sgd"}
 """Training settings that need no word where they do nothing."""
-TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip")
+TRAINING = ("lr", "lr_decay", "weight_decay", "momentum", "clip", BASE_OPT)
 STEERING = ("stop_when", "patience", "min_delta", "monitor", "keep_best", "lr_plateau")
 """Settings by which the history of a run decides something."""
 LABEL = 11
@@ -172,12 +175,15 @@ def _takes_no_model(config: Config) -> bool:
 
 def _training(config: Config, seeds: Sequence[int]) -> str:
     settings = config["settings"]
-    values = {name: settings[name] for name in TRAINING if not _is_idle(name, settings[name])}
+    given = {name: settings[name] for name in TRAINING if name in settings}
+    if BASE_OPT in given:
+        given[BASE_OPT] = _shortened(given[BASE_OPT])
+    values = {name: value for name, value in given.items() if not _is_idle(name, value)}
     return "; ".join(
         (
             f"{settings['rounds']:,} rounds, {_cohort(config['sampler'])}",
             f"{_local(settings)}, {_listed(values)}",
-            f"weighting {settings['weighting']}, {settings['dtype']}, {_seeds(seeds)}",
+            f"weighting {settings['weighting']}, {_number_type(settings)}, {_seeds(seeds)}",
         )
     )
 
@@ -189,6 +195,21 @@ def _steering(settings: Config) -> Lines:
         return []
     values = (name.replace("_", " ") + ("" if value is True else f" {value}") for name, value in given.items())
     return [("by history", "; ".join(values))]
+
+
+def _number_type(settings: Config) -> str:
+    """Return the number type, and in what the passes differ from it."""
+    shorter = settings.get("precision", settings["dtype"])
+    mixed = "" if shorter in ("float32", settings["dtype"]) else f" with passes in {shorter}"
+    return f"{settings['dtype']}{mixed}{', compiled' if settings.get('compile') else ''}"
+
+
+def _shortened(written: str) -> str:
+    """Return a base optimiser as it would be written, without what is default."""
+    try:
+        return str(checked(BaseOptimiser, written, BASE_OPT))
+    except FlatfedError:  # one of the user's own that is not imported here
+        return written
 
 
 def _is_idle(name: str, value: Any) -> bool:
