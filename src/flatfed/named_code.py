@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import ConfigError
 
 LIBRARY = (
@@ -102,7 +101,7 @@ class NamedBy:
         before = (self.recorded or {}).get(path.partition(":")[0])
         if before is None or place.file is None or before == str(place.file):
             return ""
-        return f" (it was made with {escaped(before)})"
+        return " (not where it was then)"
 
     @property
     def _who(self) -> str:
