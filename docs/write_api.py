@@ -27,20 +27,33 @@ HEAD = """\
 All names of `import flatfed as ff`, from their docstrings. How they are used together: [from Python](python.md).
 """
 SECTIONS: dict[str, Sequence[str]] = {
-    "Tasks": ("Task", "Partition", "Roster", "Local", "Shown"),
-    "Training": ("make", "train", "resume", "branch", "load_run", "Run", "Callbacks", "RunInterrupted"),
+    "Tasks": ("Task", "Partition", "Ragged", "Roster", "Local"),
+    "Losses and metrics": (
+        "token_cross_entropy",
+        "causal_cross_entropy",
+        "model_loss",
+        "Classification",
+        "Regression",
+        "TokenClassification",
+        "CausalLanguageModel",
+        "Shown",
+    ),
+    "By name": ("dataset", "DataSet", "partition", "task", "compare", "Compared", "Preprocessing"),
+    "Training": ("make", "train", "resume", "branch", "load_run", "Run", "Callbacks", "Plateau", "RunInterrupted"),
     "Who takes part": ("Uniform", "Bernoulli", "Replay"),
+    "Out again": ("bundle", "verify"),
     "Measuring": ("laboratory",),
     "Studies": ("Study",),
     "Where clients run": ("EngineConfig", "InProcess", "Processes", "Ray"),
     "Trackers": ("Tracker", "TensorBoard", "MLflow", "WandB"),
-    "For authors of methods": ("Algorithm", "ClientOptimiser", "Average", "Schedule", "Message"),
+    "For authors of methods": ("Algorithm", "ClientOptimiser", "Average", "BaseOptimiser", "Schedule", "Message"),
     "Errors": ("FlatfedError", "ConfigError", "CheckpointError", "EngineError"),
 }
 """Where each public name stands; those of the registries have tables."""
 FAMILIES: dict[str, tuple[type[Config], str]] = {
     "Methods": (Algorithm, "algorithms/{id}.md"),
     "Client optimisers": (ClientOptimiser, "algorithms/client-optimisers.md"),
+    "Base optimisers": (BaseOptimiser, "base-optimisers.md"),
     "Weight averaging": (Average, "algorithms/{id}.md"),
     "Schedules": (Schedule, "schedules.md"),
 }

@@ -16,10 +16,10 @@ import flatfed as ff
 from cli.command import flatfed, refused
 from data.training import same_bits
 from flatfed.core.errors import ConfigError
+from flatfed.core.task.token_metrics import Regression
 from flatfed.data import Pool, load
 from flatfed.data.tables.number_cells import number_of
 from flatfed.data.tables.preprocessing import Preprocessing
-from flatfed.data.tables.regression import Regression
 from flatfed.experiments.tasks.recipe import TaskRecipe
 
 HEADER = "age,sex,ward,hospital,days,risk"
@@ -301,7 +301,7 @@ def test_metrics_of_a_quantity_are_in_its_own_unit(tmp_path: Path) -> None:
 
 
 def test_r2_against_a_closed_form_and_of_equal_targets() -> None:
-    metrics = Regression(std=3.0)
+    metrics = Regression(scale=3.0)
     outputs, targets = torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([[0.0], [2.0], [4.0]])
     values = metrics.summarise(metrics.measure(outputs, targets))
     assert values == {"mae": pytest.approx(2.0), "mse": pytest.approx(6.0), "r2": pytest.approx(1 - 2 / 8)}

@@ -140,6 +140,34 @@ def test_rows_of_a_table_with_its_scaling(tmp_path: Path) -> None:
         run.predict(tmp_path / "less.csv")
 
 
+@pytest.mark.parametrize("target", ["sick", "dose"])
+def test_rows_of_a_table_with_a_target_of_its_own(target: str, tmp_path: Path) -> None:
+    lines, tested, actual = ["age;ward;sick;dose;split"], list[str](), list[dict[str, str]]()
+    for number in range(40):
+        age, ward, split = 30 + number, "abc"[number % 3], "test" if number % 4 > 1 else "train"
+        row = {"sick": "yes" if number % 2 else "no", "dose": f"{2.5 * age + number % 3 + 0.25}".replace(".", ",")}
+        lines.append(f"{age};{ward};{row['sick']};{row['dose']};{split}")
+        if split == "test":
+            tested.append(f"{ward};{age}")
+            actual.append(row)
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    (tmp_path / "new.csv").write_text("\n".join(["ward;age", *tested]))
+    options = {"path": str(tmp_path / "table.csv"), "target": target, "columns": "age, ward"}
+    run = of_recipe(TaskRecipe("table", clients=2, partition={"id": "iid"}, model="logreg", data_options=options))
+    predictions = run.predict(tmp_path / "new.csv")
+    if target == "sick":
+        assert (
+            share([one.label for one in predictions], [row["sick"] for row in actual])
+            == run.history[-1]["test_accuracy"]
+        )
+    else:
+        errors = [
+            abs(one.outputs[0] - float(row["dose"].replace(",", ".")))
+            for one, row in zip(predictions, actual, strict=True)
+        ]
+        assert sum(errors) / len(errors) == pytest.approx(run.history[-1]["test_mae"], rel=1e-5)
+
+
 # --- tasks from Python --------------------------------------------------------------------------------------------
 
 

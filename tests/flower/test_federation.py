@@ -13,7 +13,7 @@ import pytest
 
 from engines.bench import exact
 from flatfed.core.method.messages import unpack
-from flatfed.outside.sources import sources_of
+from flatfed.outside.source_hashes import sources_of
 from flower.bench import MISSING, Bench, started
 from sites.bench import assert_same, run_name
 

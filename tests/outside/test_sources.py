@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flatfed.outside.origins import PartOrigin, changes_of_code, recorded_origins
-from flatfed.outside.sources import sources_of
+from flatfed.outside.source_hashes import sources_of
 
 FILES = {
     "pkg_of_mine/__init__.py": "from .shared import x\n",

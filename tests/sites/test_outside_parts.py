@@ -16,7 +16,7 @@ from flatfed.core.configuration.schedules import Schedule
 from flatfed.core.method.algorithm import Algorithm
 from flatfed.engines.sites.assignment import Assignment, ModelRecipe, OutsidePart
 from flatfed.engines.sites.sockets import SocketTransport
-from flatfed.outside.sources import sources_of
+from flatfed.outside.source_hashes import sources_of
 from sites.bench import NAMES, ForkedSite, assert_same, data_of, federated, service_in, simulated
 from sites.test_limits import answered, assignment, reason_of, request
 

@@ -18,7 +18,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.named_code import NamedBy, origin_of, place_of
 from flatfed.outside.installed import enter_installed
 from flatfed.outside.named_parts import find_part
-from flatfed.outside.sources import OWN, SCRIPT, Sources, installed_package, sources_of
+from flatfed.outside.source_hashes import OWN, SCRIPT, Sources, installed_package, sources_of
 
 ORIGINS = "origins"
 """Where a record has the parts from outside."""

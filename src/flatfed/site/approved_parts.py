@@ -12,7 +12,7 @@ from flatfed.core.configuration.registry import FAMILIES
 from flatfed.engines.sites.assignment import OutsidePart
 from flatfed.named_code import USER
 from flatfed.outside.named_parts import find_part
-from flatfed.outside.sources import sources_of
+from flatfed.outside.source_hashes import sources_of
 from flatfed.site.config import Limits
 from flatfed.site.data import NotAllowed
 

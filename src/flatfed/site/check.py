@@ -13,7 +13,7 @@ import numpy as np
 from flatfed import __version__, models
 from flatfed.core.errors import FlatfedError
 from flatfed.core.model.devices import find_device
-from flatfed.outside.sources import sources_of
+from flatfed.outside.source_hashes import sources_of
 from flatfed.runs.fingerprints import arithmetic_fingerprint, code_fingerprint
 from flatfed.runs.records.files import is_writable
 from flatfed.site.config import Site, read_site

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,17 +14,20 @@ from flatfed.core.task.metrics import ACCURACY, Classification, Declared, Metric
 from flatfed.core.task.outputs import Loss, scores
 
 
+@dataclass(frozen=True)
 class Regression:
-    """Mean squared and absolute error, and the share of the targets' variance that is explained.
+    """Mean absolute and squared error, and the share of the targets' variance that is explained.
 
-        mse = mean (f - y)^2,   mae = mean |f - y|,   r2 = 1 - sum (f - y)^2 / sum (y - mean y)^2
+        mae = mean |f - y|,   mse = mean (f - y)^2,   r2 = 1 - sum (f - y)^2 / sum (y - mean y)^2
 
-    Means are over all entries of the targets; with several per example, `r2` takes each one's own mean.
+    Means are over all entries of the targets; with several per example, `r2` takes each one's own mean. Where a model
+    learns `y / scale`, errors are in the unit of y.
     """
 
+    scale: float = 1.0
     shown: ClassVar[Declared] = {
-        "mse": Shown("MSE", higher_is_better=False),
         "mae": Shown("MAE", higher_is_better=False),
+        "mse": Shown("MSE", higher_is_better=False),
         "r2": Shown("R²", higher_is_better=True),
     }
 
@@ -40,13 +44,18 @@ class Regression:
         }
 
     def summarise(self, totals: Totals) -> dict[str, MetricValue]:
-        """Return `mse`, `mae` and `r2`, None where all targets are equal."""
-        examples, target = totals["examples"], totals["target"]
+        """Return `mae`, `mse` and `r2`, which is None where all targets are equal."""
+        examples, target, squares = totals["examples"], totals["target"], totals["target_squared"]
         entries = float(examples) * len(target)
-        spread = float((totals["target_squared"] - target.square() / examples).clamp(min=0).sum())
+        spread = float((squares - target.square() / examples).clamp(min=0).sum())
         squared = float(totals["squared"])
-        r2 = 1 - squared / spread if spread > 0 else None
-        return {"mse": squared / entries, "mae": float(totals["absolute"]) / entries, "r2": r2}
+        # Of equal targets the difference is what rounding leaves.
+        is_constant = spread <= 1e-12 * max(float(squares.sum()), 1e-300)
+        return {
+            "mae": self.scale * float(totals["absolute"]) / entries,
+            "mse": self.scale**2 * squared / entries,
+            "r2": None if is_constant else 1 - squared / spread,
+        }
 
 
 class TokenClassification(Classification):

@@ -23,7 +23,7 @@ from flatfed.data.storage.pool import Normalise, Pool
 
 
 @dataclass(frozen=True)
-class Reading:
+class FileReading:
     """What the user says about files.
 
     Args:
@@ -39,23 +39,27 @@ class Reading:
 
 @dataclass(frozen=True)
 class NewInputs:
-    """Raw inputs: what each is called, and `read(first, count)`, a batch of them."""
+    """Raw inputs: what each is called, and `read(first, count)`, a batch of them.
+
+    `quantity` turns a regression's output into the unit of its target, where it was trained in another.
+    """
 
     names: Sequence[str]
     read: Callable[[int, int], Tensor]
+    quantity: Callable[[float], float] | None = None
 
 
 class InputReader(Protocol):
     """What makes raw inputs of files, just as those of its data set were made."""
 
-    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
         """Return the inputs that files hold; a file that holds none is an error."""
         ...
 
 
-def of_tensor(names: Sequence[str], inputs: Tensor) -> NewInputs:
+def of_tensor(names: Sequence[str], inputs: Tensor, quantity: Callable[[float], float] | None = None) -> NewInputs:
     """Return inputs that are all in memory."""
-    return NewInputs(names, lambda first, count: inputs[first : first + count])
+    return NewInputs(names, lambda first, count: inputs[first : first + count], quantity)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class ImageReader:
     exact: bool = False
     white: float = 255.0
 
-    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
         """Return the images; they are decoded batch by batch."""
         found = [image for file in files for image in _images(file)]
         if self.exact and not how.resize:
@@ -131,7 +135,7 @@ class ArrayReader:
     shape: tuple[int, ...]
     dtype: torch.dtype
 
-    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
         """Return the inputs of all files."""
         parts = list(map(self._array, files))
         names = [f"{file}, {number}" for file, part in zip(files, parts, strict=True) for number in range(len(part))]

@@ -22,7 +22,7 @@ from flatfed.core.randomness import key
 from flatfed.core.task.examples import TensorExamples
 from flatfed.data.formats.files import read_text
 from flatfed.data.formats.texts import read_rows, whole_number
-from flatfed.data.storage.new_inputs import NewInputs, Reading, of_tensor
+from flatfed.data.storage.new_inputs import FileReading, NewInputs, of_tensor
 from flatfed.data.storage.pool import Pool
 
 Script = Literal["ascii", "unicode"]
@@ -178,13 +178,13 @@ class TextReader:
     delimiter: str = ","
     header: bool | None = None
 
-    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
         """Return the texts as numbers of words."""
         pairs = [pair for file in files for pair in self._texts(file, how)]
         names, texts = zip(*pairs, strict=True) if pairs else ((), ())
         return of_tensor(names, Corpus.read(texts, self.script).encode(self.vocabulary, self.length))
 
-    def _texts(self, file: Path, how: Reading) -> list[tuple[str, str]]:
+    def _texts(self, file: Path, how: FileReading) -> list[tuple[str, str]]:
         """Return what each text of a file is called, and the text."""
         if how.whole:
             return [(str(file), _filled(file, read_text(file)))]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from flatfed import __version__
 from flatfed.core.configuration.checking import checked
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
+from flatfed.core.task.examples import Examples
 from flatfed.core.task.task import Task
 from flatfed.runs.history import Row
 
@@ -87,11 +88,17 @@ class ExportedModel:
 
     def example_inputs(self, count: int) -> Tensor:
         """Return the raw inputs of some real examples: of a test set, or of the first client that holds some."""
+        examples = self._some_examples()
+        inputs, _ = examples.batch(torch.arange(min(count, len(examples))))
+        if not isinstance(inputs, Tensor):
+            raise ConfigError("an ONNX graph is made of examples of one tensor; take --format safetensors, torch or hf")
+        return inputs
+
+    def _some_examples(self) -> Examples:
         for examples in self.task.test_sets.values():
-            return examples.batch(torch.arange(min(count, len(examples))))[0]
+            return examples
         if self.task.holds_examples:
             for client in range(self.task.population):
-                some = min(count, self.task.samples(client))
-                if some:
-                    return self.task.examples(client).batch(torch.arange(some))[0]
+                if self.task.samples(client):
+                    return self.task.examples(client)
         raise ConfigError("there is no example here to check the file with; export where the data are")

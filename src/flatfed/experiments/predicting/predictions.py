@@ -18,7 +18,7 @@ from flatfed.core.model.devices import single_thread
 from flatfed.core.model.layout import LOCAL_BUFFERS
 from flatfed.core.randomness import preserved_global_state
 from flatfed.core.task.task import Task
-from flatfed.data.storage.new_inputs import ArrayReader, InputReader, NewInputs, Reading, reader_of
+from flatfed.data.storage.new_inputs import ArrayReader, FileReading, InputReader, NewInputs, reader_of
 from flatfed.experiments.tasks.recipe import DataSetOrigin
 
 ARRAY = ".npy"
@@ -32,7 +32,7 @@ class Prediction:
         name: of the input: a file, or a line of it.
         number: the class with the largest output; None where the model gives no classes.
         label: what people call the class; empty where there is none.
-        outputs: probabilities by class (softmax), or the outputs themselves.
+        outputs: probabilities by class (softmax), or the outputs themselves; a quantity of a table in its own unit.
     """
 
     name: str
@@ -83,7 +83,8 @@ class PredictingModel:
         predictions: list[Prediction] = []
         for first, count in even_chunks(len(inputs.names), self.task.test_batch):
             outputs = self._outputs(evaluator, inputs.read(first, count))
-            predictions += map(self._prediction, inputs.names[first : first + count], outputs)
+            for name, one in zip(inputs.names[first : first + count], outputs, strict=True):
+                predictions.append(self._prediction(name, one, inputs))
         return predictions
 
     def _outputs(self, evaluator: Evaluator, raw: Tensor) -> Tensor:
@@ -93,9 +94,12 @@ class PredictingModel:
             with evaluator.inference(self._policy):
                 return _per_input(evaluator.inferred(prepared), len(raw))
 
-    def _prediction(self, name: str, outputs: Tensor) -> Prediction:
+    def _prediction(self, name: str, outputs: Tensor, inputs: NewInputs) -> Prediction:
         if len(outputs) < 2:  # a quantity, which has no classes
-            return Prediction(name, None, "", tuple(outputs.tolist()))
+            values = outputs.tolist()
+            return Prediction(
+                name, None, "", tuple(values if inputs.quantity is None else map(inputs.quantity, values))
+            )
         # Of the outputs themselves, as the accuracy is: two probabilities may be rounded to the same number.
         number = int(outputs.argmax())
         return Prediction(name, number, self.task.class_name(number), tuple(outputs.double().softmax(0).tolist()))
@@ -111,7 +115,7 @@ def _per_input(outputs: Any, count: int) -> Tensor:
     return outputs
 
 
-def open_inputs(task: Task, files: Sequence[Path], how: Reading) -> NewInputs:
+def open_inputs(task: Task, files: Sequence[Path], how: FileReading) -> NewInputs:
     """Return the inputs in some files, read as the task's own data are; NumPy files are raw inputs of any task."""
     if not files:
         raise ConfigError("name at least one file")

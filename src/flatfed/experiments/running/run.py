@@ -194,7 +194,7 @@ class Run:
             how: `resize=True` for images of another size; `whole=True` for files that are one text each; `column`, the
                 one of a CSV file that holds the texts.
         """
-        from flatfed.data.storage.new_inputs import Reading
+        from flatfed.data.storage.new_inputs import FileReading
         from flatfed.experiments.exporting.local_layers import refuse_local_layers
         from flatfed.experiments.predicting.predictions import PredictingModel, open_inputs
 
@@ -203,7 +203,7 @@ class Run:
         if client is None and self._layout.shared < self._layout.size:
             refuse_local_layers(self.task)
         predicting = PredictingModel(self.task, federation.settings, w, statistics_of(federation, w), kept)
-        inputs = open_inputs(self.task, list(map(Path, files)), Reading(**how))
+        inputs = open_inputs(self.task, list(map(Path, files)), FileReading(**how))
         if predicting.needs_batch:
             say("BatchNorm takes its statistics from the inputs themselves, as in the run's tests: give many at once")
         return predicting.predict(inputs)

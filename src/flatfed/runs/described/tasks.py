@@ -71,7 +71,8 @@ def describe_task(task: Task) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _metrics_name(task: Task) -> str:
     name = type(task.metrics).__name__
-    if METRICS.get(name) is not type(task.metrics):
+    is_scaled = isinstance(task.metrics, Regression) and task.metrics.scale != 1
+    if METRICS.get(name) is not type(task.metrics) or is_scaled:
         raise CannotDescribe("it has metrics of its own")
     return name
 

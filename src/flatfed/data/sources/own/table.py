@@ -21,7 +21,7 @@ from flatfed.data.formats.number_tables import Floats, NumberTable, Scaling, fin
 from flatfed.data.formats.texts import separator_of
 from flatfed.data.sources.own.target_table import Fill, TableColumns, target_pool
 from flatfed.data.storage.held_out import Mask, Share
-from flatfed.data.storage.new_inputs import NewInputs, Reading, of_tensor
+from flatfed.data.storage.new_inputs import FileReading, NewInputs, of_tensor
 from flatfed.data.storage.pool import Pool
 from flatfed.data.tables.fitting import Kind
 from flatfed.data.tables.number_cells import DecimalOption
@@ -124,7 +124,7 @@ class NumberReader:
     scaling: Scaling | None
     missing: float | str | None
 
-    def open(self, files: Sequence[Path], how: Reading) -> NewInputs:
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
         """Return the rows of all files."""
         tables = list(map(NumberTable.open, files))
         parts = [torch.from_numpy(self._features(rows)) for rows in tables]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import torch
 
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.task.examples import TensorExamples
+from flatfed.core.task.token_metrics import Regression
 from flatfed.data.formats.client_tables import Ints, in_order, numbered
 from flatfed.data.formats.number_tables import finite_number
 from flatfed.data.formats.texts import separator_of
 from flatfed.data.storage.held_out import Mask
+from flatfed.data.storage.new_inputs import FileReading, NewInputs, of_tensor
 from flatfed.data.storage.pool import Pool
 from flatfed.data.tables.fitting import (
     FittingRules,
@@ -27,7 +29,7 @@ from flatfed.data.tables.fitting import (
 )
 from flatfed.data.tables.number_cells import DecimalOption, decimal_of, require_numbers
 from flatfed.data.tables.preprocessing import ClassTarget, NumberTarget, Preprocessing
-from flatfed.data.tables.regression import Regression, squared_error
+from flatfed.data.tables.regression import squared_error
 from flatfed.data.tables.splits import keyed_test, named_training
 from flatfed.data.tables.text_columns import TextColumns
 
@@ -233,5 +235,26 @@ def _pool(table: TextColumns, columns: TableColumns, record: Preprocessing, trai
         groups={} if owners is None else {"client": torch.from_numpy(owners[training])},
         preprocessing=record.to_dict(),
         is_estimated=is_estimated,
+        reader=RowReader(record),
         **more,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class RowReader:
+    """Reads rows of other files as those of the table were read; the target need not be there."""
+
+    record: Preprocessing
+
+    def open(self, files: Sequence[Path], how: FileReading) -> NewInputs:
+        """Return the rows of all files."""
+        tables = [TextColumns.read(file, "", self.record.columns[0].name) for file in files]
+        inputs = [torch.from_numpy(self.record.encoded(table)) for table in tables]
+        names = [f"{table.path}, line {line}" for table in tables for line in table.lines]
+        return of_tensor(names, torch.cat(inputs), self._quantity())
+
+    def _quantity(self) -> Callable[[float], float] | None:
+        target = self.record.target
+        if isinstance(target, ClassTarget):
+            return None
+        return lambda output: target.mean + target.std * output
