@@ -13,6 +13,7 @@ from typing import Any
 import flatfed as ff
 import flatfed.testing
 from flatfed.algorithms import Algorithm, Average, ClientOptimiser
+from flatfed.core.configuration.base_optimiser import BaseOptimiser
 from flatfed.core.configuration.config import Config, parameters
 from flatfed.core.configuration.registry import required_parameters
 from flatfed.core.configuration.schedules import Schedule
