@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.model.layout import Local
+from flatfed.core.task.task import Task
 from flatfed.hub_models.libraries import peft
 
 HEADS = ("classifier", "score", "head")
@@ -65,3 +68,8 @@ def with_all_parameters(model: nn.Module) -> nn.Module:
         if parameter.is_floating_point():
             parameter.requires_grad_(True)
     return whole
+
+
+def in_full_space(task: Task) -> Task:
+    """Return the task of the model with all of its parameters, no part of which stays with anyone."""
+    return replace(task, model=with_all_parameters(task.model), local=Local())

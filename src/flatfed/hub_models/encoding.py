@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.losses import IGNORED
-from flatfed.hub_models.kinds import IMAGES, REGRESSION, SEQ2SEQ, SEQUENCE, TOKENS, Kind
+from flatfed.hub_models.kinds import CAUSAL, IMAGES, REGRESSION, SEQ2SEQ, SEQUENCE, TOKENS, Kind
 from flatfed.hub_models.loading import base_of
 from flatfed.hub_models.tables import Columns, count_of
 
@@ -166,7 +166,9 @@ class Encoder:
     def _label_column(self, columns: Columns) -> str | None:
         if self.label is not None and self.label not in columns:
             raise ConfigError(f"label={self.label!r}: there are the columns {_listed(columns)}")
-        return self.label or next((name for name in TARGETS if name in columns), None)
+        # The class of a text is no target of a model that writes texts.
+        usual = (LABELS,) if self.kind.id in (CAUSAL, SEQ2SEQ) else TARGETS
+        return self.label or next((name for name in usual if name in columns), None)
 
     def _numbers(self, entry: Any) -> Any:
         """Return labels as numbers; names of classes are the model's own."""

@@ -77,6 +77,10 @@ class Corpus:
         ranked = sorted(range(len(self.known)), key=lambda number: (-counts[number], self.known[number]))
         return {self.known[number]: place for place, number in enumerate(ranked[: size - RESERVED], RESERVED)}
 
+    def numbers(self, vocabulary: Mapping[str, int]) -> int:
+        """Return how many numbers of words there are, the reserved ones among them."""
+        return len(vocabulary) + RESERVED
+
     def encode(self, vocabulary: Mapping[str, int], length: int) -> Tensor:
         """Return texts x `length` word numbers (int32): longer texts are cut, shorter ones padded at their end.
 
@@ -114,7 +118,7 @@ def text_pool(
         labels=parts[0][1],
         test=TensorExamples(*parts[1]),
         classes=classes,
-        facts={"vocabulary": len(known) + RESERVED, "length": length},
+        facts={"vocabulary": train[0].numbers(known), "length": length},
         default_model="textcnn",
         groups={group: _numbers(numbers) for group, numbers in (groups or {}).items()},
     )

@@ -98,19 +98,7 @@ class Run:
 
     def model(self) -> nn.Module:
         """Return a copy of the task's model with the evaluated parameters and buffers."""
-        federation = self._federation
-        model = federation.task.fresh_model(federation.settings.torch_dtype)
-        # Local layers are those of the initial model, for the server has none.
-        full = self._layout.read(model)
-        full[: len(federation.server.w)] = federation.evaluated
-        self._layout.write(full, model)
-        vectors = self._layout.read_buffers(model, federation.settings.torch_dtype)
-        statistics = statistics_of(federation)
-        for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
-            shared = statistics.get(name, vector[:0])
-            vector[: len(shared)] = shared
-        self._layout.write_buffers(*vectors, model)
-        return model
+        return model_at(self._federation, self._federation.evaluated)
 
     def metrics(self, workers: Workers = 0) -> dict[str, Any]:
         """Return the metrics of the evaluated model on every test set; they do not depend on the workers.
@@ -158,6 +146,23 @@ class Run:
         value = self.summary.get(f"{metric.stem}_final")
         shown = f", {metric.label} {value:.4f}" if value is not None else ""
         return f"<Run {self._federation.algorithm.id}: {self.status}, {len(self.history)} rounds{shown}>"
+
+
+def model_at(federation: Federation, w: Tensor) -> nn.Module:
+    """Return a copy of the task's model with these shared parameters, and the buffers that evaluation uses."""
+    layout, dtype = federation.task.layout(), federation.settings.torch_dtype
+    model = federation.task.fresh_model(dtype)
+    # Local layers are those of the initial model, for the server has none.
+    full = layout.read(model)
+    full[: len(federation.server.w)] = w
+    layout.write(full, model)
+    vectors = layout.read_buffers(model, dtype)
+    statistics = statistics_of(federation)
+    for vector, name in zip(vectors, (BUFFERS, COUNTERS), strict=True):
+        shared = statistics.get(name, vector[:0])
+        vector[: len(shared)] = shared
+    layout.write_buffers(*vectors, model)
+    return model
 
 
 Say = Callable[[str], None]

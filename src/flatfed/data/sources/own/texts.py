@@ -16,6 +16,7 @@ from flatfed.data.sources.own.text_table import ColumnLayout, TextTable
 from flatfed.data.storage.held_out import Mask, Share
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.texts import Corpus, Ints, Script, Size, keyed_choice, text_pool
+from flatfed.data.storage.tokens import TextReading
 
 NAME = "texts"
 
@@ -34,6 +35,7 @@ def texts(
     vocabulary: Size = 30_000,
     length: Count = 128,
     script: Script = "ascii",
+    tokenizer: str = "",
 ) -> Pool:
     """Texts of your own: a CSV file of labels and texts (data.path, data.label, data.text).
 
@@ -41,9 +43,11 @@ def texts(
     is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row; `text` may join
     several, `title+body`. Where all are numbers, `header` says whether the first row holds names (true) or a text
     (false); a row that looks like names must be named. Labels are any words. `client` is a column that says whose text
-    it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode.
+    it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode. `tokenizer` is a
+    folder with the tokenizer of a model (`hf:FOLDER` brings its own): its tokens take the place of words.
     """
-    layout = ColumnLayout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), script)
+    reading = TextReading(script, tokenizer, length)
+    layout = ColumnLayout(str(label), tuple(str(text).split("+")), str(client), header, _delimiter(delimiter), reading)
     table = TextTable(_file(directory, "path", path), layout)
     cells = table.column(layout.label)
     table.refuse_names(cells)
