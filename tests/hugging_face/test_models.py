@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from click.testing import CliRunner
 from torch import Tensor
 
 import flatfed as ff
-from flatfed.cli.main import main
+from cli.command import flatfed, refused
 from flatfed.flatness import products
+from flatfed.hub_models import libraries
 from hugging_face.tiny import KINDS, TEXTS, bert, gpt2, rows, t5, tokenizer, vit, words, written
 
 SMALL: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "workers": 0}
@@ -150,6 +151,13 @@ def test_mistakes_are_sentences(name: str) -> None:
         ff.hugging_face(**given)
 
 
+@pytest.mark.parametrize("library", [libraries.transformers, libraries.peft])
+def test_without_the_libraries_it_is_said_how_to_get_them(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library.__name__, None)  # as if it were not installed
+    with pytest.raises(ff.ConfigError, match=r"pip install 'flatfed\[transformers\]'"):
+        library()
+
+
 # --- Hessians -------------------------------------------------------------------------------------------------
 
 
@@ -188,10 +196,6 @@ def test_the_largest_eigenvalue_is_that_of_the_dense_hessian(kind: str) -> None:
 # --- the command line -----------------------------------------------------------------------------------------
 
 
-def command(*words: Any) -> Any:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     bert().save_pretrained(tmp_path / "bert")
@@ -213,20 +217,18 @@ def arguments(texts: Path, folder: Path, out: Path, *more: Any) -> list[Any]:
 
 
 def test_a_folder_on_the_command_line(folder: Path, texts: Path, tmp_path: Path) -> None:
-    done = command(*arguments(texts, folder, tmp_path / "run"))
-    assert done.exit_code == 0, done.output
+    done = flatfed(*arguments(texts, folder, tmp_path / "run"))
+    assert done.code == 0, done.err
     config = next((tmp_path / "run").rglob("config.json"))
     record = json.loads(config.read_text())["task"]
     assert record["model"] == f"hf:{folder}" and len(record["model_sha256"]) == 64
     assert record["data_options"]["tokenizer"] == str(folder)
-    assert command("resume", config.parent, "--rounds", 2).exit_code == 0
-    straight = command(*arguments(texts, folder, tmp_path / "straight", "--rounds", 2))
-    assert straight.exit_code == 0
+    assert flatfed("resume", config.parent, "--rounds", 2).code == 0
+    assert flatfed(*arguments(texts, folder, tmp_path / "straight", "--rounds", 2)).code == 0
     again = ff.load_run(next((tmp_path / "straight").rglob("config.json")).parent)
     assert torch.equal(ff.load_run(config.parent).vector, again.vector)
     bert(hidden_size=4).save_pretrained(folder)
-    changed = command("resume", config.parent, "--rounds", 3)
-    assert changed.exit_code == 2 and "folder of its model" in changed.output
+    refused(flatfed("resume", config.parent, "--rounds", 3), "the folder of its model")
 
 
 def test_texts_are_read_by_the_tokenizer_of_the_folder(folder: Path, texts: Path) -> None:
@@ -240,13 +242,12 @@ def test_texts_are_read_by_the_tokenizer_of_the_folder(folder: Path, texts: Path
 
 
 def test_a_name_is_not_fetched_unless_asked_for(texts: Path, tmp_path: Path) -> None:
-    done = command(*arguments(texts, Path("bert-base-uncased"), tmp_path / "run"))
-    assert done.exit_code == 2 and "model.download=true" in done.output
+    refused(flatfed(*arguments(texts, Path("bert-base-uncased"), tmp_path / "run")), "model.download=true")
 
 
 def test_images_of_another_size_and_one_channel(tmp_path: Path) -> None:
     vit(size=8, classes=2).save_pretrained(tmp_path / "vit")
-    words = ["run", "synthetic-mnist", "fedavg", "--set", "data.train=40", "--set", "data.test=10", "--clients", 2]
+    words = ["run", "synthetic", "fedavg", "--set", "data.like=mnist", "--set", "data.train=40", "--clients", 2]
     words += ["--model", f"hf:{tmp_path / 'vit'}", "--rounds", 1, "--per-round", 1, "--lr", 0.1, "--workers", 0]
-    done = command(*words, "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.output
+    done = flatfed(*words, "--out", tmp_path / "run")
+    assert done.code == 0, done.err

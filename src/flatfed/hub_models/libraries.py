@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flatfed.core.errors import ConfigError
@@ -25,3 +27,18 @@ def _library(name: str, what: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ConfigError(f"{what} need the library {name}; pip install '{EXTRA}'") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep the library's bars of progress and remarks (that a head is new) off the terminal for a while."""
+    logging = transformers().utils.logging
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()

@@ -11,7 +11,7 @@ from torch import nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.hub_models.kinds import Kind, kind_of_classes
-from flatfed.hub_models.libraries import transformers
+from flatfed.hub_models.libraries import quietly, transformers
 
 CONFIG = "config.json"
 HASHED = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -30,7 +30,7 @@ def loaded_model(model: nn.Module | str | Path, kind: Kind | None, download: boo
     if isinstance(model, nn.Module):
         return _for_training(copy.deepcopy(model))
     place = found(model, download)
-    if (place / "adapter_config.json").is_file() if isinstance(place, Path) else False:
+    if isinstance(place, Path) and (place / "adapter_config.json").is_file():
         raise ConfigError(f"{place} holds adapters alone; load them with peft, and pass the model itself")
     kind = kind or folder_kind(place, download)
     auto = getattr(transformers(), kind.auto)
@@ -96,7 +96,8 @@ def _load(auto: Any, place: Path | str, download: bool, safely: bool = True, **c
     if safely:
         rules["use_safetensors"] = True
     try:
-        return auto.from_pretrained(str(place), **rules, **changes)
+        with quietly():
+            return auto.from_pretrained(str(place), **rules, **changes)
     except Exception as error:  # the library raises its own, and those of files and the network
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ConfigError(f"{place} cannot be loaded: {reason}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -114,9 +113,7 @@ def _image_model(place: str, classes: int, lora: int, download: bool) -> nn.Modu
 
 
 def _loaded(place: str, kind: str, classes: int, download: bool) -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the head is new
-        return loaded_model(place, named_kind(kind), download, num_labels=classes, ignore_mismatched_sizes=True)
+    return loaded_model(place, named_kind(kind), download, num_labels=classes, ignore_mismatched_sizes=True)
 
 
 def _config_of(network: nn.Module) -> Any:
