@@ -16,7 +16,7 @@ from torch import nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.task import Task
-from flatfed.hub_models.libraries import peft
+from flatfed.hub_models.libraries import peft, without_deprecations
 
 HEADS = ("classifier", "score", "head")
 """What layers that score classes are called: new ones are trained beside the adapters."""
@@ -34,7 +34,8 @@ def with_lora(model: nn.Module, lora: Any) -> nn.Module:
     if hasattr(model, "peft_config"):
         raise ConfigError("the model has adapters already; leave lora out")
     try:
-        made: nn.Module = peft().get_peft_model(model, _configuration(model, lora))
+        with without_deprecations():
+            made: nn.Module = peft().get_peft_model(model, _configuration(model, lora))
     except ConfigError:
         raise
     except Exception as error:  # peft names the layers that it cannot find
@@ -63,7 +64,8 @@ def with_all_parameters(model: nn.Module) -> nn.Module:
     whole = copy.deepcopy(model)
     merge = getattr(whole, "merge_and_unload", None)
     if callable(merge):
-        whole = merge()
+        with without_deprecations():
+            whole = merge()
     for parameter in whole.parameters():
         if parameter.is_floating_point():
             parameter.requires_grad_(True)

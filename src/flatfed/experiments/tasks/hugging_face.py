@@ -72,14 +72,19 @@ def hugging_face(
     encoder = Encoder(network, kind, tokenizer, text, target_text, label, length)
     _set_pad(network, encoder)
     sources = _sources(dataset, clients, partition, seed, encoder)
-    chosen = {"loss": kind.loss, "metrics": kind.metrics(), "class_names": _class_names(network, kind)}
+    fields: dict[str, Any] = {
+        "name": type(base_of(network)).__name__,
+        "loss": kind.loss,
+        "metrics": kind.metrics(),
+        "class_names": _class_names(network, kind),
+    }
     return Task(
         network,
         [encoder(rows, f"client {client}") for client, rows in enumerate(sources)],
         None if test is None else encoder(columns_of(test, "test"), "test"),
         tests={name: encoder(columns_of(rows, name), name) for name, rows in (tests or {}).items()},
         pad=encoder.pad,
-        **({"name": type(base_of(network)).__name__} | chosen | more),
+        **(fields | more),
     )
 
 
