@@ -31,7 +31,10 @@ def model() -> torch.nn.Module:
     """Return a tiny BERT that tells two classes of texts apart."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=16, num_labels=2, **sizes)
+    chances = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.3}
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), max_position_embeddings=16, num_labels=2, **sizes, **chances
+    )
     return transformers.BertForSequenceClassification(config)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,13 @@ def test_the_full_space_of_frozen_layers_has_them_all() -> None:
     problem = ff.hugging_face(model, tokenizer(), clients=[rows()])
     assert in_full_space(problem).layout().size == sum(parameter.numel() for parameter in model.parameters())
     assert problem.layout().size == 3 * 8 + 3
+
+
+def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lora.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert float(printed.split()[1].rstrip(";")) > 0.9
+    assert "290 of 2836" in printed and "in the full space" in printed
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
