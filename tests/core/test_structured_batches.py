@@ -404,6 +404,10 @@ def test_a_run_is_resumed_from_its_directory(kind: str, tmp_path: Path) -> None:
 X = torch.zeros(3, 2)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no pad rule": ({"pad": None}, "client 0: input_ids differ in length; say Task\\(pad="),
+    "no pad rule for pairs": (
+        {"pad": None, "clients": [[([1, 2], 0), ([1], 1)]]},
+        "client 0: the inputs differ in length; say Task\\(pad=number\\)",
+    ),
     "uneven": ({"clients": [{"a": X, "labels": torch.zeros(2)}]}, "client 0: 3 inputs but 2 targets"),
     "no inputs": ({"clients": [{"labels": X}]}, "client 0: examples must have inputs besides 'labels'"),
     "texts": ({"clients": [[{"text": "a b", "labels": 1}]]}, "client 0: text holds str; a model takes numbers"),

@@ -11,11 +11,8 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from core.bench import seeded, train
-from flatfed.core.configuration.settings import Settings
-from flatfed.core.evaluation.evaluator import Evaluator
-from flatfed.flatness import products, sums
+from flatfed.flatness import products
 from flatfed.flatness.spectra.stochastic import trace
-from flatfed.flatness.sums import Sample
 from flatness.problems import close
 
 CLASSES, WORDS, WIDTH = 2, 4, 4
@@ -186,13 +183,6 @@ def test_gradient_and_gauss_newton(kind: str) -> None:
 def test_a_model_with_its_own_loss_has_no_gauss_newton_matrix() -> None:
     with opened(task("causal, own loss")) as lab, pytest.raises(ff.ConfigError, match="computes its loss itself"):
         lab.surface.gauss_newton_product(lab.surface.w)
-
-
-@pytest.mark.parametrize("kind", ["attention", "convnext"])
-def test_both_ways_of_products_are_the_same(kind: str) -> None:
-    """And tangents are used: attention is computed step by step while products are taken."""
-    evaluator = Evaluator(task(kind), Settings(rounds=1, lr=0.1, dtype="float64"))
-    assert sums._carries_tangents(evaluator, Sample())
 
 
 def test_fused_attention_is_left_alone_elsewhere() -> None:

@@ -151,7 +151,7 @@ class Reading:
         return collated
 
     def _fill(self, name: str, is_target: bool) -> float:
-        """Return what fills rows of an entry up, or say that it must be told."""
+        """Return what fills rows of an entry up, or say that it must be given."""
         if isinstance(self.pad, Mapping) and name in self.pad:
             return self.pad[name]
         if is_target:
@@ -159,9 +159,10 @@ class Reading:
         if name in FILLED_WITH:
             return FILLED_WITH[name]
         if self.pad is None or isinstance(self.pad, Mapping):
+            is_named = bool(name) and not name.isdigit()
+            who, rule = (name, f"{{{name!r}: number}}") if is_named else ("the inputs", "number")
             raise ConfigError(
-                f"{name or 'inputs'} differ in length; say Task(pad={{{name!r}: number}}) what fills them up, "
-                "or give a collate function"
+                f"{who} differ in length; say Task(pad={rule}) what fills them up, or give a collate function"
             )
         return self.pad
 
