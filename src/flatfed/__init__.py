@@ -44,7 +44,7 @@ _HOME = {
     "CheckpointError": "flatfed.core.errors",
     "EngineError": "flatfed.core.errors",
     "make": "flatfed.algorithms",
-    "hugging_face": "flatfed.experiments.tasks.hugging_face",
+    "hugging_face": "flatfed.experiments.tasks.hub_task",
     "train": "flatfed.experiments.running.train",
     "resume": "flatfed.experiments.running.resume",
     "branch": "flatfed.experiments.running.branch",
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.running.run import Run as Run
     from flatfed.experiments.running.run import load_run as load_run
     from flatfed.experiments.running.train import train as train
-    from flatfed.experiments.tasks.hugging_face import hugging_face as hugging_face
+    from flatfed.experiments.tasks.hub_task import hugging_face as hugging_face
     from flatfed.studies.study import Study as Study
     from flatfed.tracking.mlflow_runs import MLflow as MLflow
     from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard

@@ -13,7 +13,7 @@ from torch import nn
 
 import flatfed as ff
 from flatfed.hub_models.adapters import in_full_space
-from flatfed.hub_models.libraries import without_deprecations
+from flatfed.hub_models.hub_libraries import without_deprecations
 from hugging_face.test_models import SMALL, dense_hessian
 from hugging_face.tiny import bert, gpt2, rows, tokenizer
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import flatfed as ff
 from cli.command import flatfed, refused
 from flatfed.flatness import products
-from flatfed.hub_models import libraries
+from flatfed.hub_models import hub_libraries as libraries
 from hugging_face.tiny import KINDS, TEXTS, bert, gpt2, rows, t5, tokenizer, vit, words, written
 
 SMALL: dict[str, Any] = {"rounds": 2, "sampling": 2, "lr": 0.1, "batch_size": 2, "workers": 0}

@@ -16,7 +16,7 @@ from torch import nn
 from flatfed.core.errors import ConfigError
 from flatfed.core.model.layout import Local
 from flatfed.core.task.task import Task
-from flatfed.hub_models.libraries import peft, without_deprecations
+from flatfed.hub_models.hub_libraries import peft, without_deprecations
 
 HEADS = ("classifier", "score", "head")
 """What layers that score classes are called: new ones are trained beside the adapters."""

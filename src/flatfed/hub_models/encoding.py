@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.core.task.losses import IGNORED
-from flatfed.hub_models.kinds import CAUSAL, IMAGES, REGRESSION, SEQ2SEQ, SEQUENCE, TOKENS, Kind
-from flatfed.hub_models.loading import base_of
+from flatfed.hub_models.model_tasks import CAUSAL, IMAGES, REGRESSION, SEQ2SEQ, SEQUENCE, TOKENS, Kind
+from flatfed.hub_models.pretrained import base_of
 from flatfed.hub_models.tables import Columns, count_of
 
 IDS, MASK, PIXELS, LABELS, DECODER = "input_ids", "attention_mask", "pixel_values", "labels", "decoder_input_ids"

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.hub_models.adapters import with_lora
-from flatfed.hub_models.kinds import IMAGES, SEQUENCE, named_kind
-from flatfed.hub_models.loading import configuration, found, loaded_model
+from flatfed.hub_models.model_tasks import IMAGES, SEQUENCE, named_kind
+from flatfed.hub_models.pretrained import configuration, found, loaded_model
 from flatfed.named_code import NamedBy
 
 PREFIX = "hf:"

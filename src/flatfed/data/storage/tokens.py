@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flatfed.core.errors import ConfigError
 from flatfed.data.storage.texts import Corpus, Script
-from flatfed.hub_models.loading import loaded_tokenizer
+from flatfed.hub_models.pretrained import loaded_tokenizer
 
 AT_ONCE = 1_000
 BEHIND = -1

@@ -27,7 +27,7 @@ from flatfed.data.storage.held_out import VALIDATION, divided
 from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.experiments.tasks.named_metrics import named_metrics
 from flatfed.experiments.tasks.trial import Trial
-from flatfed.hub_models.loading import fingerprint as folder_fingerprint
+from flatfed.hub_models.pretrained import fingerprint as folder_fingerprint
 from flatfed.models.catalogue import with_defaults
 from flatfed.models.hub import is_hub_model, place_of_model
 from flatfed.named_code import USER, NamedBy

@@ -1,4 +1,4 @@
-"""What a model of `transformers` learns, told from its class: the loss and the metrics that go with it."""
+"""What a model of `transformers` learns, by its class: the loss and the metrics that go with it."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from flatfed.core.errors import ConfigError
-from flatfed.hub_models.kinds import Kind, kind_of_classes
-from flatfed.hub_models.libraries import quietly, transformers
+from flatfed.hub_models.hub_libraries import quietly, transformers
+from flatfed.hub_models.model_tasks import Kind, kind_of_classes
 
 CONFIG = "config.json"
 HASHED = ("*.json", "*.safetensors", "*.txt", "*.model")

@@ -14,8 +14,8 @@ from flatfed.core.task.task import Task
 from flatfed.data.partition import Partitioner
 from flatfed.hub_models.adapters import with_lora
 from flatfed.hub_models.encoding import LABELS, Encoder
-from flatfed.hub_models.kinds import CAUSAL, IMAGES, REGRESSION, SEQ2SEQ, TOKENS, Kind, kind_of, named_kind
-from flatfed.hub_models.loading import base_of, loaded_model, loaded_tokenizer
+from flatfed.hub_models.model_tasks import CAUSAL, IMAGES, REGRESSION, SEQ2SEQ, TOKENS, Kind, kind_of, named_kind
+from flatfed.hub_models.pretrained import base_of, loaded_model, loaded_tokenizer
 from flatfed.hub_models.tables import Columns, columns_of, count_of, rows_of
 
 
