@@ -39,7 +39,7 @@ SECTIONS: dict[str, Sequence[str]] = {
         "CausalLanguageModel",
         "Shown",
     ),
-    "By name": ("dataset", "DataSet", "partition", "task", "compare", "Compared", "Preprocessing"),
+    "By name": ("dataset", "DataSet", "partition", "task", "hugging_face", "compare", "Compared", "Preprocessing"),
     "Training": ("make", "train", "resume", "branch", "load_run", "Run", "Callbacks", "Plateau", "RunInterrupted"),
     "Who takes part": ("Uniform", "Bernoulli", "Replay"),
     "Out again": ("bundle", "verify"),

@@ -46,6 +46,7 @@ _HOME = {
     "CheckpointError": "flatfed.core.errors",
     "EngineError": "flatfed.core.errors",
     "make": "flatfed.algorithms",
+    "hugging_face": "flatfed.experiments.tasks.hub_task",
     "train": "flatfed.experiments.running.train",
     "resume": "flatfed.experiments.running.resume",
     "branch": "flatfed.experiments.running.branch",
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from flatfed.experiments.scripting.datasets import dataset as dataset
     from flatfed.experiments.scripting.datasets import partition as partition
     from flatfed.experiments.scripting.tasks_by_name import task as task
+    from flatfed.experiments.tasks.hub_task import hugging_face as hugging_face
     from flatfed.studies.study import Study as Study
     from flatfed.tracking.mlflow_runs import MLflow as MLflow
     from flatfed.tracking.tensorboard_events import TensorBoard as TensorBoard

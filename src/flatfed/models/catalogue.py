@@ -19,6 +19,7 @@ from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.randomness import key, key_global_generators, preserved_global_state
 from flatfed.models import networks
 from flatfed.models.heads import head_tensors
+from flatfed.models.hub import hub_builder, is_hub_model
 from flatfed.models.weights import load_weights
 from flatfed.named_code import USER, NamedBy, origin_of
 from flatfed.outside.installed import only_part
@@ -194,7 +195,7 @@ def build(
     new_head: bool = False,
     by: NamedBy = USER,
 ) -> nn.Module:
-    """Return the model `id`, or that of an import path `package.module:Class`, for data with these facts.
+    """Return the model `id`, that of an import path `package.module:Class`, or `hf:FOLDER`, for data with these facts.
 
     Initialisation is PyTorch's unless the model says otherwise, keyed by `seed`: equal arguments give equal weights,
     and torch's global generator is left as it was. `weights` is a safetensors file to start from, with the
@@ -246,6 +247,8 @@ def _start(id: str, network: nn.Module, classes: int, weights: str | Path | None
 def builder_of(id: str, by: NamedBy = USER) -> Builder:
     """Return the builder of an id, or the class or function that an import path names."""
     _discover()
+    if is_hub_model(id):
+        return hub_builder(id, by)
     if ":" in id:
         return _imported(id, by)
     enter_installed(id)

@@ -103,7 +103,7 @@ DATA = [
 MODEL = [
     run_option(
         "model",
-        "Model: flatfed list models, or package.module:Class.  [default: the data set's]",
+        "Model: flatfed list models, package.module:Class, or hf:FOLDER of transformers.  [default: the data set's]",
         group="model",
     ),
     run_option("weights", "Weights to start from: a safetensors file.  [default: random, by the seed]", group="model"),

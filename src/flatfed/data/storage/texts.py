@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -75,6 +76,10 @@ class Corpus:
             ends.append(len(flat))
         return cls(np.frombuffer(flat, np.int32), np.frombuffer(ends, np.int64), list(numbers), script)
 
+    def alike(self) -> Callable[[Iterable[str]], Corpus]:
+        """Return what takes in other texts as these were taken in."""
+        return functools.partial(Corpus.read, script=self.script)
+
     def __len__(self) -> int:
         return len(self.ends)
 
@@ -83,6 +88,10 @@ class Corpus:
         counts = np.bincount(self.flat, minlength=len(self.known))
         ranked = sorted(range(len(self.known)), key=lambda number: (-counts[number], self.known[number]))
         return {self.known[number]: place for place, number in enumerate(ranked[: size - RESERVED], RESERVED)}
+
+    def numbers(self, vocabulary: Mapping[str, int]) -> int:
+        """Return how many numbers of words there are, the reserved ones among them."""
+        return len(vocabulary) + RESERVED
 
     def encode(self, vocabulary: Mapping[str, int], length: int) -> Tensor:
         """Return texts x `length` word numbers (int32): longer texts are cut, shorter ones padded at their end.
@@ -122,11 +131,11 @@ def text_pool(
         labels=parts[0][1],
         test=TensorExamples(*parts[1]),
         classes=classes,
-        facts={"vocabulary": len(known) + RESERVED, "length": length},
+        facts={"vocabulary": train[0].numbers(known), "length": length},
         default_model="textcnn",
         groups={group: _numbers(numbers) for group, numbers in (groups or {}).items()},
         class_names=class_names,
-        reader=TextReader(known, length, train[0].script),
+        reader=TextReader(known, length, train[0].alike()),
     )
 
 
@@ -165,7 +174,7 @@ class TextReader:
     Args:
         vocabulary: the number of each word of the training texts.
         length: words of a text that count.
-        script: which letters count.
+        read: takes in texts, as words or as tokens.
         columns: of a CSV file, by name or number, those that hold the text.
         delimiter: between columns.
         header: whether the first row of a CSV file holds names, where columns are numbers.
@@ -173,7 +182,7 @@ class TextReader:
 
     vocabulary: Mapping[str, int]
     length: int
-    script: Script = "ascii"
+    read: Callable[[Iterable[str]], Corpus]
     columns: tuple[str, ...] = ("text",)
     delimiter: str = ","
     header: bool | None = None
@@ -182,7 +191,7 @@ class TextReader:
         """Return the texts as numbers of words."""
         pairs = [pair for file in files for pair in self._texts(file, how)]
         names, texts = zip(*pairs, strict=True) if pairs else ((), ())
-        return of_tensor(names, Corpus.read(texts, self.script).encode(self.vocabulary, self.length))
+        return of_tensor(names, self.read(texts).encode(self.vocabulary, self.length))
 
     def _texts(self, file: Path, how: FileReading) -> list[tuple[str, str]]:
         """Return what each text of a file is called, and the text."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -27,6 +27,7 @@ from flatfed.engines.choice import EngineConfig, Workers, chosen, start_engine
 from flatfed.experiments.measuring.progress import OnStep, Say, nobody
 from flatfed.experiments.measuring.saved_runs import SavedRun, open_saved
 from flatfed.experiments.planning.plan import Plan
+from flatfed.experiments.running.inference_model import inference_model
 from flatfed.experiments.running.model_metrics import SMALL
 from flatfed.experiments.running.past import past_of
 from flatfed.experiments.running.run import Run, open_run, restored
@@ -34,10 +35,14 @@ from flatfed.experiments.spelling.methods import names_of, parse_measurements
 from flatfed.flatness.measurement import Measurement, MeasurementResult, Subject
 from flatfed.flatness.sums import Sample
 from flatfed.flatness.surface import Surface, surface_at
+from flatfed.hub_models.adapters import in_full_space
 from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults
 
 Weights = Literal["evaluated", "global"]
+Space = Literal["trained", "full"]
+FULL_SPACE = "in the full space: all parameters, adapters merged and frozen layers free"
+PART_SPACE = "in the trained space: {trained} of {all} parameters, the others are frozen"
 Source = str | Path | SavedRun | Run | Task | nn.Module
 
 
@@ -50,6 +55,7 @@ class Laboratory:
         label: whose model it is.
         key: what decides a result besides the measurement: run, round, weights and sample.
         directory: where the run lies, or None.
+        space: which parameters the loss is a function of, where these are not all that are trained.
     """
 
     def __init__(
@@ -61,9 +67,10 @@ class Laboratory:
         directory: RunDirectory | None = None,
         on_step: OnStep = nobody,
         start: Callable[[], Engine] | None = None,
+        space: str = "",
     ) -> None:
         self.surface, self.federation, self.label, self.key = surface, federation, label, key
-        self.directory = directory
+        self.directory, self.space = directory, space
         self._on_step, self._start = on_step, start
         self._is_started = start is None
 
@@ -106,7 +113,10 @@ class Laboratory:
 
     def _taken(self, measurement: Measurement) -> MeasurementResult:
         self._on_step(measurement.id, 0, None)
-        return measurement.measure(Subject(self.surface, self.federation, self._on_step))
+        result = measurement.measure(Subject(self.surface, self.federation, self._on_step))
+        if not self.space:
+            return result
+        return replace(result, remark="; ".join(filter(None, (result.remark, self.space))))
 
     @functools.cached_property
     def _kept(self) -> KeptResults | None:
@@ -161,6 +171,7 @@ def laboratory(
     samples: int | None = None,
     seed: int = 0,
     weights: Weights = "evaluated",
+    space: Space = "trained",
     loss: Loss = nn.functional.cross_entropy,
     workers: Workers | None = None,
     engine: str | EngineConfig | Engine | None = None,
@@ -182,6 +193,8 @@ def laboratory(
         samples: this number of them at random, if there are more; all by default.
         seed: key of that draw.
         weights: of a run with an average, the averaged model that is `evaluated`, or the last `global` one.
+        space: the loss as a function of the parameters that are `trained` (with LoRA the adapters), or of all: in the
+            `full` space adapters are merged into the weights and frozen layers are free. Remarks of results say which.
         loss: with a module and examples.
         workers: worker processes; by default the run's, or none where there is little to do.
         engine: where it is computed, as in `ff.train`.
@@ -195,21 +208,25 @@ def laboratory(
     """
     sample = Sample(data, samples, seed)
     workers = chosen(engine, workers)
-    _check_weights(weights)
+    _check_choice("weights", weights, Weights)
+    _check_choice("space", space, Space)
     if isinstance(source, nn.Module):
         source = _task(source, examples, loss)
     else:
         _refuse_examples(source, examples)
     if isinstance(source, Task):
-        return _of_task(source, sample, workers or 0, on_step)
+        return _of_task(in_full_space(source) if space == "full" else source, sample, workers or 0, on_step, space)
     if isinstance(source, str | Path):
         source = open_saved(source, trust=trust, accept_changed_data=accept_changed_data)
-    return _of_run(_opened(source, task, data_dir, say), sample, weights, workers, on_step, start)
+    opened = _opened(source, task, data_dir, say)
+    if space == "full":
+        return _of_whole_run(opened, sample, weights, workers or 0, on_step)
+    return _of_run(opened, sample, weights, workers, on_step, start)
 
 
-def _check_weights(weights: str) -> None:
-    if weights not in ("evaluated", "global"):
-        raise ConfigError(f"weights must be 'evaluated' or 'global', not {weights!r}")
+def _check_choice(name: str, value: Any, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ConfigError(f"{name} must be {' or '.join(map(repr, get_args(choices)))}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -288,7 +305,27 @@ def _of_run(
         federation.engine.close()
         raise
     key = _key(run, weights, sample)
-    return Laboratory(surface, federation, run.label, key, run.directory, on_step, None if start else begin)
+    begin_later = None if start else begin
+    named = _trained_space(federation.task)
+    return Laboratory(surface, federation, run.label, key, run.directory, on_step, begin_later, named)
+
+
+def _of_whole_run(run: _OpenedRun, sample: Sample, weights: Weights, workers: Workers, on_step: OnStep) -> Laboratory:
+    """Open a run's model with all of its parameters: no client has trained it so, and none can be asked."""
+    federation = run.federation
+    network = inference_model(federation, weights)
+    whole = in_full_space(replace(federation.task.apart(), model=network))
+    lab = _of_task(whole, sample, workers, on_step, "full")
+    lab.label, lab.directory = run.label, run.directory
+    lab.key = _key(run, weights, sample) | {"space": "full"}
+    return lab
+
+
+def _trained_space(task: Task) -> str:
+    """Return how many parameters are trained, where some are frozen."""
+    counts = [(parameter.numel(), parameter.requires_grad) for parameter in task.model.parameters()]
+    trained, together = sum(size for size, is_trained in counts if is_trained), sum(size for size, _ in counts)
+    return "" if trained == together else PART_SPACE.format(trained=trained, all=together)
 
 
 def _weights(federation: Federation, weights: Weights) -> Tensor:
@@ -307,7 +344,7 @@ def _key(run: _OpenedRun, weights: Weights, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _of_task(task: Task, sample: Sample, workers: Workers, on_step: OnStep) -> Laboratory:
+def _of_task(task: Task, sample: Sample, workers: Workers, on_step: OnStep, space: Space) -> Laboratory:
     layout = task.layout()
     dtype = next(parameter.dtype for parameter in task.model.parameters() if parameter.requires_grad)
     statistics = default_statistics(layout)
@@ -317,7 +354,8 @@ def _of_task(task: Task, sample: Sample, workers: Workers, on_step: OnStep) -> L
     w = layout.read(task.model)[: layout.shared]
     buffers = shared_buffers(layout.read_buffers(task.model, dtype), layout)
     surface = Surface(engine, task, w, buffers, sample, layout)
-    return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step)
+    named = FULL_SPACE if space == "full" else _trained_space(task)
+    return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step, None, named)
 
 
 def _task(model: nn.Module, examples: Any, loss: Loss) -> Task:

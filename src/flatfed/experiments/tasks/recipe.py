@@ -29,7 +29,9 @@ from flatfed.data.storage.pool import Pool, fingerprint
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.experiments.tasks.named_metrics import named_metrics
 from flatfed.experiments.tasks.trial import Trial
+from flatfed.hub_models.pretrained import fingerprint as folder_fingerprint
 from flatfed.models.catalogue import with_defaults
+from flatfed.models.hub import is_hub_model, place_of_model
 from flatfed.named_code import USER, NamedBy
 from flatfed.outside.origins import enter_recorded
 from flatfed.runs.described.import_paths import CannotDescribe
@@ -211,7 +213,8 @@ class DataSetOrigin:
 
 
 PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST = "partition_sha256", "data_sha256", "tensors_sha256"
-FINGERPRINTS = (PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST)
+MODEL_DIGEST = "model_sha256"
+FINGERPRINTS = (PARTITION_DIGEST, DATA_DIGEST, TENSORS_DIGEST, MODEL_DIGEST)
 """What is recorded with a recipe to notice that a task built from it is another one."""
 NO_PARAMETERS = ("kind", "by", *FINGERPRINTS)
 """What the record of a recipe may hold that is not taken from it: who names code is never a record's to say."""
@@ -280,7 +283,7 @@ def write_task(
 
 
 def _recorded_recipe(task: Task, recipe: dict[str, Any], by: NamedBy) -> tuple[dict[str, Any], Callable[[Path], None]]:
-    recorded = recipe | _digests(task.apart(), TaskRecipe.from_dict(recipe, by).pool())
+    recorded = recipe | _digests(task.apart(), TaskRecipe.from_dict(recipe, by))
     if recipe.get("weights") is None:
         return recorded, _write_nothing
     # The weights to start from are kept: their file may be gone when the run is opened again.
@@ -288,8 +291,11 @@ def _recorded_recipe(task: Task, recipe: dict[str, Any], by: NamedBy) -> tuple[d
     return _with_tensors(recorded, start)
 
 
-def _digests(task: Task, pool: Pool) -> dict[str, str]:
-    return {PARTITION_DIGEST: partition_digest(task), DATA_DIGEST: _data_digest(pool)}
+def _digests(task: Task, recipe: TaskRecipe) -> dict[str, str]:
+    digests = {PARTITION_DIGEST: partition_digest(task), DATA_DIGEST: _data_digest(recipe.pool())}
+    if recipe.model is None or not is_hub_model(recipe.model):
+        return digests
+    return digests | {MODEL_DIGEST: folder_fingerprint(place_of_model(recipe.model))}
 
 
 def _write_nothing(path: Path) -> None:
@@ -325,7 +331,7 @@ def _built_again(directory: RunDirectory, recipe: dict[str, Any]) -> Task:
     made = TaskRecipe.from_dict(recipe, directory.named_by)
     task = made.build(directory.named_by)
     if not directory.accepts_changed_data:
-        _refuse_changed(directory, recipe, _digests(task, made.pool()))
+        _refuse_changed(directory, recipe, _digests(task, made))
     return task
 
 
@@ -338,6 +344,8 @@ def _refuse_changed(directory: RunDirectory, recipe: dict[str, Any], digests: di
 
 
 CHANGED = {
+    MODEL_DIGEST: "the folder of its model does not hold what the run was made with; put it back as it was, or go on "
+    f"with this one: {PARAMETER}",
     DATA_DIGEST: "its examples or labels are not those that the run was made with; put the data back as they were, or "
     f"go on with these: {PARAMETER}",
     PARTITION_DIGEST: "the data give another partition now than when the run was made; put them back as they were, or "
@@ -350,9 +358,10 @@ def accepted(directory: RunDirectory, task: Task) -> RunDirectory:
     recipe = directory.config["task"]
     if recipe["kind"] != "catalogue" or not directory.accepts_changed_data:
         return directory
-    pool = TaskRecipe.from_dict(recipe, directory.named_by).pool()
-    record = {} if pool.preprocessing is None else {PREPROCESSING: dict(pool.preprocessing)}
-    return directory.with_config(task=recipe | _digests(task.apart(), pool), **record)
+    made = TaskRecipe.from_dict(recipe, directory.named_by)
+    preprocessing = made.pool().preprocessing
+    record = {} if preprocessing is None else {PREPROCESSING: dict(preprocessing)}
+    return directory.with_config(task=recipe | _digests(task.apart(), made), **record)
 
 
 def _checked_tensors(directory: RunDirectory) -> Path:

@@ -8,12 +8,14 @@ from typing import Any
 
 from flatfed.core.configuration.config import build, parameters
 from flatfed.core.errors import OTHER, PARAMETER, ConfigError
-from flatfed.data.catalogue import usual_partition
+from flatfed.data.catalogue import find, usual_partition
 from flatfed.data.partition import Partitioner
 from flatfed.experiments.spelling.options import PARTITION, SHORT, NamedSettings, RunOptions
 from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.models.hub import PREFIX, is_hub_model, place_of_model
 from flatfed.named_code import USER, NamedBy
 
+TOKENIZER = "tokenizer"
 PER_CLASS = "dirichlet-per-class"
 
 _MEANING = {
@@ -27,10 +29,11 @@ _PATHS: dict[str, Callable[[Path], bool]] = {
     "test": Path.is_file,
     "scaling": Path.is_file,
     "preprocessing": Path.exists,
+    "tokenizer": Path.is_dir,
 }
 """Settings that may name a file or a folder, and what one must be to be taken for it."""
 
-RECIPE = ("clients", "model", "local_layers", "new_head", "partition_seed", "validation", "validation_split", "metrics")
+RECIPE = ("clients", "local_layers", "new_head", "partition_seed", "validation", "validation_split", "metrics")
 """Options that are parameters of the recipe as they are."""
 
 
@@ -39,10 +42,11 @@ def recipe_from(dataset: str, options: RunOptions, named: NamedSettings, seed: i
     partition = _make_partition(dataset, options["partition"], named)
     return TaskRecipe(
         dataset,
+        model=_model(options["model"]),
         # Absolute, because a run may be resumed from another folder.
         partition=_with_absolute_paths(partition.to_dict(), ["path"]),
         seed=seed,
-        data_options=_with_absolute_paths(named.data, list(_PATHS)),
+        data_options=_with_tokenizer(dataset, options["model"], _with_absolute_paths(named.data, list(_PATHS)), by),
         model_options=named.model,
         augment=_augmentation(options),
         data_dir=_absolute(options["data_dir"]),
@@ -50,6 +54,24 @@ def recipe_from(dataset: str, options: RunOptions, named: NamedSettings, seed: i
         by=by,
         **{name: options[name] for name in RECIPE},
     )
+
+
+def _model(name: str | None) -> str | None:
+    """Return the model as it is recorded: the folder of `hf:FOLDER` holds from any other."""
+    if name is None or not is_hub_model(name):
+        return name
+    folder = Path(place_of_model(name)).expanduser()
+    return f"{PREFIX}{folder.absolute()}" if folder.is_dir() else name
+
+
+def _with_tokenizer(dataset: str, model: str | None, data: dict[str, Any], by: NamedBy) -> dict[str, Any]:
+    """Return the options of texts with the tokenizer of the model's folder, unless another is named."""
+    recorded = _model(model)
+    if recorded is None or not is_hub_model(recorded) or TOKENIZER in data:
+        return data
+    if TOKENIZER not in find(dataset, by).with_defaults({}):
+        return data
+    return data | {TOKENIZER: place_of_model(recorded)}
 
 
 def _augmentation(options: RunOptions) -> bool | str:

@@ -17,6 +17,7 @@ from flatfed.data.storage.held_out import Ints, Mask, Share, held_out, keys_of
 from flatfed.data.storage.image_files import TEST, TRAIN, reader_pool
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.texts import Corpus, Script, Size, text_pool
+from flatfed.data.storage.tokens import TextReading
 
 NAME = "hugging-face"
 
@@ -43,6 +44,7 @@ def hugging_face(
     vocabulary: Size = 30_000,
     length: Count = 128,
     script: Script = "ascii",
+    tokenizer: str = "",
 ) -> Pool:
     """Images or texts of Hugging Face's library datasets: a folder, or a name on its hub (data.path).
 
@@ -71,7 +73,7 @@ def hugging_face(
         decoding = Decoding(size, crop, fit, channels, memory, verify)
         readers = parts.images(decoding)
         return reader_pool(NAME, readers, parts.train_labels, len(order), decoding, "cnn", augment, groups)
-    return text_pool(NAME, *parts.texts(script), len(order), vocabulary, length, groups)
+    return text_pool(NAME, *parts.texts(TextReading(script, tokenizer, length)), len(order), vocabulary, length, groups)
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ class _Parts:
             TEST: self.test.images(self.test_labels, decoding),
         }
 
-    def texts(self, script: Script) -> tuple[tuple[Corpus, Ints], tuple[Corpus, Ints]]:
+    def texts(self, reading: TextReading) -> tuple[tuple[Corpus, Ints], tuple[Corpus, Ints]]:
         """Return the texts of both parts, with their classes."""
-        train = Corpus.read(self.train.cells(self.train.column), script)
-        test = Corpus.read(self.test.cells(self.test.column), script)
+        train = reading.read(self.train.cells(self.train.column))
+        test = reading.read(self.test.cells(self.test.column))
         return (train, self.train_labels), (test, self.test_labels)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.data.formats.texts import Row, read_rows, whole_number
 from flatfed.data.storage.held_out import Mask
-from flatfed.data.storage.texts import Corpus, Script
+from flatfed.data.storage.texts import Corpus
+from flatfed.data.storage.tokens import TextReading
 
 OF_LABELS = ("label", "labels", "class", "classes", "category", "target", "topic", "kind", "type", "sentiment")
 OF_TEXTS = ("text", "texts", "content", "body", "message", "title", "sentence", "review")
@@ -28,7 +29,7 @@ class ColumnLayout:
     client: str
     header: bool | None
     delimiter: str
-    script: Script
+    reading: TextReading
 
     @property
     def has_names(self) -> bool:
@@ -91,7 +92,7 @@ class TextTable:
         rows = self._rows()
         if wanted is not None:
             rows = itertools.compress(rows, wanted)
-        return Corpus.read((row.text(columns) for row in rows), self.layout.script)
+        return self.layout.reading.read(row.text(columns) for row in rows)
 
     def where(self, number: int) -> Row:
         """Return row `number`, to speak of it."""

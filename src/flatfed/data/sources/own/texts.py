@@ -17,6 +17,7 @@ from flatfed.data.sources.own.text_table import ColumnLayout, TextTable
 from flatfed.data.storage.held_out import Mask, Share
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.texts import Corpus, Ints, Script, Size, TextReader, keyed_choice, text_pool
+from flatfed.data.storage.tokens import TextReading
 
 NAME = "texts"
 
@@ -35,6 +36,7 @@ def texts(
     vocabulary: Size = 30_000,
     length: Count = 128,
     script: Script = "ascii",
+    tokenizer: str = "",
 ) -> Pool:
     """Texts of your own: a CSV file of labels and texts (data.path, data.label, data.text).
 
@@ -42,11 +44,12 @@ def texts(
     is kept for the test, the same in every run. Columns are numbers from 0, or names in the first row; `text` may join
     several, `title+body`. Where all are numbers, `header` says whether the first row holds names (true) or a text
     (false); a row that looks like names must be named. Labels are any words. `client` is a column that says whose text
-    it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode.
+    it is, for the partition by nature. `script` is ascii, which drops other letters, or unicode. `tokenizer` is a
+    folder with the tokenizer of a model (`hf:FOLDER` brings its own): its tokens take the place of words.
     """
-    layout = ColumnLayout(
-        str(label), tuple(str(text).split("+")), str(client), header, separator_of(delimiter, NAME), script
-    )
+    reading = TextReading(script, tokenizer, length)
+    columns = tuple(str(text).split("+"))
+    layout = ColumnLayout(str(label), columns, str(client), header, separator_of(delimiter, NAME), reading)
     table = TextTable(_file(directory, "path", path), layout)
     cells = table.column(layout.label)
     table.refuse_names(cells)

@@ -16,6 +16,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.formats.texts import Row, read_rows, whole_number
 from flatfed.data.storage.pool import Pool
 from flatfed.data.storage.texts import Corpus, Ints, Size, keyed_choice, text_pool
+from flatfed.data.storage.tokens import TextReading
 
 NAME, FOLDER = "dbpedia14", "dbpedia_csv"
 CLASS_NAMES = (
@@ -46,30 +47,33 @@ def dbpedia14(
     per_class: Index = 10_000,
     test_per_class: Index = 1_000,
     fields: Literal["content", "title", "title+content"] = "content",
+    tokenizer: str = "",
 ) -> Pool:
     """DBpedia-14, topics of texts, 14 classes; 10,000 train and 1,000 test per class where there are enough.
 
     Texts are lower-cased, without non-ASCII characters and punctuation. `vocabulary` counts the most frequent words of
     the training texts with padding (0) and the unknown word (1); texts are cut or padded to `length` words. Of a class
     with more than `per_class` (`test_per_class`) texts that number is chosen, the same in every run; 0 takes all.
-    `fields` is content, title or title+content.
+    `fields` is content, title or title+content. `tokenizer` is a folder with the tokenizer of a model (`hf:FOLDER`
+    brings its own): its tokens take the place of words.
     """
     train_file = directory.find(NAME, f"{FOLDER}/train.csv")
     test_file = directory.find(NAME, f"{FOLDER}/test.csv")
     _check_names(train_file.parent / "classes.txt")
-    train = _part(train_file, per_class, FIELDS[fields])
-    test = _part(test_file, test_per_class, FIELDS[fields])
+    reading = TextReading(tokenizer=tokenizer, length=length)
+    train = _part(train_file, per_class, FIELDS[fields], reading)
+    test = _part(test_file, test_per_class, FIELDS[fields], reading)
     return replace(text_pool(NAME, train, test, CLASSES, vocabulary, length), class_names=CLASS_NAMES)
 
 
-def _part(path: Path, limit: int, columns: tuple[int, ...]) -> tuple[Corpus, Ints]:
+def _part(path: Path, limit: int, columns: tuple[int, ...], reading: TextReading) -> tuple[Corpus, Ints]:
     """Return the chosen texts of a file and their classes: first all classes are read, then the chosen texts."""
     # Two passes over the file, so that texts that are not chosen are never kept in memory.
     labels = np.array([_label(row) for row in read_rows(path, COLUMNS)], np.int64)
     counts = dict.fromkeys(range(CLASSES), limit or len(labels))
     chosen = keyed_choice(labels, counts, f"{NAME} {path.stem}")
     rows = itertools.compress(read_rows(path, COLUMNS), chosen)
-    return Corpus.read(row.text(columns) for row in rows), labels[chosen]
+    return reading.read(row.text(columns) for row in rows), labels[chosen]
 
 
 def _label(row: Row) -> int:

@@ -1,0 +1,1 @@
+"""Models of Hugging Face's libraries `transformers` and `peft`: loading, what they learn, encoding, adapters."""
