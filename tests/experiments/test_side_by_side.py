@@ -116,6 +116,21 @@ def test_what_is_left_is_resumed_side_by_side(alone: Path, tmp_path: Path) -> No
     same(alone, tmp_path / "out")
 
 
+def test_runs_with_the_most_work_begin_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    really_begin = RunsSideBySide._begin
+
+    def noted(self: RunsSideBySide, run: Path) -> None:
+        begun.append(run.parent.name)
+        really_begin(self, run)
+
+    monkeypatch.setattr(RunsSideBySide, "_begin", noted)
+    methods = ("fedavg", "fedgmt", "fedsam", "fedprox")
+    assert flatfed("compare", "digits", *methods, *SMALL, "--jobs", "2", "--out", tmp_path / "out").code == 0
+    # Two backprops per step; a backprop and a teacher's forward pass; one backprop, in the order they were named.
+    assert begun == ["fedsam", "fedgmt", "fedavg", "fedprox"]
+
+
 def test_jobs_of_a_single_run_are_refused(alone: Path) -> None:
     refused(flatfed("resume", alone / "scaffold/seed-0", "--jobs", "2"), "--jobs is for the runs of a comparison")
 

@@ -18,6 +18,7 @@ from flatfed.experiments.comparing.send_whole import tracked
 from flatfed.experiments.comparing.side_by_side import RunFollower, RunsSideBySide, Unfollowed, runs_at_once
 from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.planning.setting import describe as describe_setting
+from flatfed.experiments.planning.setting import work_per_step
 from flatfed.experiments.running.children import Tell
 from flatfed.experiments.running.play import continue_play, play
 from flatfed.experiments.running.resume import prepare
@@ -102,7 +103,12 @@ class _Comparing:
                 self._train_here(path)
             return
         self.follower.say(f"{at_once} runs at a time, each in a process of its own (--jobs)")
-        self.reasons |= RunsSideBySide(at_once, self._train_in_child, self.follower).work(left)
+        side_by_side = RunsSideBySide(at_once, self._train_in_child, self.follower)
+        self.reasons |= side_by_side.work(self._longest_first(left))
+
+    def _longest_first(self, left: list[Path]) -> list[Path]:
+        """Return runs with the most work first, so that no process begins a long one when the others are done."""
+        return sorted(left, key=lambda path: work_per_step(self.runs[path].method.algorithm), reverse=True)
 
     def _at_once(self, left: list[Path], jobs: int | None) -> int:
         if len(left) < 2:

@@ -269,7 +269,7 @@ def _model(plan: Plan, recipe: TaskRecipe | None) -> Facts:
 
 
 def _cost(plan: Plan) -> Facts | None:
-    counted = _counted(plan)
+    counted = _counted(plan.algorithm)
     if counted is None:
         return None
     clients, layout, size = plan.sampler.expected(plan.task.population), plan.task.layout(), plan.settings.torch_dtype
@@ -286,12 +286,21 @@ def _cost(plan: Plan) -> Facts | None:
     }
 
 
-def _counted(plan: Plan) -> Costs | None:
+def _counted(algorithm: Algorithm) -> Costs | None:
     """Count the method's costs on a tiny run; a method of the user's own may not suit one, and goes without."""
     try:
-        return costs(plan.algorithm.at(0).replace())  # an object of its own: the run's is left alone
+        return costs(algorithm.at(0).replace())  # an object of its own: the run's is left alone
     except Exception:
         return None
+
+
+def work_per_step(algorithm: Algorithm) -> float:
+    """Return about how much a local step of the method computes, in backward passes; 1 where that is not known.
+
+    A forward pass by itself is about a third of a forward and backward one.
+    """
+    counted = _counted(algorithm)
+    return 1.0 if counted is None else counted.backprops + counted.forwards / 3
 
 
 def title_of(recipe: TaskRecipe, settings: Settings, sampler: Sampler, pooled: bool = False) -> str:
