@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import flatfed as ff
 from core.bench import net, normed, pairs, task
 from engines.bench import assert_same, bits
+from flatfed.core.configuration.base_optimiser import SGDStep
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm, client_slots
 from flatfed.core.method.round_memory import StoredTensors
@@ -82,7 +83,7 @@ class CountingMemory:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.reads: Counter[str] = Counter()
-        self._state = client_slots(algorithm).keys()
+        self._state = client_slots(algorithm, SGDStep()).keys()
 
     def keep(self, tensors: Mapping[str, Tensor]) -> StoredTensors:
         return dict(tensors) if tensors.keys() == self._state else CountedTensors(tensors, self.reads)
@@ -100,7 +101,7 @@ def needs(id: str) -> tuple[int, int, int, int]:
     federation.memory = counting
     row = next(rounds)
     clients, size = len(row["clients"]), 8 * len(federation.server.w)
-    states = len([slot for slot in client_slots(algorithm).values() if slot.kind == "vector"])
+    states = len([slot for slot in client_slots(algorithm, SGDStep()).values() if slot.kind == "vector"])
     reads = sum(counting.reads.values()) // clients
     return row["bytes_up"] // size // clients, reads, states, len(algorithm.records())
 

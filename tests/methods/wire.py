@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from engines.bench import bits, exact
+from flatfed.core.configuration.base_optimiser import SGDStep
 from flatfed.core.configuration.config import build, parameters
 from flatfed.core.configuration.settings import Settings
 from flatfed.core.method.algorithm import Algorithm, Average, ClientOptimiser, client_slots
@@ -145,7 +146,7 @@ def numbered_variants(ids: Iterable[str]) -> tuple[list[tuple[str, int]], list[t
 def with_other_states(id: str) -> list[Algorithm]:
     """The variants that keep different things, one of each kind."""
     made = [(m.at(0), m) for m in reversed(variants(id))]
-    return list({(*a.server_state(), "/", *client_slots(a), "/", *a.records()): m for a, m in made}.values())
+    return list({(*a.server_state(), "/", *client_slots(a, SGDStep()), "/", *a.records()): m for a, m in made}.values())
 
 
 # Playing.
@@ -239,7 +240,7 @@ class Site:
         if client in self._states:
             return State(unpack(self._states[client]))
         first, oracle = trainer.algorithm.at(0), trainer.oracle
-        return fresh_client_state(first, oracle.w.clone(), oracle.initial_buffers, oracle.layout)
+        return fresh_client_state(first, SGDStep(), oracle.w.clone(), oracle.initial_buffers, oracle.layout)
 
 
 Work = Callable[[bytes, bytes, bytes], Parts]
