@@ -388,7 +388,7 @@ def test_a_pool_of_several_inputs_is_gathered_once() -> None:
 class Scaled(Both):
     """One whose batches say by what number, no tensor, an input is multiplied."""
 
-    def forward(self, left: Tensor, right: Tensor, by: float) -> Any:
+    def forward(self, left: Tensor, right: Tensor, by: float) -> Any:  # type: ignore[override]
         return super().forward(left * by, right)
 
 

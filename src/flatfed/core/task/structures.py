@@ -141,7 +141,7 @@ def _joined_leaves(column: Sequence[Any]) -> Any:
 
 
 def form(structure: Structure) -> tuple[Any, ...]:
-    """Return the shapes and types of a batch's tensors, and what else it holds: those of one form can be put together."""
+    """Return shapes and types of a batch's tensors, and what else it holds: those of one form can be put together."""
     if isinstance(structure, Tensor):
         return structure.shape, structure.dtype
     names = tuple(structure) if isinstance(structure, Mapping) else ()
