@@ -254,6 +254,25 @@ def tagged(test_batch: int) -> ff.Task:
     return task(clients(tags=True), model, test=test, loss=ff.token_cross_entropy, test_batch=test_batch)
 
 
+class Nothing:
+    """Metrics of the user's own that do not say what the loss is a mean over."""
+
+    def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
+        return {"seen": torch.tensor(1.0)}
+
+    def summarise(self, totals: Any) -> dict[str, Any]:
+        return {"batches": float(totals["seen"])}
+
+
+@pytest.mark.parametrize("loss", [ff.token_cross_entropy, ff.causal_cross_entropy])
+def test_the_mean_is_over_tokens_whatever_the_metrics(loss: Any) -> None:
+    test = texts((4, 2, 6, 1, 3), 9, tags=True)
+    parts = {"model": made(Tagger), "loss": loss, "metrics": Nothing()}
+    runs = [train(task(clients(tags=True), test=test, test_batch=size, **parts), **SMALL) for size in (2, 9)]
+    assert [run.history[-1]["test_batches"] for run in runs] == [3, 1]
+    assert runs[0].history[-1]["test_loss"] == pytest.approx(runs[1].history[-1]["test_loss"], rel=1e-12)
+
+
 @pytest.mark.parametrize("test_batch", [1, 2, 9])
 def test_every_labelled_token_counts_once(test_batch: int) -> None:
     run = train(tagged(test_batch), **SMALL)
