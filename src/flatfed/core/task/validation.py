@@ -118,6 +118,11 @@ def _names(task: Task, client: int) -> Names:
 def _of_partition(task: Task, clients: Partition, positions: Sequence[Tensor]) -> Task:
     left = [part[_others(len(part), held)] for part, held in zip(clients.parts, positions, strict=True)]
     held = torch.cat([part[held] for part, held in zip(clients.parts, positions, strict=True)])
+    is_trained_on = torch.isin(held, torch.cat(left))
+    if is_trained_on.any() or len(torch.unique(held)) < len(held):
+        # Clients share some: what one of them keeps, all keep.
+        held = torch.unique(held[~is_trained_on])
+        left = [part[~torch.isin(part, held)] for part in clients.parts]
     examples: Examples = PartExamples(clients.pool, held)
     if isinstance(clients.pool, TensorExamples) and task.origin is None:
         examples = _rows(clients.pool, held)
