@@ -197,6 +197,14 @@ def test_pooled_clients_train_as_one() -> None:
     close(runs[0].vector, runs[1].vector)  # a batch comes in the order of its holders, and sums round so
 
 
+@pytest.mark.parametrize("as_example", [tuple, list])
+@pytest.mark.parametrize("as_source", [list, Listed])
+def test_an_example_of_two_numbers_is_an_input_and_a_target(as_source: Any, as_example: Any) -> None:
+    pairs = [as_example((0.5, 1)), as_example((1.5, 0)), as_example((2.5, 1))]
+    inputs, targets = ff.Task(made(Reader), [as_source(pairs)]).clients[0].batch(torch.tensor([0, 1, 2]))
+    assert inputs.tolist() == [0.5, 1.5, 2.5] and targets.tolist() == [1, 0, 1]
+
+
 def test_a_partition_divides_a_pool_of_any_structure() -> None:
     pool = [example for examples in clients() for example in examples]
     parts = torch.arange(len(pool)).split([len(lengths) for lengths in LENGTHS])

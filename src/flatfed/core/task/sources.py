@@ -128,7 +128,8 @@ class Reading:
         if isinstance(first, Mapping):
             target = self.split.name_of_targets(first)
             return {entry: self._entries(examples, entry, is_target or entry == target) for entry in first}
-        if isinstance(first, tuple) or (isinstance(first, list) and not _is_row(first)):
+        # An example itself is no row of numbers: its last entry is the target.
+        if isinstance(first, tuple) or (isinstance(first, list) and not (name and _is_row(first))):
             last = len(first) - 1
             rows = zip(*examples, strict=True)
             return tuple(
