@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import flatfed as ff
 from core.bench import net, pairs, same_run, seeded, task, train
-from flatfed.core.model.precision import FIRST_SCALE, as_float32
+from flatfed.core.model.precision import FIRST_SCALE, AutocastForward
 
 SIZES, LR, RHO = (8, 8, 4), 0.2, 0.5
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -176,10 +176,21 @@ def test_what_cannot_be_is_a_sentence(model: Any, settings: dict[str, Any], word
         train(problem(seeded(model)), **(HERE | settings))
 
 
+@pytest.mark.parametrize("pad", [0, None])
+def test_rows_that_are_filled_up_are_not_compiled(pad: int | None) -> None:
+    """Each length would be compiled for itself, and beyond a number of them none: what came before would decide."""
+    texts = [([1, 2, 3], 0), ([1], 1), ([2, 0], 1)]
+    clients = [texts] if pad is not None else [(ff.Ragged([x for x, _ in texts]), torch.tensor([0, 1, 1]))]
+    words = nn.Sequential(nn.Embedding(4, 3), nn.Flatten(), nn.Linear(9, 2))
+    with pytest.raises(ff.ConfigError, match="compile takes examples of one tensor"):
+        train(ff.Task(words, clients, pad=pad), **(HERE | {"cohorts": [[0]], "compile": True, "batch_size": 2}))
+
+
 def test_outputs_of_every_form_are_float32() -> None:
     half = torch.ones(2, dtype=torch.float16)
     whole = torch.ones(2, dtype=torch.int64)
-    outputs = as_float32({"a": half, "b": (half, [whole])})
+    forward = AutocastForward(lambda: {"a": half, "b": (half, [whole])}, torch.float16, "cpu")
+    outputs = forward()
     assert outputs["a"].dtype == outputs["b"][0].dtype == torch.float32
     assert outputs["b"][1][0].dtype == torch.int64
 

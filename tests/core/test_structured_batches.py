@@ -16,6 +16,7 @@ import flatfed as ff
 from core.bench import close, seeded, train
 from core.texts import CLASSES, LENGTHS, Reader, Returning, Tagger, Writer, clients, filled, made, texts
 from flatfed.core.task.examples import joined, targets_of
+from flatfed.core.task.validation import HeldOut, hold_out
 
 PAD = {"input_ids": 0}
 SMALL: dict[str, Any] = {"batch_size": 2, "local_epochs": 2}
@@ -149,10 +150,59 @@ def test_clients_with_texts_of_different_length_are_joined(changes: dict[str, An
     assert torch.equal(targets_of(whole), expected["labels"])
 
 
+@pytest.mark.parametrize("name", ["columns", "tuples", "tensors", "arrays"])
+def test_clients_whose_own_texts_are_equally_long_are_joined(name: str) -> None:
+    as_source, changes = SOURCES[name]
+    whole = joined(task([as_source(texts((3,))), as_source(texts((2, 2)))], **changes).clients)
+    inputs, _ = whole.batch(torch.arange(3))
+    ids = inputs[0] if name == "tuples" else inputs["input_ids"]
+    assert torch.equal(ids, filled([*texts((3,)), *texts((2, 2))], 3)["input_ids"])
+
+
+@pytest.mark.parametrize("name", ["labels", "label"])
+@pytest.mark.parametrize("as_source", [list, columns])
+def test_labels_of_tokens_are_filled_up_with_what_does_not_count(name: str, as_source: Any) -> None:
+    examples = [{"input_ids": [1, 2, 3], name: [2, 1, 2]}, {"input_ids": [4], name: [1]}]
+    problem = ff.Task(made(Tagger), [as_source(examples)], loss=ff.token_cross_entropy, pad=0)
+    assert problem.clients[0].batch(torch.arange(2))[1].tolist() == [[2, 1, 2], [1, -100, -100]]
+
+
+def test_several_targets_of_tokens_are_filled_up_with_what_does_not_count() -> None:
+    examples = [([1, 2], ([0, 1], [1, 1])), ([3], ([1], [0]))]
+    held = ff.Task(made(Tagger), [examples], loss=lambda outputs, targets: outputs.sum(), pad=0).clients[0]
+    assert [part.tolist() for part in held.batch(torch.arange(2))[1]] == [[[0, 1], [1, -100]], [[1, 1], [0, -100]]]
+
+
+@pytest.mark.parametrize("kind", ["lists", "partition"])
+def test_what_is_held_out_and_what_is_left_are_filled_up_batch_by_batch(kind: str) -> None:
+    """Rows are as they would be for clients that had never had the others."""
+    pool = [example for examples in clients() for example in examples]
+    parts = torch.arange(len(pool)).split([len(lengths) for lengths in LENGTHS])
+    whole = task() if kind == "lists" else task(ff.Partition(*nested(pool), parts))
+    held = hold_out(whole, HeldOut(0.3))
+    sizes = [(row["attention_mask"].sum(1).tolist(), row["input_ids"].shape[1]) for row in single_rows(held)]
+    assert sizes == [([width], width) for _, width in sizes]
+    assert sorted(width for _, width in sizes) == sorted(length for lengths in LENGTHS for length in lengths)
+    assert "validation_loss" in train(held, **SMALL).history[-1]
+
+
+def single_rows(problem: ff.Task) -> list[dict[str, Tensor]]:
+    held = [*(problem.examples(client) for client in range(problem.population)), problem.tests["validation"]]
+    return [part.batch(torch.tensor([i]))[0] for part in held for i in range(len(part))]
+
+
 def test_pooled_clients_train_as_one() -> None:
     together = [[example for examples in clients() for example in examples]]
     runs = [train(problem, "centralised", [[0]], batch_size=4) for problem in (task(), task(together))]
     close(runs[0].vector, runs[1].vector)  # a batch comes in the order of its holders, and sums round so
+
+
+@pytest.mark.parametrize("as_example", [tuple, list])
+@pytest.mark.parametrize("as_source", [list, Listed])
+def test_an_example_of_two_numbers_is_an_input_and_a_target(as_source: Any, as_example: Any) -> None:
+    pairs = [as_example((0.5, 1)), as_example((1.5, 0)), as_example((2.5, 1))]
+    inputs, targets = ff.Task(made(Reader), [as_source(pairs)]).clients[0].batch(torch.tensor([0, 1, 2]))
+    assert inputs.tolist() == [0.5, 1.5, 2.5] and targets.tolist() == [1, 0, 1]
 
 
 def test_a_partition_divides_a_pool_of_any_structure() -> None:
@@ -210,6 +260,25 @@ def tagged(test_batch: int) -> ff.Task:
     test = texts((4, 2, 6, 1, 3), 9, tags=True)
     model = made(Tagger)
     return task(clients(tags=True), model, test=test, loss=ff.token_cross_entropy, test_batch=test_batch)
+
+
+class Nothing:
+    """Metrics of the user's own that do not say what the loss is a mean over."""
+
+    def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
+        return {"seen": torch.tensor(1.0)}
+
+    def summarise(self, totals: Any) -> dict[str, Any]:
+        return {"batches": float(totals["seen"])}
+
+
+@pytest.mark.parametrize("loss", [ff.token_cross_entropy, ff.causal_cross_entropy])
+def test_the_mean_is_over_tokens_whatever_the_metrics(loss: Any) -> None:
+    test = texts((4, 2, 6, 1, 3), 9, tags=True)
+    parts = {"model": made(Tagger), "loss": loss, "metrics": Nothing()}
+    runs = [train(task(clients(tags=True), test=test, test_batch=size, **parts), **SMALL) for size in (2, 9)]
+    assert [run.history[-1]["test_batches"] for run in runs] == [3, 1]
+    assert runs[0].history[-1]["test_loss"] == pytest.approx(runs[1].history[-1]["test_loss"], rel=1e-12)
 
 
 @pytest.mark.parametrize("test_batch", [1, 2, 9])
@@ -340,6 +409,26 @@ def test_a_pool_of_several_inputs_is_gathered_once() -> None:
     labels = whole.pop("labels")
     problem = ff.Task(made(Both), ff.Partition(whole, labels, torch.arange(12).split(4)))
     runs = [train(problem, vectorised=together, **SMALL) for together in (False, True)]
+    close(runs[0].vector, runs[1].vector)
+
+
+class Scaled(Both):
+    """One whose batches say by what number, no tensor, an input is multiplied."""
+
+    def forward(self, left: Tensor, right: Tensor, by: float) -> Any:  # type: ignore[override]
+        return super().forward(left * by, right)
+
+
+def scaled_batch(examples: list[Any]) -> dict[str, Any]:
+    left, right, labels = (torch.stack(column) for column in zip(*examples, strict=True))
+    return {"left": left, "right": right, "by": float(left[0, 0]), "labels": labels}
+
+
+@pytest.mark.parametrize("method", ["fedsam", "fedgmt"])
+def test_batches_with_other_numbers_are_not_put_together(method: str) -> None:
+    sources = [list(zip(*whole.values(), strict=True)) for whole in pairs_of_inputs((4, 4, 4))]
+    problem = ff.Task(made(Scaled), sources, collate=scaled_batch)
+    runs = [train(problem, method, vectorised=together, **SMALL) for together in (False, True)]
     close(runs[0].vector, runs[1].vector)
 
 

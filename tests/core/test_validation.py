@@ -73,6 +73,16 @@ def test_every_example_is_trained_on_or_held_out_and_each_client_keeps_one(kind:
     assert numbers(again.tests["validation"]) == held
 
 
+@pytest.mark.parametrize("split", ["client", "global"])
+def test_what_clients_share_is_held_out_of_all_or_none(split: Any) -> None:
+    parts = [range(8), range(4, 12), range(4, 12)]
+    task = hold_out(ff.Task(torch.nn.Linear(1, 3), ff.Partition(*examples(0, 12), parts)), HeldOut(0.25, split))
+    held = numbers(task.tests["validation"])
+    assert held and len(set(held)) == len(held)
+    left = [numbers(task.examples(client)) for client in range(3)]
+    assert left == [[number for number in part if number not in held] for part in parts]
+
+
 def test_the_smallest_keys_are_held_out() -> None:
     parts = [np.arange(10), np.arange(10, 30)]
     left, held = divided(parts, 0.2)

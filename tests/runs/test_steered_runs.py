@@ -156,6 +156,13 @@ def test_the_last_model_is_evaluated_also_where_the_round_is_not(tmp_path: Path)
     assert len(run.history) == 1 and "validation_loss" in run.history[0] and "train_loss<9.0 was met" in run.reason
 
 
+def test_the_last_model_is_evaluated_also_where_patience_ends_in_between() -> None:
+    rare: dict[str, Any] = {"evaluate_every": 40, "evaluate_last": 0, "keep_best": False, "lr_plateau": None}
+    run = steered(patience=2, monitor="train_loss:max", stop_when=None, **rare)
+    assert run.reason and 2 < len(run.history) < 40
+    assert ["validation_loss" in row for row in run.history] == [False] * (len(run.history) - 1) + [True]
+
+
 def test_a_column_may_say_which_way_is_better() -> None:
     run = steered(monitor="validation_loss:max", patience=None, lr_plateau=None, rounds=4)
     assert run.best is not None and run.best.value == max(row["validation_loss"] for row in run.history)

@@ -324,7 +324,8 @@ def _summed(
         with evaluator.inference(policy):
             outputs, parts = of(_batch_loss(evaluator, partial(evaluator.inferred, inputs), targets, parameters))
         with torch.no_grad():
-            counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", examples_in(targets)))
+            by_loss = evaluator.task.criterion.counted(targets, examples_in(targets))
+            counted = float(evaluator.task.metrics.measure(outputs, targets).get("counted", by_loss))
         _add(evaluator, total, parts, counted)
         weight += counted
     shared = total[: evaluator.layout.shared].to(CPU)

@@ -195,7 +195,7 @@ class Evaluator:
         inputs, targets = self.oracle.batch(*examples.batch(torch.arange(first, first + count)))
         with torch.no_grad(), self.inference(policy):
             outputs = self.inferred(inputs)
-            sums: dict[str, Tensor] = {"counted": torch.tensor(float(count))}
+            sums: dict[str, Tensor] = {"counted": torch.tensor(self.task.criterion.counted(targets, count))}
             sums |= self.task.metrics.measure(outputs, targets)
             # In float64, so that sums over many chunks lose no digits of the mean loss.
             mean = self.task.criterion(outputs, targets).double()

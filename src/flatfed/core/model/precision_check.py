@@ -11,6 +11,7 @@ from flatfed.core.model.devices import single_thread
 from flatfed.core.model.precision import TYPES, oracle_of
 from flatfed.core.model.vectorising import client_with_examples
 from flatfed.core.randomness import preserved_global_state
+from flatfed.core.task.examples import PartExamples, TensorExamples
 from flatfed.core.task.structures import Structure
 from flatfed.core.task.task import Task
 
@@ -33,7 +34,7 @@ def check_precision(task: Task, settings: Settings) -> None:
         )
     if not task.holds_examples:
         return
-    if settings.compile and not isinstance(_full_batch(task, settings)[0], Tensor):
+    if settings.compile and not _is_of_one_shape(task, settings):
         raise ConfigError(
             f"{PARAMETER} takes examples of one tensor: batches of other structures differ in shape; leave it out",
             parameter="compile",
@@ -42,6 +43,14 @@ def check_precision(task: Task, settings: Settings) -> None:
         _try(task, settings.replace(compile=False), "precision", f"the model does not run in {settings.precision}")
     if settings.compile:
         _try(task, settings, "compile", "the model cannot be compiled")
+
+
+def _is_of_one_shape(task: Task, settings: Settings) -> bool:
+    """Say whether full batches are one tensor, whose rows are not filled up to this length or that."""
+    examples = task.examples(client_with_examples(task))
+    pool = examples.pool if isinstance(examples, PartExamples) else examples
+    is_filled_up = pool.is_ragged if isinstance(pool, TensorExamples) else task.pad is not None
+    return not is_filled_up and isinstance(_full_batch(task, settings)[0], Tensor)
 
 
 def _try(task: Task, settings: Settings, name: str, what: str) -> None:

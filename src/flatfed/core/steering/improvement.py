@@ -30,6 +30,13 @@ class Improvement:
         self.best, self.round, self.since = value, row["round"], 0
         return True
 
+    def since_with(self, row: Row) -> int:
+        """Return what `since` will be when a row is taken."""
+        if not self.column.is_in(row):
+            return self.since
+        value = self.column.value(row)
+        return 0 if value is not None and self._is_better(value) else self.since + 1
+
     def begin_anew(self) -> None:
         """Count from here on; the best value stays what is to be bettered."""
         self.since = 0

@@ -71,8 +71,12 @@ class Steering:
         return named + [(name, each.column) for name, each in followed.items() if each is not None]
 
     def ends(self, row: Row) -> bool:
-        """Say whether a row that is not evaluated yet meets a condition already: the run's last model is evaluated."""
-        return any(_meets(row, condition, column) for condition, column in self._conditions)
+        """Say whether a row that is not evaluated yet ends the run already: the run's last model is evaluated."""
+        if any(_meets(row, condition, column) for condition, column in self._conditions):
+            return True
+        if self._waited is None or self._patience is None:
+            return False
+        return self._waited.since_with(row) >= self._patience
 
     def take(self, row: Row) -> bool:
         """Take the next row, and say whether its model is the best so far; one that was taken before is passed over."""

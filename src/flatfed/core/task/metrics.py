@@ -65,7 +65,10 @@ class Metrics(Protocol):
     """
 
     def measure(self, outputs: Any, targets: Tensor) -> dict[str, Tensor]:
-        """Return sums over one batch; `counted`, if given, is how many targets the mean loss was taken over."""
+        """Return sums over one batch; `counted`, if given, is how many targets the mean loss was taken over.
+
+        Where it is not, that is the number of examples, or what a loss over tokens counts.
+        """
         ...
 
     def summarise(self, totals: Totals) -> dict[str, MetricValue]:

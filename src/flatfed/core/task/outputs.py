@@ -91,6 +91,14 @@ class Criterion:
         """Return what the loss is taken of."""
         return self._seen(outputs)
 
+    def counted(self, targets: Structure, examples: int) -> float:
+        """Return how many targets the mean is over, as far as the loss says it; else the number of examples."""
+        if self.loss is token_cross_entropy:
+            return float((targets >= 0).sum())
+        if self.loss is causal_cross_entropy:
+            return float((targets[..., 1:] >= 0).sum())
+        return float(examples)
+
     def of(self, seen: Any, targets: Structure) -> Tensor:
         """Return the loss of what `seen` has returned."""
         if self.loss is model_loss:

@@ -68,12 +68,17 @@ class Split:
             raise ConfigError(f"examples must have inputs besides {name!r}")
         return entries, targets
 
-    def _name(self, entries: Mapping[str, Any]) -> str | None:
-        """Return which entry holds the targets, None where they are made of the tokens."""
+    def name_of_targets(self, entries: Mapping[str, Any]) -> str | None:
+        """Return which entry holds the targets, None where none does."""
         if self.targets in entries:
             return self.targets
-        if self.targets == LABELS and "label" in entries:
-            return "label"
+        return "label" if self.targets == LABELS and "label" in entries else None
+
+    def _name(self, entries: Mapping[str, Any]) -> str | None:
+        """Return which entry holds the targets, None where they are made of the tokens."""
+        name = self.name_of_targets(entries)
+        if name is not None:
+            return name
         if self.next_tokens and "input_ids" in entries:
             return None
         names = ", ".join(map(str, entries)) or "nothing"
@@ -121,19 +126,23 @@ class Reading:
     def _columns(self, examples: Sequence[Any], name: str, is_target: bool) -> Structure:
         first = examples[0]
         if isinstance(first, Mapping):
-            return {entry: self._entries(examples, entry) for entry in first}
-        if isinstance(first, tuple) or (isinstance(first, list) and not _is_row(first)):
+            target = self.split.name_of_targets(first)
+            return {entry: self._entries(examples, entry, is_target or entry == target) for entry in first}
+        # An example itself is no row of numbers: its last entry is the target.
+        if isinstance(first, tuple) or (isinstance(first, list) and not (name and _is_row(first))):
             last = len(first) - 1
             rows = zip(*examples, strict=True)
-            return tuple(self._columns(row, str(i), not name and i == last) for i, row in enumerate(rows))
+            return tuple(
+                self._columns(row, str(i), is_target or (not name and i == last)) for i, row in enumerate(rows)
+            )
         return self.column(list(examples), name, is_target)
 
-    def _entries(self, examples: Sequence[Any], name: Any) -> Structure:
+    def _entries(self, examples: Sequence[Any], name: Any, is_target: bool) -> Structure:
         try:
             values = [example[name] for example in examples]
         except KeyError:
             raise ConfigError(f"some examples have {name!r} and others do not") from None
-        return self._columns(values, str(name), name == self.split.targets)
+        return self._columns(values, str(name), is_target)
 
     def column(self, values: Any, name: str, is_target: bool) -> Tensor | Ragged:
         """Return one entry of all examples."""
@@ -141,7 +150,7 @@ class Reading:
             return values
         if isinstance(values, np.ndarray):
             return _tensor(values, name)
-        if len(values) and _differ(values):
+        if len(values) and (_differ(values) or self._may_differ(values, name, is_target)):
             return Ragged(values, self._fill(name, is_target))
         if len(values) and isinstance(values[0], list):
             return _tensor(values, name)
@@ -149,6 +158,12 @@ class Reading:
         if not isinstance(collated, Tensor):
             raise ConfigError(f"{name or 'an example'} holds {type(values[0]).__name__}; a model takes numbers")
         return collated
+
+    def _may_differ(self, values: Any, name: str, is_target: bool) -> bool:
+        """Say whether rows that are equally long here are to be filled up where other clients have longer ones."""
+        is_named = isinstance(self.pad, Mapping) and (name in self.pad or name in FILLED_WITH or is_target)
+        is_row = isinstance(values[0], list) or getattr(values[0], "ndim", 0) == 1
+        return is_row and (is_named or isinstance(self.pad, int | float))
 
     def _fill(self, name: str, is_target: bool) -> float:
         """Return what fills rows of an entry up, or say that it must be given."""
@@ -169,10 +184,13 @@ class Reading:
     def normalised(self, columns: Structure, name: str = "", is_target: bool = False) -> Structure:
         """Return the columns of a whole client with tensors or ragged rows in the place of arrays and lists."""
         if isinstance(columns, Mapping):
-            return {key: self.normalised(entry, str(key), key == self.split.targets) for key, entry in columns.items()}
+            target = self.split.name_of_targets(columns)
+            return {key: self.normalised(x, str(key), is_target or key == target) for key, x in columns.items()}
         if isinstance(columns, tuple):
             last = len(columns) - 1
-            return tuple(self.normalised(entry, str(i), not name and i == last) for i, entry in enumerate(columns))
+            return tuple(
+                self.normalised(entry, str(i), is_target or (not name and i == last)) for i, entry in enumerate(columns)
+            )
         if not isinstance(columns, Tensor | Ragged | np.ndarray | list):
             raise ConfigError(f"{name or 'an entry'} is a {type(columns).__name__}; tensors and lists are taken")
         return self.column(columns, name, is_target)

@@ -74,6 +74,21 @@ def leaves(structure: Structure) -> Iterator[Any]:
             yield from leaves(getattr(structure, field.name))
 
 
+def others(structure: Structure) -> Iterator[Any]:
+    """Yield what a structure holds besides tensors, in its order: a batch's own width, say."""
+    if isinstance(structure, tuple | list):
+        for entry in structure:
+            yield from others(entry)
+    elif isinstance(structure, Mapping):
+        for entry in structure.values():
+            yield from others(entry)
+    elif _is_record(structure):
+        for field in dataclasses.fields(structure):
+            yield from others(getattr(structure, field.name))
+    elif not isinstance(structure, Tensor | Ragged):
+        yield structure
+
+
 def count(structure: Structure) -> int:
     """Return how many examples there are."""
     return len(next(leaves(structure)))
@@ -126,8 +141,8 @@ def _joined_leaves(column: Sequence[Any]) -> Any:
 
 
 def form(structure: Structure) -> tuple[Any, ...]:
-    """Return the shapes and types of a batch's tensors: those of one form can be put together."""
+    """Return shapes and types of a batch's tensors, and what else it holds: those of one form can be put together."""
     if isinstance(structure, Tensor):
         return structure.shape, structure.dtype
     names = tuple(structure) if isinstance(structure, Mapping) else ()
-    return names, *((leaf.shape, leaf.dtype) for leaf in leaves(structure))
+    return names, *((leaf.shape, leaf.dtype) for leaf in leaves(structure)), *map(repr, others(structure))

@@ -12,6 +12,7 @@ from torch import Tensor
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.randomness import key
 from flatfed.core.task.examples import Examples, JoinedExamples, PartExamples, Partition, TensorExamples
+from flatfed.core.task.structures import joined, taken
 from flatfed.core.task.task import VALIDATION, Task
 
 Split = Literal["client", "global"]
@@ -117,9 +118,14 @@ def _names(task: Task, client: int) -> Names:
 def _of_partition(task: Task, clients: Partition, positions: Sequence[Tensor]) -> Task:
     left = [part[_others(len(part), held)] for part, held in zip(clients.parts, positions, strict=True)]
     held = torch.cat([part[held] for part, held in zip(clients.parts, positions, strict=True)])
+    is_trained_on = torch.isin(held, torch.cat(left))
+    if is_trained_on.any() or len(torch.unique(held)) < len(held):
+        # Clients share some: what one of them keeps, all keep.
+        held = torch.unique(held[~is_trained_on])
+        left = [part[~torch.isin(part, held)] for part in clients.parts]
     examples: Examples = PartExamples(clients.pool, held)
     if isinstance(clients.pool, TensorExamples) and task.origin is None:
-        examples = TensorExamples(*examples.batch(torch.arange(len(held))))
+        examples = _rows(clients.pool, held)
     return replace(task, clients=Partition.over(clients.pool, left), tests={**task.tests, VALIDATION: examples})
 
 
@@ -128,8 +134,13 @@ def _parted(examples: Examples, held: Tensor) -> tuple[Examples, Examples]:
     parts = PartExamples(examples, _others(len(examples), held)), PartExamples(examples, held)
     if not isinstance(examples, TensorExamples):
         return parts
-    left, out = (TensorExamples(*examples.batch(part.part)) for part in parts)
+    left, out = (_rows(examples, part.part) for part in parts)
     return left, out
+
+
+def _rows(examples: TensorExamples, chosen: Tensor) -> TensorExamples:
+    """Return some examples; rows of different length stay so, to be filled up batch by batch."""
+    return TensorExamples(taken(examples.inputs, chosen), taken(examples.targets, chosen))
 
 
 def _others(count: int, held: Tensor) -> Tensor:
@@ -142,5 +153,5 @@ def _with(task: Task, clients: Sequence[Examples], held: Sequence[Examples]) -> 
     tensors = [examples for examples in held if isinstance(examples, TensorExamples)]
     if len(tensors) < len(held):
         return replace(task, clients=clients, tests={**task.tests, VALIDATION: JoinedExamples(held)})
-    inputs, targets = (torch.cat(part) for part in zip(*((own.inputs, own.targets) for own in tensors), strict=True))
+    inputs, targets = (joined(part) for part in zip(*((own.inputs, own.targets) for own in tensors), strict=True))
     return replace(task, clients=clients, tests={**task.tests, VALIDATION: TensorExamples(inputs, targets)})
