@@ -75,6 +75,7 @@ def test_its_table_rows_and_files(both: tuple[Path, ff.Compared], tmp_path: Path
     ]
     assert [row["method"] for row in compared.methods] == ["fedavg", "fedsam"] and not compared.failed
     assert "fedsam" in compared.table() and "λmax" in str(compared)
+    assert compared.table().count("mean ± sample standard deviation") == 1
     assert "results.csv" in {file.name for file in compared.save(tmp_path / "report")}
     assert compared.run("fedsam", 1).history == ff.load_run(compared.path / "fedsam" / "seed-1").history
     with pytest.raises(ConfigError, match="'fedprox' was not compared"):
