@@ -183,3 +183,13 @@ def test_mistakes() -> None:
         ff.compare(torch.nn.Linear(1, 1), ["fedavg"], "nowhere")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="unknown option 'round'"):
         ff.compare("digits", ["fedavg"], "nowhere", round=3)
+
+
+def test_a_task_by_name_holds_out_examples_as_the_command_line_does() -> None:
+    drawn = {
+        split: ff.task("digits", model="logreg", clients=6, validation=0.2, validation_split=split)
+        for split in ("client", "global")
+    }
+    sizes = {split: [len(task.clients[k]) for k in range(6)] for split, task in drawn.items()}
+    assert all("validation" in task.tests for task in drawn.values())
+    assert sizes["client"] != sizes["global"]

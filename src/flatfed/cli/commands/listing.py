@@ -188,6 +188,8 @@ def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: b
     if as_json:
         echo(json.dumps(entries, indent=1))
         return 0
+    if not entries:
+        echo(f"no package that is installed offers {kind} by name", err=True)
     _print_text(kind, entries)
     return 0
 
