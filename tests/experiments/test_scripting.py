@@ -75,6 +75,7 @@ def test_its_table_rows_and_files(both: tuple[Path, ff.Compared], tmp_path: Path
     ]
     assert [row["method"] for row in compared.methods] == ["fedavg", "fedsam"] and not compared.failed
     assert "fedsam" in compared.table() and "λmax" in str(compared)
+    assert compared.table().count("mean ± sample standard deviation") == 1
     assert "results.csv" in {file.name for file in compared.save(tmp_path / "report")}
     assert compared.run("fedsam", 1).history == ff.load_run(compared.path / "fedsam" / "seed-1").history
     with pytest.raises(ConfigError, match="'fedprox' was not compared"):
@@ -182,3 +183,13 @@ def test_mistakes() -> None:
         ff.compare(torch.nn.Linear(1, 1), ["fedavg"], "nowhere")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="unknown option 'round'"):
         ff.compare("digits", ["fedavg"], "nowhere", round=3)
+
+
+def test_a_task_by_name_holds_out_examples_as_the_command_line_does() -> None:
+    drawn = {
+        split: ff.task("digits", model="logreg", clients=6, validation=0.2, validation_split=split)
+        for split in ("client", "global")
+    }
+    sizes = {split: [len(task.clients[k]) for k in range(6)] for split, task in drawn.items()}
+    assert all("validation" in task.tests for task in drawn.values())
+    assert sizes["client"] != sizes["global"]

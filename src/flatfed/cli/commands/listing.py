@@ -169,7 +169,8 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
 @option("--json as_json", "Print as JSON.", is_flag=True)
 @option("--markdown as_markdown", "Print the algorithms as the table of the documentation.", is_flag=True)
 def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: bool) -> int:
-    """List what there is of a KIND: algorithms, base-optimisers, datasets, models, partitions, measurements or runs.
+    """List what there is of a KIND: algorithms, base-optimisers, datasets, models, partitions, samplers, schedules,
+    metrics, engines, trackers, augmentations, measurements or runs.
 
     With algorithms: the model-sized vectors that go down and up per client and round, the backprops per local step, and
     whether any client optimiser may be added (METHOD+sam) or the method has its own; all counted on a tiny run. Client
@@ -187,6 +188,8 @@ def listing(kind: str | None, folder: Path | None, as_json: bool, as_markdown: b
     if as_json:
         echo(json.dumps(entries, indent=1))
         return 0
+    if not entries:
+        echo(f"no package that is installed offers {kind} by name", err=True)
     _print_text(kind, entries)
     return 0
 

@@ -41,8 +41,8 @@ def verify(
     """Replay the first, one random and the last stretch of rounds of BUNDLE, and compare them bit by bit.
 
     Rows of the history are compared column by column, but for times, and states tensor by tensor wherever the bundle
-    has a checkpoint. The random stretch begins at a checkpoint that the run kept. Exit codes: 0 verified, 1 a round
-    differs, 2 it differs and so do versions or machine (then bits say nothing), or the bundle cannot be replayed.
+    has a checkpoint. The random stretch begins at a checkpoint that the run kept. Exit codes: 0 verified, 1 some
+    round differs, 2 it differs and so do versions or machine (then bits say nothing), or the bundle cannot be replayed.
     """
     from flatfed.experiments.bundling.verify_bundle import verify as replayed
 

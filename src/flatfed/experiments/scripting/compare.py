@@ -20,7 +20,7 @@ from flatfed.experiments.running.run import Run, load_run, warned
 from flatfed.experiments.scripting.tasks_by_name import NO_OPTIONS, options_of
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
-from flatfed.reports.tables.table import aggregates, caption, markdown, records
+from flatfed.reports.tables.table import aggregates, markdown, records
 from flatfed.reports.write import write_report
 from flatfed.runs.history import Row
 
@@ -59,7 +59,7 @@ class Compared:
 
     def table(self) -> str:
         """Return the table of methods as Markdown, with a line on what it shows."""
-        return f"{markdown(self.results).rstrip()}\n\n{caption(self.results)}\n"
+        return markdown(self.results)
 
     def run(self, method: str, seed: int | None = None) -> Run:
         """Return one of the runs, by default the one with the first seed."""

@@ -18,8 +18,8 @@ from flatfed.named_code import USER
 NO_OPTIONS: Mapping[str, Any] = {}
 
 OF_THE_TASK = (
-    *("clients", "partition", "alpha", "beta", "partition_seed", "validation", "augment", "no_augment", "data_dir"),
-    *("model", "metrics", "weights", "new_head", "local_layers", SET),
+    *("clients", "partition", "alpha", "beta", "partition_seed", "validation", "validation_split"),
+    *("augment", "no_augment", "data_dir", "model", "metrics", "weights", "new_head", "local_layers", SET),
 )
 """Options that describe a task; the others are of its training."""
 
