@@ -46,7 +46,7 @@ def test_an_export_replaces_only_an_earlier_export(run: Path) -> None:
 
 
 def test_the_best_model_is_exported_and_predicts() -> None:
-    best = ("--validation", "0.2", "--keep-best", "--monitor", "model_norm:min", "--out", "r")
+    best = ("--validation", "0.2", "--keep-best", "--monitor", "validation_loss:max", "--out", "r")
     assert flatfed("run", "digits", "fedavg", *SMALL, *best).code == 0
     assert flatfed("export", "r", "--model", "best", "--out", "best.pt").code == 0
     kept = ff.load_run("r").best
