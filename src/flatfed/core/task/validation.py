@@ -11,7 +11,8 @@ from torch import Tensor
 
 from flatfed.core.errors import PARAMETER, ConfigError
 from flatfed.core.randomness import key
-from flatfed.core.task.examples import Examples, JoinedExamples, PartExamples, Partition, TensorExamples
+from flatfed.core.task.examples import Examples, JoinedExamples, PartExamples, Partition, TensorExamples, unfilled
+from flatfed.core.task.structures import joined as joined_structures
 from flatfed.core.task.task import VALIDATION, Task
 
 Split = Literal["client", "global"]
@@ -119,7 +120,7 @@ def _of_partition(task: Task, clients: Partition, positions: Sequence[Tensor]) -
     held = torch.cat([part[held] for part, held in zip(clients.parts, positions, strict=True)])
     examples: Examples = PartExamples(clients.pool, held)
     if isinstance(clients.pool, TensorExamples) and task.origin is None:
-        examples = TensorExamples(*examples.batch(torch.arange(len(held))))
+        examples = TensorExamples(*unfilled(examples, torch.arange(len(held))))
     return replace(task, clients=Partition.over(clients.pool, left), tests={**task.tests, VALIDATION: examples})
 
 
@@ -128,7 +129,7 @@ def _parted(examples: Examples, held: Tensor) -> tuple[Examples, Examples]:
     parts = PartExamples(examples, _others(len(examples), held)), PartExamples(examples, held)
     if not isinstance(examples, TensorExamples):
         return parts
-    left, out = (TensorExamples(*examples.batch(part.part)) for part in parts)
+    left, out = (TensorExamples(*unfilled(examples, part.part)) for part in parts)
     return left, out
 
 
@@ -142,5 +143,11 @@ def _with(task: Task, clients: Sequence[Examples], held: Sequence[Examples]) -> 
     tensors = [examples for examples in held if isinstance(examples, TensorExamples)]
     if len(tensors) < len(held):
         return replace(task, clients=clients, tests={**task.tests, VALIDATION: JoinedExamples(held)})
-    inputs, targets = (torch.cat(part) for part in zip(*((own.inputs, own.targets) for own in tensors), strict=True))
-    return replace(task, clients=clients, tests={**task.tests, VALIDATION: TensorExamples(inputs, targets)})
+    inputs, targets = zip(*((own.inputs, own.targets) for own in tensors), strict=True)
+    try:
+        together = TensorExamples(joined_structures(inputs), joined_structures(targets))
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{PARAMETER}: the clients' examples differ in form: {error}", parameter=VALIDATION
+        ) from error
+    return replace(task, clients=clients, tests={**task.tests, VALIDATION: together})
