@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,6 @@ def test_refusals() -> None:
 
 
 @pytest.mark.parametrize("users", [[0, 1], [[0], [1], [0], [1]], 3])
-def test_a_group_must_have_a_number_for_each_sample(users: object) -> None:
+def test_a_group_must_have_a_number_for_each_sample(users: Any) -> None:
     with pytest.raises(ConfigError, match="'user' must be 4 numbers, one for each sample"):
         ff.partition([0, 1, 0, 1], "natural", groups={"user": users})
