@@ -121,3 +121,28 @@ def test_what_cannot_be_held_out_is_refused() -> None:
         ff.train(absent, "fedavg", validation=0.1, **HOW)
     with pytest.raises(ff.ConfigError, match="has a validation set already"):
         ff.train(hold_out(task, HeldOut(0.2)), "fedavg", validation=0.1, **HOW)
+
+
+@pytest.mark.parametrize("kind", ["dense", "ragged", "pool"])
+def test_examples_of_any_structure_are_held_out_as_they_are_kept(kind: str) -> None:
+    sizes = [[3] * 4] * 2 if kind == "dense" else [[3, 1, 2, 4], [5, 2, 2, 1]]
+    rows = [[list(range(10 * client, 10 * client + size)) for size in own] for client, own in enumerate(sizes)]
+    labels = torch.arange(8)
+    task: Any = {"model": torch.nn.Linear(1, 1), "test": None, "loss": torch.nn.functional.mse_loss}
+    if kind == "pool":
+        words = ff.Ragged([row for own in rows for row in own], pad=-1)
+        whole = ff.Task(clients=ff.Partition({"words": words}, labels, [range(4), range(4, 8)]), **task)
+    else:
+        column = torch.tensor if kind == "dense" else lambda own: ff.Ragged(own, pad=-1)
+        pairs = [({"words": column(own)}, labels[4 * at : 4 * at + 4]) for at, own in enumerate(rows)]
+        whole = ff.Task(clients=pairs, **task)
+    parted = hold_out(whole, HeldOut(0.5, "client"))
+    examples = [parted.examples(0), parted.examples(1), parted.test_sets["validation"]]
+    assert [len(part) for part in examples] == [2, 2, 4]
+    found = {}
+    for part in examples:
+        for place in range(len(part)):
+            # Alone in its batch a row has its own length: nothing was filled up when it was held out.
+            inputs, targets = part.batch(torch.tensor([place]))
+            found[int(targets[0])] = inputs["words"][0].tolist()
+    assert [found[number] for number in range(8)] == [row for own in rows for row in own]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import flatfed as ff
 from flatfed.core.errors import ConfigError
 from flatfed.data import Natural
 
@@ -38,3 +41,9 @@ def test_refusals() -> None:
         Natural(by="domian").divide(LABELS, GROUPS, None, seed=0)
     with pytest.raises(ConfigError, match="12 clients, but there are 11 by user"):
         Natural().divide(LABELS, GROUPS, 12, seed=0)
+
+
+@pytest.mark.parametrize("users", [[0, 1], [[0], [1], [0], [1]], 3])
+def test_a_group_must_have_a_number_for_each_sample(users: Any) -> None:
+    with pytest.raises(ConfigError, match="'user' must be 4 numbers, one for each sample"):
+        ff.partition([0, 1, 0, 1], "natural", groups={"user": users})

@@ -220,3 +220,30 @@ def test_a_model_with_local_layers_needs_a_client(tmp_path: Path) -> None:
         expected = run.model(client=client)(run.task.prepare(images(5, 9)[0])).softmax(1)  # type: ignore[misc]
     actual = torch.tensor([one.outputs for one in run.predict(tmp_path / "some.npy", client=client)])
     assert torch.allclose(actual, expected, atol=1e-6)
+
+
+def test_inputs_of_several_arrays_are_refused(tmp_path: Path) -> None:
+    examples = {"input": torch.zeros(4, 2), "labels": torch.tensor([0, 1, 0, 1])}
+    task = ff.Task(model=nn.Linear(2, 2), clients=[examples], test=examples)
+    run = ff.train(task, "fedavg", rounds=1, sampling=1, lr=0.1, workers=0)
+    np.save(tmp_path / "new.npy", np.zeros((1, 2), np.float32))
+    with pytest.raises(ConfigError, match="more than one array"):
+        run.predict(tmp_path / "new.npy")
+
+
+def test_arrays_of_bytes_hold_bytes(tmp_path: Path) -> None:
+    run = trained(image_task(), rounds=1)
+    raw = images(3, 9)[0].numpy()
+    file = tmp_path / "new.npy"
+    np.save(file, raw)
+    expected = [one.outputs for one in run.predict(file)]
+    for other in (raw.astype(">f4"), raw.astype(np.uint16)):
+        np.save(file, other)
+        assert [one.outputs for one in run.predict(file)] == expected
+    for wrong in (raw / 255, raw.astype(int) - 300, np.full(raw.shape, np.nan)):
+        np.save(file, wrong)
+        with pytest.raises(ConfigError, match="are not uint8; give raw inputs"):
+            run.predict(file)
+    np.save(file, raw[:0])
+    with pytest.raises(ConfigError, match="holds no input"):
+        run.predict(file)

@@ -101,6 +101,22 @@ def _at(problem: ff.Task, w: torch.Tensor) -> ff.Task:
     return problem
 
 
+def test_the_card_of_adapters_loads_them(tmp_path: Path) -> None:
+    run = ff.train(task(), "fedavg", **SMALL)
+    files = run.export(tmp_path / "adapters", "hf")
+    assert len(set(files)) == len(files)
+    bert().save_pretrained(tmp_path / "base")
+    code = (tmp_path / "adapters/README.md").read_text().split("```")[1].removeprefix("python")
+    for name in ("base", "adapters"):
+        code = code.replace({"base": '"BASE"', "adapters": '"FOLDER"'}[name], repr(str(tmp_path / name)))
+    loaded: dict[str, Any] = {}
+    with without_deprecations():
+        exec(code, loaded)
+    tokens = torch.tensor([[5, 6, 7]])
+    expected = run.model()(input_ids=tokens)["logits"]
+    assert torch.equal(loaded["model"].eval()(input_ids=tokens).logits, expected)
+
+
 def test_merging_changes_no_loss() -> None:
     problem = task(bert().double())
     run = ff.train(problem, "fedavg", **SMALL, dtype=torch.float64)

@@ -227,6 +227,12 @@ def test_a_folder_on_the_command_line(folder: Path, texts: Path, tmp_path: Path)
     assert flatfed(*arguments(texts, folder, tmp_path / "straight", "--rounds", 2)).code == 0
     again = ff.load_run(next((tmp_path / "straight").rglob("config.json")).parent)
     assert torch.equal(ff.load_run(config.parent).vector, again.vector)
+    for place in (config.parent, folder):
+        refused(flatfed("export", config.parent, "--format", "hf", "--out", place), "is there already")
+    for _ in range(2):
+        exported = flatfed("export", config.parent, "--format", "hf")
+        assert (exported.code, exported.err) == (0, "")
+    assert flatfed("show", config.parent).code == 0
     bert(hidden_size=4).save_pretrained(folder)
     refused(flatfed("resume", config.parent, "--rounds", 3), "the folder of its model")
 

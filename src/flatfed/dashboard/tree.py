@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import CheckpointError
+from flatfed.runs.directory import is_run
 
 RUN, COMPARISON, STUDY = "config.json", "comparison.json", "study.json"
 """The files that say what a folder is."""
@@ -71,7 +72,7 @@ def walk(root: Path) -> Tree:
             tree.unreadable[place.id] = place, f"the folder cannot be read: {error.strerror}"
             continue
         names = {entry.name for entry in found}
-        if RUN in names:
+        if RUN in names and is_run(path):
             tree.runs[place.id] = place
             continue
         if STUDY in names:

@@ -362,8 +362,11 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
 
 
 def is_run(path: Path) -> bool:
-    """Say whether a directory holds a run."""
-    return (path / "config.json").is_file()
+    """Say whether a directory holds a run, and not a model of Hugging Face, whose configuration has the same name."""
+    if not (path / "config.json").is_file():
+        return False
+    is_published = any((path / name).exists() for name in ("history.jsonl", "status.json", "environment.json"))
+    return is_published or not any(path.glob("model*.safetensors*"))
 
 
 def is_comparison(path: Path) -> bool:
@@ -405,7 +408,9 @@ def _is_ours(entry: Path) -> bool:
 def _what_it_is(path: Path) -> str:
     if not path.exists():
         return "it does not exist"
+    if (path / "config.json").is_file():
+        return "it holds a model of Hugging Face"
     if (path / "config.json").exists():
         return "its config.json is not a file"
-    runs = sorted(str(file.parent) for file in path.glob("*/config.json"))
+    runs = sorted(str(file.parent) for file in path.glob("*/config.json") if is_run(file.parent))
     return f"it holds the runs {', '.join(runs[:3])} ..." if runs else "it has no config.json"

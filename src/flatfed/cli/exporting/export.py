@@ -14,6 +14,7 @@ from flatfed.cli.options.groups import (
     option,
     trust_option,
     weights_option,
+    which_model_option,
 )
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.files import refuse_unwritable, written_for
@@ -42,6 +43,7 @@ FOLDER = "export"
     click.Path(path_type=Path),
     group="output",
 )
+@which_model_option
 @weights_option
 @option(
     "--client",
@@ -63,6 +65,7 @@ def export(
     path: Path,
     format: str | None,
     out: Path | None,
+    model: str,
     weights: str,
     client: int | None,
     dtype: str | None,
@@ -78,9 +81,10 @@ def export(
     from flatfed.experiments.running.run import load_run
 
     place = path / FOLDER if out is None else out
-    refuse_unwritable("--out", place, place.parent)
+    if out is not None:  # what is wrong with RUN is said of RUN
+        refuse_unwritable("--out", place, place.parent)
     with waiting(f"opening {path} and loading its data"):
-        run = load_run(path, say=_tell, **opening)
+        run = load_run(path, say=_tell, best=model == "best", **opening)
     with written_for("--out", place):
         options = {"weights": weights, "client": client, "dtype": dtype, "raw_inputs": raw_inputs}
         files = run.export(place, format, say=_tell, **options)

@@ -15,11 +15,13 @@ from flatfed.cli.options.groups import (
     option,
     trust_option,
     weights_option,
+    which_model_option,
 )
 from flatfed.cli.options.values import Whole
 from flatfed.cli.output.files import refuse_unwritable, written_for
 from flatfed.cli.output.progress import waiting
 from flatfed.cli.output.streams import console, echo
+from flatfed.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from flatfed.core.task.task import Task
@@ -36,6 +38,7 @@ PLACE = click.Path(path_type=Path)
 @option("--resize", "Bring images of another size to that of the data set: the middle square.", is_flag=True)
 @option("--whole", "Texts: each file is one text.  [default: each line is]", is_flag=True)
 @option("--column", "Texts: the column of a CSV file that holds them.  [default: as in the run's data]", str)
+@which_model_option
 @weights_option
 @option("--client", "With the layers and statistics that this client keeps.", Whole(0), group="model")
 @option("--json as_json", "Print as JSON, with the probability of every class.", is_flag=True, group="output")
@@ -50,6 +53,7 @@ def predict(
     resize: bool,
     whole: bool,
     column: str | None,
+    model: str,
     weights: Weights,
     client: int | None,
     as_json: bool,
@@ -68,9 +72,11 @@ def predict(
     from flatfed.runs.records.files import replace_file
 
     if csv is not None:
+        if any(file.resolve() == csv.resolve() for file in files):
+            raise ConfigError(f"--csv {csv}: this file is read, and would be lost; name another place")
         refuse_unwritable("--csv", csv, csv.parent)
     with waiting(f"opening {path} and loading its data"):
-        run = load_run(path, say=_tell, **opening)
+        run = load_run(path, say=_tell, best=model == "best", **opening)
     how = {"resize": resize, "whole": whole, "column": column or ""}
     predictions = run.predict(*files, weights=weights, client=client, say=_tell, **how)
     if csv is not None:

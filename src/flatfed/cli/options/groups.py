@@ -332,6 +332,13 @@ weights_option = declared_option(
     WEIGHTS,
     group="model",
 )
+which_model_option = option(
+    "--model",
+    "Which model: that of the newest checkpoint, or the best one of a run with --keep-best.",
+    click.Choice(("newest", "best")),
+    "newest",
+    group="model",
+)
 data_dir_option = option("--data-dir", "Where the data sets lie, if no longer where they were.", group="data")
 accept_data_option = option(
     "--accept-changed-data",

@@ -94,13 +94,13 @@ class JoinedExamples:
 
     def _of_holder(self, holder: int, indices: Tensor) -> Batch:
         begin = int(self._ends[holder - 1]) if holder else 0
-        return _unfilled(self.parts[holder], indices - begin)
+        return unfilled(self.parts[holder], indices - begin)
 
 
-def _unfilled(examples: Examples, indices: Tensor) -> Batch:
+def unfilled(examples: Examples, indices: Tensor) -> Batch:
     """Return a batch in which rows of different length are as they are kept: other holders may have longer ones."""
     if isinstance(examples, PartExamples):
-        return _unfilled(examples.pool, examples.part.index_select(0, indices))
+        return unfilled(examples.pool, examples.part.index_select(0, indices))
     if isinstance(examples, TensorExamples):
         return taken(examples.inputs, indices), taken(examples.targets, indices)
     return examples.batch(indices)

@@ -153,5 +153,11 @@ def _with(task: Task, clients: Sequence[Examples], held: Sequence[Examples]) -> 
     tensors = [examples for examples in held if isinstance(examples, TensorExamples)]
     if len(tensors) < len(held):
         return replace(task, clients=clients, tests={**task.tests, VALIDATION: JoinedExamples(held)})
-    inputs, targets = (joined(part) for part in zip(*((own.inputs, own.targets) for own in tensors), strict=True))
-    return replace(task, clients=clients, tests={**task.tests, VALIDATION: TensorExamples(inputs, targets)})
+    inputs, targets = zip(*((own.inputs, own.targets) for own in tensors), strict=True)
+    try:
+        together = TensorExamples(joined(inputs), joined(targets))
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{PARAMETER}: the clients' examples differ in form: {error}", parameter=VALIDATION
+        ) from error
+    return replace(task, clients=clients, tests={**task.tests, VALIDATION: together})

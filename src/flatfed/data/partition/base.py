@@ -50,6 +50,10 @@ class Partitioner(Config):
         number of clients there are as many as the rule itself says.
         """
         labels = _checked_labels(labels)
+        for name, numbers in groups.items():
+            if np.shape(numbers) != labels.shape:
+                wanted = f"{len(labels):,} numbers, one for each sample"
+                raise ConfigError(f"groups: {name!r} must be {wanted}; its shape is {np.shape(numbers)}")
         parts = self.assign(labels, groups, clients, numpy_generator(seed, "partition", self.id))
         check_partition(parts, len(labels))
         return parts

@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -146,4 +147,16 @@ class ArrayReader:
             if not hasattr(array, "shape") or tuple(array.shape[1:]) != self.shape or array.dtype.kind not in "fiub":
                 wanted = " x ".join(["N", *map(str, self.shape)])
                 raise ConfigError(f"{file} must be an array of {wanted} numbers, as the run's own inputs are")
-            return torch.from_numpy(array.copy()).to(self.dtype)
+            if not len(array):
+                raise ConfigError(f"{file} holds no input")
+            return self._raw(file, array)
+
+    def _raw(self, file: Path, array: np.ndarray[Any, Any]) -> Tensor:
+        """Return raw inputs in their own type; numbers that it does not have were prepared already."""
+        known = np.float64 if array.dtype.kind == "f" else np.int64  # torch knows no other order of bytes
+        given = torch.from_numpy(array.astype(known))
+        raw = given.to(self.dtype)
+        if not self.dtype.is_floating_point and not torch.equal(raw.to(given.dtype), given):
+            name = str(self.dtype).removeprefix("torch.")
+            raise ConfigError(f"{file} holds numbers that are not {name}; give raw inputs, as the data set has them")
+        return raw

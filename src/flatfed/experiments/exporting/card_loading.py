@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
+from flatfed.data.tables.preprocessing import Preprocessing
+from flatfed.data.tables.target_columns import NumberTarget
 from flatfed.experiments.exporting.exported_model import ExportedModel
 
 
@@ -22,6 +26,25 @@ def how_to_load(exported: ExportedModel, format: str, name: str, raw_inputs: boo
     if prepare is not None:
         yield ""
         yield _preparation(repr(prepare), raw_inputs)
+    if PREPROCESSING in exported.config:
+        yield from _of_rows(Preprocessing.from_dict(exported.config[PREPROCESSING]))
+
+
+def _of_rows(preprocessing: Preprocessing) -> Iterator[str]:
+    """Yield what the model of a table takes, and what its outputs mean."""
+    yield ""
+    yield (
+        f"It takes {preprocessing.width} numbers that preprocessing makes of a row: `run.preprocessing` of the run, "
+        'which `run.preprocessing.save("preprocessing.json")` writes for others. Columns: '
+        f"{', '.join(column.name for column in preprocessing.columns)}."
+    )
+    target = preprocessing.target
+    if isinstance(target, NumberTarget):
+        yield ""
+        yield (
+            f"Its output is in standard units: {target.name} is output * {target.std!r} + {target.mean!r}. MAE and MSE "
+            "below are in the unit of the data."
+        )
 
 
 def _preparation(prepare: str, raw_inputs: bool) -> str:
@@ -38,12 +61,28 @@ def _onnx(name: str) -> Iterator[str]:
 
 
 def _pretrained(exported: ExportedModel) -> Iterator[str]:
-    from flatfed.experiments.exporting.pretrained_folder import pretrained_part
+    from flatfed.experiments.exporting.pretrained_folder import has_adapters, pretrained_part
 
-    cls = type(pretrained_part(exported.model))
+    part = pretrained_part(exported.model)
+    if has_adapters(part):
+        yield from _adapters(part)
+        return
+    cls = type(part)
     yield f"from {cls.__module__.partition('.')[0]} import {cls.__name__}"
     yield ""
     yield f'model = {cls.__name__}.from_pretrained("FOLDER")'
+
+
+def _adapters(part: Any) -> Iterator[str]:
+    """Yield how adapters are put on the model that they were trained on, whose head may have had other classes."""
+    base = part.get_base_model()
+    labels = getattr(base.config, "num_labels", None)
+    head = "" if labels is None else f", num_labels={labels}, ignore_mismatched_sizes=True"
+    yield "from peft import PeftModel"
+    yield f"from {type(base).__module__.partition('.')[0]} import {type(base).__name__}"
+    yield ""
+    yield f'base = {type(base).__name__}.from_pretrained("BASE"{head})  # the model that training began with'
+    yield 'model = PeftModel.from_pretrained(base, "FOLDER")'
 
 
 def _state(exported: ExportedModel, format: str, name: str) -> Iterator[str]:

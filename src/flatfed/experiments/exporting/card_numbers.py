@@ -10,7 +10,7 @@ from flatfed.core.errors import FlatfedError
 from flatfed.experiments.exporting.exported_model import ExportedModel
 from flatfed.flatness.measurement import MeasurementResult
 from flatfed.reports.flatness import HIDDEN
-from flatfed.runs.metrics import Metric, metrics_of, summarise
+from flatfed.runs.metrics import Metric, ended_after, metrics_of, summarise
 from flatfed.runs.results import KeptResults
 
 NOT_MEASURED = "not measured"
@@ -26,7 +26,7 @@ def test_lines(exported: ExportedModel) -> Iterator[str]:
     if not metrics:
         yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
         return
-    summary = summarise(rows, settings["rounds"], settings["evaluate_last"], config)
+    summary = summarise(rows, _ended(exported), settings["evaluate_last"], config)
     yield "| metric | final | mean of the last rounds | best | after round |"
     yield "|---|---|---|---|---|"
     for metric in metrics:
@@ -35,6 +35,11 @@ def test_lines(exported: ExportedModel) -> Iterator[str]:
             values = [metric.values(rows)[-1][1], None, metric.best(value for _, value in metric.values(rows))]
         cells = [_shown(metric, value) for value in values]
         yield f"| {metric.title} | {' | '.join(cells)} | {metric.values(rows)[-1][0] + 1} |"
+
+
+def _ended(exported: ExportedModel) -> int:
+    """Return the round that the averages end with: of a run that ended early, the last that was played."""
+    return ended_after(exported.rows, exported.config["settings"]["rounds"], exported.status)
 
 
 def _shown(metric: Metric, value: float | None) -> str:

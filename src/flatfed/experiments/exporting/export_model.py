@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.experiments.exporting.exported_model import ExportedModel
-from flatfed.experiments.exporting.model_card import CardFile, model_card
+from flatfed.experiments.exporting.model_card import CardFile, is_card, model_card
 from flatfed.experiments.exporting.onnx_graph import write_onnx
 from flatfed.experiments.exporting.pretrained_folder import pretrained_part, write_pretrained
 from flatfed.experiments.exporting.state_files import write_safetensors, write_torch
@@ -38,9 +38,12 @@ def export_model(
     exported = exported.with_dtype(dtype)
     if format == "hf":
         pretrained_part(exported.model)  # refused before a folder is made
+        # A run's record has the name of the model's: config.json.
+        _refuse_foreign(sorted(path.glob("[!.]*")), path / CARD, always=(path / "history.jsonl").exists())
         files = write_pretrained(exported, path)
         return [*files, _write_card(exported, path / CARD, CardFile(format, path.name))]
     file, card = _places(path, format)
+    _refuse_foreign([file, card], card)
     file.parent.mkdir(parents=True, exist_ok=True)
     note = ""
     match format:
@@ -74,6 +77,13 @@ def _places(path: Path, format: str) -> tuple[Path, Path]:
     if path.suffix.lower() in by_ending and not path.is_dir():
         return path, path.with_suffix(".md")
     return path / f"model{ENDINGS[format]}", path / CARD
+
+
+def _refuse_foreign(files: list[Path], card: Path, always: bool = False) -> None:
+    """Refuse to write over files that are of no earlier export, as the card beside them tells."""
+    there = [file for file in files if file.exists()]
+    if there and (always or not is_card(card)):
+        raise ConfigError(f"{there[0]} is there already, and no earlier export wrote it; name another place")
 
 
 def _write_card(exported: ExportedModel, path: Path, file: CardFile) -> Path:

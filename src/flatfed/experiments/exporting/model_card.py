@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.experiments.exporting.card_loading import how_to_load
 from flatfed.experiments.exporting.card_numbers import (
     NOT_MEASURED,
@@ -22,6 +23,8 @@ from flatfed.runs.environment import read_environment
 Config = Mapping[str, Any]
 HIDDEN = ("id", "cohort_memory", "device", "retries", "client_timeout", "exchange_timeout")
 """Settings that decide no result where nothing goes wrong."""
+CARD_MARK = b"\n\n## The model\n\n- File: `"
+"""What each card has near its top."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ def model_card(exported: ExportedModel, file: CardFile) -> str:
         parts += [f"## {title}", "\n".join(lines)]
     front = _front_matter() if file.format == "hf" else ""
     return front + "\n\n".join(parts) + "\n"
+
+
+def is_card(path: Path) -> bool:
+    """Return whether a file is a card that was written here."""
+    return path.is_file() and CARD_MARK in path.read_bytes()[:1000]
 
 
 def _front_matter() -> str:
@@ -112,11 +120,16 @@ def _data(exported: ExportedModel) -> Iterator[str]:
         yield f"- Partition: {partition['id']}{_options(partition)}"
     augmentation = setting.get("augmentation", {}).get("names") or ["none"]
     yield f"- Augmentation: {', '.join(map(str, augmentation))}"
-    preparation = exported.task.prepare
-    yield f"- Preparation of inputs: {'none' if preparation is None else f'`{preparation!r}`'}"
+    yield f"- Preparation of inputs: {_preparation(exported)}"
     digest = exported.config.get("task", {}).get("data_sha256")
     if digest:
         yield f"- SHA-256 of the examples: `{digest}`"
+
+
+def _preparation(exported: ExportedModel) -> str:
+    if exported.task.prepare is not None:
+        return f"`{exported.task.prepare!r}`"
+    return "the run's preprocessing of rows" if PREPROCESSING in exported.config else "none"
 
 
 def _method(exported: ExportedModel) -> Iterator[str]:

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.exporting.exported_model import ExportedModel
+from flatfed.hub_models.hub_libraries import quietly
 
 SAVES, LOADS = "save_pretrained", "from_pretrained"
 
@@ -23,8 +25,9 @@ def write_pretrained(exported: ExportedModel, folder: Path) -> list[Path]:
     part = pretrained_part(exported.model)
     _name_classes(part, exported.class_names)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as temporary, _quiet(part):
         part.save_pretrained(temporary)
+        Path(temporary, "README.md").unlink(missing_ok=True)  # an empty card of the library's; ours is written instead
         _check_loaded(part, temporary)
         return [_moved(file, folder) for file in sorted(Path(temporary).iterdir())]
 
@@ -66,10 +69,23 @@ def _name_classes(part: Any, names: list[str]) -> None:
         config.label2id = {name: number for number, name in enumerate(names)}
 
 
+def _is_of_library(part: Any) -> bool:
+    library = sys.modules.get("transformers")
+    return library is not None and isinstance(part, library.PreTrainedModel)
+
+
+def _quiet(part: Any) -> AbstractContextManager[None]:
+    return quietly() if _is_of_library(part) or has_adapters(part) else nullcontext()
+
+
+def has_adapters(part: Any) -> bool:
+    """Return whether a model has adapters of peft, which are saved without the model that they belong to."""
+    return hasattr(part, "peft_config") and hasattr(part, "get_base_model")
+
+
 def _check_loaded(part: Any, folder: str) -> None:
     """Load what was written and compare it; another class than the library's own may load in another way."""
-    library = sys.modules.get("transformers")
-    if library is None or not isinstance(part, library.PreTrainedModel):
+    if not _is_of_library(part):
         return
     loaded = type(part).from_pretrained(folder, local_files_only=True)
     again = loaded.state_dict()

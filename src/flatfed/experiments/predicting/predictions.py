@@ -136,5 +136,7 @@ def _arrays(task: Task) -> ArrayReader:
     for examples in [*task.test_sets.values(), *(task.clients if task.holds_examples else ())]:
         if len(examples):
             raw = examples.batch(torch.arange(1))[0]
+            if not isinstance(raw, Tensor):
+                raise ConfigError("an input of this task is more than one array; use run.model() from Python")
             return ArrayReader(tuple(raw.shape[1:]), raw.dtype)
     raise ConfigError("there is no example here whose form inputs could have; predict where the data are")

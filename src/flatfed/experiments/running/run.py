@@ -386,7 +386,8 @@ def open_run(path: Path, trust: bool = False, accept_changed_data: bool = False)
     With `trust` the code that the run names may be imported, wherever it comes from.
     """
     if not is_run(path):
-        runs = sorted(str(file.parent.relative_to(path)) for file in path.glob("*/*/config.json"))
+        found = [file.parent for file in path.glob("*/*/config.json") if is_run(file.parent)]
+        runs = sorted(str(run.relative_to(path)) for run in found)
         if runs:
             raise ConfigError(f"{path} is not a run directory; name one of the runs in it: {listed(runs)}")
     return RunDirectory.open(path, trust, accept_changed_data)
