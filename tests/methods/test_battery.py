@@ -285,7 +285,7 @@ def test_a_client_that_is_not_sampled_keeps_its_state_bit_for_bit(case: Case) ->
 
 def assert_untouched(run: Any, method: Algorithm, client: int, w0: Vector) -> None:
     """Compare with what was declared: the first model where a state starts there, zeros everywhere else."""
-    slots = client_slots(method)
+    slots = client_slots(method, ff.SGDStep())
     state = run.client_state(client)
     assert set(state) == set(slots)
     for name, value in state.items():

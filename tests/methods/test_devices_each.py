@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import flatfed as ff
-from flatfed.core.evaluation import evaluator
+from flatfed.core.model import precision
 from flatfed.core.model.devices import CPU
 from methods.designs import marked
 from methods.wire import METHODS, SIZES, numbered_variants, variants
@@ -52,7 +52,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def copy(self: Tensor, source: Tensor, *args: Any) -> Tensor:
         return real_copy(self, source if self.is_meta else known(source), *args)
 
-    monkeypatch.setattr(evaluator, "find_device", lambda name: META)
+    monkeypatch.setattr(precision, "find_device", lambda name: META)
     monkeypatch.setattr(Tensor, "to", to)
     monkeypatch.setattr(Tensor, "copy_", copy)
     monkeypatch.setattr(Tensor, "__float__", lambda self: 0.5)

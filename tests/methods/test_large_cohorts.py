@@ -82,7 +82,7 @@ class CountingMemory:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.reads: Counter[str] = Counter()
-        self._state = client_slots(algorithm).keys()
+        self._state = client_slots(algorithm, ff.SGDStep()).keys()
 
     def keep(self, tensors: Mapping[str, Tensor]) -> StoredTensors:
         return dict(tensors) if tensors.keys() == self._state else CountedTensors(tensors, self.reads)
@@ -100,7 +100,7 @@ def needs(id: str) -> tuple[int, int, int, int]:
     federation.memory = counting
     row = next(rounds)
     clients, size = len(row["clients"]), 8 * len(federation.server.w)
-    states = len([slot for slot in client_slots(algorithm).values() if slot.kind == "vector"])
+    states = len([slot for slot in client_slots(algorithm, ff.SGDStep()).values() if slot.kind == "vector"])
     reads = sum(counting.reads.values()) // clients
     return row["bytes_up"] // size // clients, reads, states, len(algorithm.records())
 

@@ -149,7 +149,7 @@ def test_the_reference_is_not_trivial(method: str, task: str) -> None:
     assert not any("refused" in row for row in rows)
     fresh = start.clients.read(0).tensors()
     assert actual["known"] == (sorted({k for cohort in cohorts for k in cohort}) if fresh else [])
-    for name in {*client_slots(made), *fresh.keys() & {"local_parameters"}}:
+    for name in {*client_slots(made, ff.SGDStep()), *fresh.keys() & {"local_parameters"}}:
         assert moved(actual, name) == actual["known"]
     assert bool(actual["records"]) == bool(made.records())
 

@@ -145,7 +145,9 @@ def numbered_variants(ids: Iterable[str]) -> tuple[list[tuple[str, int]], list[t
 def with_other_states(id: str) -> list[Algorithm]:
     """The variants that keep different things, one of each kind."""
     made = [(m.at(0), m) for m in reversed(variants(id))]
-    return list({(*a.server_state(), "/", *client_slots(a), "/", *a.records()): m for a, m in made}.values())
+    return list(
+        {(*a.server_state(), "/", *client_slots(a, ff.SGDStep()), "/", *a.records()): m for a, m in made}.values()
+    )
 
 
 # Playing.
@@ -239,7 +241,7 @@ class Site:
         if client in self._states:
             return State(unpack(self._states[client]))
         first, oracle = trainer.algorithm.at(0), trainer.oracle
-        return fresh_client_state(first, oracle.w.clone(), oracle.initial_buffers, oracle.layout)
+        return fresh_client_state(first, ff.SGDStep(), oracle.w.clone(), oracle.initial_buffers, oracle.layout)
 
 
 Work = Callable[[bytes, bytes, bytes], Parts]
