@@ -74,7 +74,8 @@ class FedAdamW(ServerRate, id="fedadamw"):
     def direction(self, client: Client, gradient: Tensor) -> Tensor:
         """Take both moments further; return AdamW's direction and a share of the last global one."""
         memo, step = client.memo, client.step + 1
-        m, v = memo.first_moment, memo.second_moment
+        m: Tensor = memo.first_moment
+        v: Tensor = memo.second_moment
         m.mul_(self.beta1).add_(gradient, alpha=1 - self.beta1)
         v.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         # `m` begins anew in every round, `v` goes on: each is corrected for the steps that it has seen.
