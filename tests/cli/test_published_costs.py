@@ -33,6 +33,7 @@ COSTS = {
     "fedadam": Cost(1, 1, "1", "any", "weighting", server=("m", "v")),
     "fedyogi": Cost(1, 1, "1", "any", "weighting", server=("m", "v")),
     "fedadagrad": Cost(1, 1, "1", "any", "weighting", server=("m", "v")),
+    "fedadamw": Cost(2, 1, "1", "any", "uniform", server=("d",)),
     "fednova": Cost(1, 1, "1", "any", "weighting"),
     "scaffold": Cost(2, 2, "1", "any", "uniform", ("c",), ("c",)),
     "feddyn": Cost(1, 1, "1", "any", "uniform", ("h",), ("H",)),

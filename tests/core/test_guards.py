@@ -13,7 +13,7 @@ from flatfed.core.method.algorithm import Ask
 from flatfed.core.method.client import Client
 from flatfed.core.method.messages import Message
 from flatfed.core.method.server import Replies, Server
-from flatfed.core.method.state import Slots, scalar, vector
+from flatfed.core.method.state import Slots, per_tensor, scalar, vector
 
 ALL = [0, 1, 2, 3]
 
@@ -87,6 +87,33 @@ def test_a_reply_without_a_declared_number_is_refused():
 
     run = train(task(), Silent(), [ALL])
     assert run.history[0]["rejected"] == [{"client": 2, "reason": "lacks a"}]
+
+
+def test_a_reply_with_another_number_of_tensors_is_refused():
+    class Means(ff.Algorithm):
+        def uploads(self) -> tuple[str, ...]:
+            return ("w", "v")
+
+        def uploads_per_tensor(self) -> tuple[str, ...]:
+            return ("v",)
+
+        def server_state(self) -> Slots:
+            return {"v": per_tensor()}
+
+        def finish(self, client: Client) -> Message:
+            means = torch.stack([client.w[s.offset : s.end].mean() for s in client.layout.parameters])
+            return Message(w=client.w, v=client.w if client.id == 2 else means)
+
+        def update(self, server: Server, replies: Replies) -> None:
+            super().update(server, replies)
+            server.kept.v = replies.mean("v")
+
+    run = train(task(), Means(), [ALL])
+    tensors, size = len(list(net().parameters())), len(run.vector)
+    assert len(run.server_state["v"]) == tensors
+    [rejected] = run.history[0]["rejected"]
+    assert rejected["client"] == 2
+    assert f"v has shape ({size},), not ({tensors},)" in rejected["reason"]
 
 
 def test_what_a_client_received_stays_with_it_for_the_round():

@@ -7,7 +7,7 @@ import torch
 
 import flatfed as ff
 from flatfed.core.method.round_memory import MainMemory
-from flatfed.core.method.state import Overlay, State, scalar, vector, window
+from flatfed.core.method.state import Overlay, State, per_tensor, scalar, vector, window
 from flatfed.runs.states.store import StateStore
 
 MODEL = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
@@ -27,6 +27,13 @@ def test_entries_begin_as_declared_in_the_type_of_the_model():
     assert float(state.a) == 0.1
     assert (state.rows.shape, state.rows.dtype) == ((2, 3), torch.float64)
     assert State.declared(SLOTS, MODEL.float()).h.dtype == torch.float32
+
+
+def test_an_entry_may_have_one_number_for_each_tensor():
+    state = State.declared({"v": per_tensor(0.5)}, MODEL, tensors=2)
+    assert torch.equal(state.v, torch.tensor([0.5, 0.5], dtype=torch.float64))
+    with pytest.raises(ff.FlatfedError, match=r"state 'v' has shape \(2,\), not \(3,\)"):
+        state.v = MODEL
 
 
 def test_assignment_copies_and_arithmetic_in_place_works():

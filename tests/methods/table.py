@@ -82,6 +82,7 @@ class Row:
     server_state: Names = ()
     opts: Callable[[Params], Sequence[str]] | None = None  # for a parameter set; None: as `rows` says
     pooled: bool = False  # one client holds everyone's examples and is always asked
+    per_tensor: Count = 0  # vectors with one number for each tensor, each way, beside those of the model's size
     scaled: bool = False  # `server_lr` is a factor on the method's own step, and its naive computation knows none
 
     @property
@@ -109,6 +110,10 @@ class Case:
     @property
     def up(self) -> int:
         return self._of(self.row.up)
+
+    @property
+    def per_tensor(self) -> int:
+        return self._of(self.row.per_tensor)
 
     @property
     def pulled(self) -> bool:
@@ -176,6 +181,11 @@ def admm(params: Params) -> bool:
 def vectors_up(params: Params) -> int:
     """Of the methods with control variates: the update, and the change of c unless the server forms it itself."""
     return 2 if params.get("send_dc", True) else 1
+
+
+def by_entry(params: Params) -> int:
+    """Of FedAdamW: whether the second moment has the model's size."""
+    return int(params.get("blocks") == "entry")
 
 
 def lesam_down(first: int) -> Callable[[Params], int]:
@@ -254,6 +264,24 @@ TABLE: tuple[Row, ...] = (
         True,
         first_round=None,
         server_state=("m", "v"),
+    ),
+    Row(
+        "fedadamw",
+        (
+            {"beta1": 0.6, "beta2": 0.8, "eps": 0.01, "alpha": 0.4},
+            {"beta1": 0.7, "beta2": 0.9, "eps": 0.02, "alpha": 0.3, "blocks": "entry"},
+            {"beta1": 0.7, "beta2": 0.9, "eps": 0.02, "alpha": 0.0},
+        ),
+        naive.fedadamw,
+        lambda params: 1 + by_entry(params) + (1 if params.get("alpha", 0.5) else 0),
+        lambda params: 1 + by_entry(params),
+        1,
+        True,
+        uniform_mean=True,
+        warns_with_momentum=True,
+        server_state=("d", "v", "steps"),
+        per_tensor=lambda params: 1 - by_entry(params),
+        scaled=True,
     ),
     Row("fednova", ({},), naive.fednova, 1, 1, 1, True),
     Row("fedsam", ({"rho": 0.3},), naive.fedsam, 1, 1, 2, False, scaled=True),

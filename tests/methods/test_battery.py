@@ -173,7 +173,7 @@ def test_methods_without_a_choice_of_optimiser_refuse_one(row: Row, opt: str) ->
 
 def assert_bytes(case: Case, dtype: torch.dtype) -> None:
     run = standard_run(case, dtype)
-    assertions.assert_traffic(run, case.cohorts(COHORTS), case.down, case.up, case.row.exchanges)
+    assertions.assert_traffic(run, case.cohorts(COHORTS), case.down, case.up, case.row.exchanges, case.per_tensor)
 
 
 @every_case

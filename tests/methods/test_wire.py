@@ -90,12 +90,13 @@ def test_every_kind_of_model_gives_the_same_bits_through_the_wire(method: str, t
     """And what crosses is whole vectors of what is shared, a few scalars, and as many bytes as the history says."""
     made = ff.make(method) if kind == "defaults" else rich(method)
     crossings = assert_crosses(made, task).crossings
-    assert_whole_vectors(crossings, plan(made, task).task.layout())
+    assert_whole_vectors(crossings, plan(made, task).task.layout(), made.uploads_per_tensor())
     assert_counted(crossings, reference(made, task)["history"])
 
 
-def assert_whole_vectors(crossings: list[Crossing], layout: Layout) -> None:
+def assert_whole_vectors(crossings: list[Crossing], layout: Layout, per_tensor: tuple[str, ...]) -> None:
     lengths = {"buffers": layout.shared_buffers, "counters": layout.shared_counters}
+    lengths |= dict.fromkeys(per_tensor, layout.shared_tensors)
     for data in (part for crossing in crossings for part in (*crossing.down, crossing.up)):
         message = Message.from_bytes(data)
         for name, vector in message.vectors.items():

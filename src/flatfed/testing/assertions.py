@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from flatfed.testing.bench import array, assert_close, held, same_state
-from flatfed.testing.naive.model import DIMENSION
+from flatfed.testing.naive.model import DIMENSION, SHAPES
 from flatfed.testing.naive.outcome import Outcome
 
 SCALARS = 64
@@ -27,12 +27,21 @@ def assert_agrees(run: Any, expected: Outcome) -> None:
 
 
 def assert_traffic(
-    run: Any, cohorts: Sequence[Sequence[int]], down: Callable[[int], int], up: int, exchanges: int = 1
+    run: Any,
+    cohorts: Sequence[Sequence[int]],
+    down: Callable[[int], int],
+    up: int,
+    exchanges: int = 1,
+    per_tensor: int = 0,
 ) -> None:
-    """Refuse bytes that are not those of n model-sized vectors per client and round, and of a few scalars."""
+    """Refuse bytes that are not those of n model-sized vectors per client and round, and of a few scalars.
+
+    `per_tensor` vectors with one number for each tensor of the model may come to them, each way.
+    """
     itemsize = run.vector.dtype.itemsize
     for t, (row, cohort) in enumerate(zip(run.history, cohorts, strict=True)):
-        one, spare = DIMENSION * itemsize * len(cohort), SCALARS * exchanges * len(cohort)
+        one, small = DIMENSION * itemsize * len(cohort), per_tensor * len(SHAPES) * itemsize
+        spare = (SCALARS + small) * exchanges * len(cohort)
         for direction, vectors in (("down", down(t)), ("up", up)):
             beyond = row[f"bytes_{direction}"] - vectors * one
             assert 0 <= beyond <= spare, (

@@ -37,6 +37,7 @@ class MethodCosts:
         passes: over all of a client's examples, per round, besides the local steps.
         down_at_first: vectors that go down in the first round, where they are others; None: as in all.
         exchanges: of messages per round.
+        per_tensor: vectors with one number for each tensor of the model, each way.
     """
 
     down: int = 1
@@ -45,6 +46,7 @@ class MethodCosts:
     passes: int = 0
     down_at_first: int | None = None
     exchanges: int = 1
+    per_tensor: int = 0
 
 
 def check_method(
@@ -116,7 +118,8 @@ class MethodCheck:
         expected = self.costs or counted(self.made(), run)
         first = expected.down if expected.down_at_first is None else expected.down_at_first
         with self._about("bytes"):
-            assert_traffic(run, COHORTS, lambda t: expected.down if t else first, expected.up, expected.exchanges)
+            counts = expected.up, expected.exchanges, expected.per_tensor
+            assert_traffic(run, COHORTS, lambda t: expected.down if t else first, *counts)
         with self._about("backprops"):
             steps: int = SETTINGS["local_epochs"]
             assert_backprops(run, COHORTS, steps * expected.backprops + expected.passes)
@@ -157,4 +160,5 @@ def counted(method: Algorithm, run: Any) -> MethodCosts:
     tiny = costs(method)
     vector = DIMENSION * run.vector.dtype.itemsize * len(COHORTS[0])
     first: int = run.history[0]["bytes_down"] // vector
-    return MethodCosts(tiny.down, tiny.up, tiny.backprops, tiny.passes, first, tiny.exchanges)
+    small = len(method.uploads_per_tensor())
+    return MethodCosts(tiny.down, tiny.up, tiny.backprops, tiny.passes, first, tiny.exchanges, small)

@@ -65,6 +65,7 @@ TAKE_A_CLIENT_OPT: dict[str, Mapping[str, Any]] = {
     "fedadam": {"server_lr": 0.1, "tau": 0.1},
     "fedyogi": {"server_lr": 0.1, "tau": 0.1},
     "fedadagrad": {"server_lr": 0.1, "tau": 0.1},
+    "fedadamw": {"beta1": 0.6, "beta2": 0.8, "eps": 0.01, "alpha": 0.4},
     "fednova": {},
     "scaffold": {},
     "feddyn": {"alpha": 0.3},

@@ -95,6 +95,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedadam": {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v0": None, "bias_correction": False},
     "fedyogi": {"server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v0": None},
     "fedadagrad": {"server_lr": 0.01, "beta1": 0.0, "tau": 1e-3, "v0": None},
+    "fedadamw": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "alpha": 0.5, "blocks": "tensor", "server_lr": 1.0},
     "fednova": {},
     "scaffold": {"server_lr": 1.0, "option": "II", "send_dc": True},
     "adabest": {"beta": 0.9, "mu": 0.02, "mu_scaling": "paper"},
@@ -196,6 +197,9 @@ def test_a_misspelt_combination_is_refused_with_a_reason(spelling: str, reason: 
         ("fedadagrad", {"beta2": 0.9}, "beta2"),
         ("fedyogi", {"v0": -1.0}, "v0"),
         ("fedcm", {"alpha": 1.2}, "alpha"),
+        ("fedadamw", {"beta2": 1.0}, "beta2"),
+        ("fedadamw", {"eps": 0.0}, "eps"),
+        ("fedadamw", {"blocks": "layer"}, "blocks"),
         ("mofedsam", {"rho": -0.1}, "rho"),
         ("fedacg", {"mu": 0.1}, "mu"),
         ("fednova", {"rho": 0.9}, "rho"),
@@ -217,7 +221,7 @@ def test_an_optimiser_refuses_what_means_nothing(cls: str, params: dict[str, Any
 
 
 def test_methods_that_divide_by_the_steps_warn_of_momentum_and_the_others_do_not() -> None:
-    warned = {"scaffold", "fedcm", "mofedsam", "fedgamma", "fedlesam-s", "fedwmsam", "fedvssam"}
+    warned = {"scaffold", "fedadamw", "fedcm", "mofedsam", "fedgamma", "fedlesam-s", "fedwmsam", "fedvssam"}
     setup = network_setup(momentum=0.5, schedule=ROUND)
     for method in METHODS:
         if method in warned:

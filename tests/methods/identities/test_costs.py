@@ -20,6 +20,7 @@ COSTS: dict[str, tuple[int, int, int]] = {
     "fedadam": (1, 1, STEPS),
     "fedyogi": (1, 1, STEPS),
     "fedadagrad": (1, 1, STEPS),
+    "fedadamw": (2, 1, STEPS),
     "fednova": (1, 1, STEPS),
     "scaffold": (2, 2, STEPS),
     "feddyn": (1, 1, STEPS),

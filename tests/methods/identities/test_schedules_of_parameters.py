@@ -281,6 +281,6 @@ def test_a_whole_number_cannot_follow_a_schedule() -> None:
 
 
 def test_a_rate_that_reaches_zero_is_refused_where_it_divides() -> None:
-    for method in ("scaffold", "fedcm", "mofedsam", "fedgamma", "fedlesam-s", "fedwmsam", "fedvssam"):
+    for method in ("scaffold", "fedadamw", "fedcm", "mofedsam", "fedgamma", "fedlesam-s", "fedwmsam", "fedvssam"):
         with pytest.raises(ff.ConfigError, match="learning rate"):
             train_network(ff.make(method), plain_setup(), lr=ff.Ramp(0.1, 0.0, 3))

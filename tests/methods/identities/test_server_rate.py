@@ -20,6 +20,7 @@ SCALED = (
     *(
         "fedgf",
         "fedwmsam",
+        "fedadamw",
         "fedcm",
         "mime",
         "mimelite",

@@ -6,8 +6,8 @@ keeps their letters. Nothing here is fast, and nothing is shared between methods
 step, the client optimisers and the client weights.
 
 The methods stand by family in `averaging`, `server_optimisers`, `momentum`, `drift_correction`, `local_sharpness`,
-`lesam`, `global_sharpness`, `guided` and `gloss`; whatever those modules hold can be imported from here, so a new
-method is one function in one of them.
+`lesam`, `global_sharpness`, `guided`, `gloss` and `local_adaptive`; whatever those modules hold can be imported from
+here, so a new method is one function in one of them.
 """
 
 # ruff: noqa: F401, F403
@@ -38,6 +38,7 @@ from methods.naive.global_sharpness import *
 from methods.naive.gloss import *
 from methods.naive.guided import *
 from methods.naive.lesam import *
+from methods.naive.local_adaptive import *
 from methods.naive.local_sharpness import *
 from methods.naive.momentum import *
 from methods.naive.server_optimisers import *

@@ -97,6 +97,10 @@ class Algorithm(Config):
         """Name the vectors that a good reply holds."""
         return ("w",)
 
+    def uploads_per_tensor(self) -> tuple[str, ...]:
+        """Name those of the vectors that hold one number for each shared tensor; the others are model-sized."""
+        return ()
+
     # The server's side.
 
     def advance(self, server: Server, ask: Ask) -> None:

@@ -20,14 +20,22 @@ class Server:
         kept: the declared state, e.g. `kept.sigma`.
         buffers: shared buffers (BatchNorm statistics, counters); the loop averages them, methods leave them alone.
         population: number of clients, N.
+        tensors: number of the model's tensors that are shared.
         round, rounds, lr: the current round (from 0), how many there are, this round's learning rate.
         watch: numbers that a method wants to see in this round's history row, e.g. `watch["c"] = 0.3`.
     """
 
     def __init__(
-        self, w: Tensor, kept: State, buffers: dict[str, Tensor], population: int, rounds: int, records: ClientStore
+        self,
+        w: Tensor,
+        kept: State,
+        buffers: dict[str, Tensor],
+        population: int,
+        rounds: int,
+        records: ClientStore,
+        tensors: int,
     ) -> None:
-        self.w, self.kept, self.buffers = w, kept, buffers
+        self.w, self.kept, self.buffers, self.tensors = w, kept, buffers, tensors
         self.population, self.rounds, self.round, self.lr = population, rounds, 0, 0.0
         self.watch: dict[str, float] = {}
         self._records = records

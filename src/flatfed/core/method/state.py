@@ -17,13 +17,13 @@ from flatfed.core.method.round_memory import RoundMemory, StoredTensors
 class Slot:
     """One declared entry: its kind, its first value and, for `window`, how many entries it has."""
 
-    kind: Literal["vector", "scalar", "window"]
+    kind: Literal["vector", "scalar", "window", "per tensor"]
     start: float | Literal["model"] = 0.0
     rows: int = 0
     of: Literal["scalar", "vector"] = "scalar"
 
-    def allocate(self, model: Tensor) -> Tensor:
-        """Return the entry's first value, for a model of this size and type."""
+    def allocate(self, model: Tensor, tensors: int = 1) -> Tensor:
+        """Return the entry's first value, for a model of this size and type, which has n shared tensors."""
         if self.kind == "scalar":
             # Whatever the model's type: methods compute with their numbers in Python, which is in float64.
             return torch.tensor(self.start, dtype=torch.float64)
@@ -33,7 +33,7 @@ class Slot:
             return model.clone()
         if abs(self.start) > torch.finfo(model.dtype).max:
             raise ConfigError(f"a vector that begins at {self.start:g} is beyond the numbers of {model.dtype}")
-        return torch.full_like(model, self.start)
+        return model.new_full((tensors,) if self.kind == "per tensor" else model.shape, self.start)
 
     def _empty_window(self, model: Tensor) -> Tensor:
         if self.of == "vector":
@@ -47,6 +47,11 @@ Slots = dict[str, Slot]
 def vector(start: float | Literal["model"] = 0.0) -> Slot:
     """Declare one model-sized vector: `start` everywhere at first, or a copy of the initial model."""
     return Slot("vector", start=start)
+
+
+def per_tensor(start: float = 0.0) -> Slot:
+    """Declare one number for each tensor of the model that is shared, in the model's order and type."""
+    return Slot("per tensor", start=start)
 
 
 def scalar(value: float = 0.0) -> Slot:
@@ -72,9 +77,9 @@ class State:
         object.__setattr__(self, "_entries", dict(entries))
 
     @classmethod
-    def declared(cls, slots: Slots, model: Tensor) -> State:
-        """Return a fresh state for a model of this size and type."""
-        return cls({name: slot.allocate(model) for name, slot in slots.items()})
+    def declared(cls, slots: Slots, model: Tensor, tensors: int = 1) -> State:
+        """Return a fresh state for a model of this size and type, which has n shared tensors."""
+        return cls({name: slot.allocate(model, tensors) for name, slot in slots.items()})
 
     def __getattr__(self, name: str) -> Tensor:
         try:

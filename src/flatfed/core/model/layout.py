@@ -112,6 +112,7 @@ class Layout:
         self.counters = _segments(whole, local, modules, is_buffer=True)
         self.size = _size(self.parameters)
         self.shared = _size(_shared(self.parameters))
+        self.shared_tensors = len(_shared(self.parameters))
         self.shared_buffers = _size(_shared(self.buffers))
         self.shared_counters = _size(_shared(self.counters))
         _refuse_idle(local, [name for name, _, _ in trainable + buffers])

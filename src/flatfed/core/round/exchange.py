@@ -169,7 +169,8 @@ class Courier:
 
     def _expected(self, names: tuple[str, ...]) -> Expectation:
         fed = self.federation
-        shapes = {name: len(fed.server.w) for name in names}
+        small = fed.method.uploads_per_tensor()
+        shapes = {name: fed.server.tensors if name in small else len(fed.server.w) for name in names}
         shapes |= {name: len(vector) for name, vector in fed.server.buffers.items()}
         numbers = fed.method.upload_numbers if names == fed.method.uploads() else ()
         return Expectation(

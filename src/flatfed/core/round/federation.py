@@ -252,7 +252,7 @@ class Federation:
         server, records = self.server, Overlay(self.records, self.memory)
         # Of the buffers only the dictionary: the loop puts new ones in their place and changes none.
         kept, buffers = server.kept.copy(), dict(server.buffers)
-        own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records)
+        own = Server(server.w.clone(), kept, buffers, server.population, server.rounds, records, server.tensors)
         # What weight averaging keeps is not copied: a shadow is only probed, and no model enters it then.
         shadow = Federation(
             self.task,

@@ -201,7 +201,7 @@ def fresh_client_state(
     algorithm: Algorithm, base: BaseOptimiser, initial: Tensor, buffers: tuple[Tensor, Tensor], layout: Layout
 ) -> State:
     """Return what a client keeps before it has ever taken part: what is declared, and its local layers."""
-    entries = State.declared(client_slots(algorithm, base), initial).tensors()
+    entries = State.declared(client_slots(algorithm, base), initial, layout.shared_tensors).tensors()
     own = {
         LOCAL_PARAMETERS: initial[layout.shared :],
         LOCAL_BUFFERS: buffers[0][layout.shared_buffers :],

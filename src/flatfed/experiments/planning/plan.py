@@ -203,14 +203,16 @@ class Plan:
         buffers = layout.read_buffers(model, dtype)
         shared = initial[: layout.shared].clone()
         # The server's vectors are of the shared part alone; a client's are as long as its whole model.
-        records = StateStore(lambda: State.declared(first.records(), shared), self.state_bytes)
+        tensors = layout.shared_tensors
+        records = StateStore(lambda: State.declared(first.records(), shared, tensors), self.state_bytes)
         server = Server(
             shared,
-            State.declared(first.server_state(), shared),
+            State.declared(first.server_state(), shared, tensors),
             shared_buffers(buffers, layout),
             self.task.population,
             self.settings.rounds,
             records,
+            tensors,
         )
         # Made once: what a new client keeps is a copy of it.
         fresh = fresh_client_state(first, self.settings.at(0).base_opt, initial, buffers, layout)

@@ -1,0 +1,1 @@
+"""Methods whose clients take adaptive steps."""
