@@ -12,7 +12,7 @@ from cli.command import SMALL, Outcome, fingerprint, flatfed, refused
 COMMANDS = [
     (["rnu", "digits", "fedavg"], ["'rnu'", "'run'"]),
     (["compair"], ["'compair'", "'compare'"]),
-    (["nonsense"], ["'nonsense'", "compare, dashboard, data, deploy, evaluate, flatness, landscape"]),
+    (["nonsense"], ["'nonsense'", "bundle", "compare, dashboard, data, deploy, evaluate, export, flatness, landscape"]),
     (["-x"], ["-x"]),
     (["run"], ["DATASET"]),
     (["run", "digits"], ["ALGORITHM"]),

@@ -193,8 +193,9 @@ class Forks:
 
     @classmethod
     def end(cls) -> None:
-        """End it: it has nothing more to read."""
+        """End it: it would wait for more, as processes that were forked meanwhile hold the pipe too."""
         if cls.process is not None:
+            cls.process.kill()
             cls.process.communicate()
             cls.process = None
 

@@ -23,6 +23,7 @@ LOOKING: dict[str, list[str]] = {
     "study show": ["STUDIED"],
     "study pack": ["STUDIED", "OUT"],
     "claims check": ["STUDIED"],
+    "bundle": ["RUN", "--out", "OUT.zip"],
 }
 """Commands that show what a run or a study has come to, with arguments that make them do it."""
 
@@ -35,6 +36,8 @@ OPENING: dict[str, list[str]] = {
     "flatness": ["RUN", "--measure", "loss", "--samples", "9"],
     "landscape": ["RUN", "--points", "3"],
     "robustness": ["RUN"],
+    "export": ["RUN", "--format", "torch", "--out", "OUT"],
+    "predict": ["RUN", "RUN/config.json"],
     "study check": ["STUDY"],
     "study run": ["STUDY", "--out", "OUT"],
     "study tune": ["STUDY", "louder"],
@@ -52,8 +55,8 @@ OTHERS = {
 }
 """Commands that open no run; a site's own file names what may be imported there."""
 
-ELSEWHERE = {"dashboard"}
-"""Tested below: it goes on until it is ended."""
+ELSEWHERE = {"dashboard", "verify"}
+"""The first is tested below, as it goes on until it is ended; the second in the tests of bundles."""
 
 
 def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[str]:

@@ -211,7 +211,8 @@ def test_nothing_is_left_of_a_run_that_ends_in_the_middle_of_a_round(
 ) -> None:
     path = tmp_path / "run"
     done = in_new_process("-c", ENDED, str(path), how)
-    assert done.returncode != 0
+    # After an interrupt the run comes back as it is.
+    assert (done.returncode == 0) == (how == "interrupt"), done.stderr
     assert int((tmp_path / "seen").read_text()) > 0, done.stderr
     assert [file.name for file in path.rglob("*") if file.name.endswith(".tmp")] == []
     assert digest(ff.resume(path)) == expected

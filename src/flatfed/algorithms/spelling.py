@@ -117,7 +117,7 @@ def _check_suffixes(text: str, suffixes: Sequence[Call], optimisers: Sequence[Ca
     known = [*ClientOptimiser.registry, *Average.registry]
     for call in suffixes:
         if call.name in Algorithm.registry:
-            raise ConfigError(f"{text!r}: {call.name} is an algorithm, which stands first and alone")
+            raise ConfigError(f"{text!r}: {call.name!r} is an algorithm, which stands first and alone")
         _refuse_almost_path(call.name)
         if call.name not in known:
             raise ConfigError(nearest(call.name, known, "suffix"))

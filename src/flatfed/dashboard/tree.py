@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flatfed.core.configuration.checking import escaped
 from flatfed.core.errors import CheckpointError
-from flatfed.runs.directory import is_run
+from flatfed.runs.records.folders import is_run
 
 RUN, COMPARISON, STUDY = "config.json", "comparison.json", "study.json"
 """The files that say what a folder is."""

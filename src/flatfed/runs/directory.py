@@ -45,6 +45,7 @@ from flatfed.runs.records.files import (
     write_json,
     write_synced,
 )
+from flatfed.runs.records.folders import is_run as is_run
 from flatfed.runs.records.structure import STATUS, check, check_config
 
 REPLACES = "replaces"
@@ -359,14 +360,6 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
     if config.get("format") not in (1, FORMAT):
         raise CheckpointError(f"{file} has format {config.get('format')!r}; this version reads 1 and {FORMAT}")
     check_config(file, config)
-
-
-def is_run(path: Path) -> bool:
-    """Say whether a directory holds a run, and not a model of Hugging Face, whose configuration has the same name."""
-    if not (path / "config.json").is_file():
-        return False
-    is_published = any((path / name).exists() for name in ("history.jsonl", "status.json", "environment.json"))
-    return is_published or not any(path.glob("model*.safetensors*"))
 
 
 def is_comparison(path: Path) -> bool:
