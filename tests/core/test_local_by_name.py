@@ -196,7 +196,12 @@ def test_every_method_trains_and_sends_shared_parts_alone(method: str, kind: str
     shared = len(flat(normed())) - own_sizes(kind)[0]
     assert len(run.vector) == shared
     assert not torch.equal(run.vector, train(problem(kind), ff.make(method), COHORTS[:1], batch_size=3).vector)
-    assert {len(vector) for _, vector in tap.crossed} == {shared}
+    algorithm = ff.make(method)
+    tensors = problem(kind).layout().shared_tensors
+    of_tensors = {name for name, slot in algorithm.server_state().items() if slot.kind == "per tensor"}
+    of_tensors |= set(algorithm.uploads_per_tensor())
+    for name, vector in tap.crossed:
+        assert len(vector) == (tensors if name in of_tensors else shared), name
     assert not {"buffers", "counters"} & {name for name, _ in tap.crossed}
     for row in run.history:
         assert all(math.isfinite(row[name]) for name in ("train_loss", "test_loss", "update_norm", "model_norm"))

@@ -112,9 +112,9 @@ def test_a_run(command: tuple[str, ...], home: Path) -> None:
 
 
 def test_a_run_that_goes_on(home: Path) -> None:
-    """How it stood is not asked: it is under the lock, and its end is what this process wrote."""
+    """How it stood is asked once, as more rounds go past what ended it early; its end is what this process wrote."""
     counts = reads(home, "resume", home / "run", "--rounds", "5")
-    assert of_records(counts) == once("run/config.json", "run/history.jsonl")
+    assert of_records(counts) == once("run/config.json", "run/history.jsonl", "run/status.json")
     checkpoints = [count for path, count in counts.items() if path.endswith("checkpoint.json")]
     assert set(checkpoints) == {1}, "one that was loaded or saved is known"
 
