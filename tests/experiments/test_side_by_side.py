@@ -179,8 +179,8 @@ def test_one_that_fails_or_is_killed_leaves_the_others_alone(tmp_path: Path) -> 
 
 def test_an_interrupt_lets_all_of_them_save(tmp_path: Path) -> None:
     def train(run: Path, tell: Tell) -> None:
-        tell({"done": 0})
         try:
+            tell({"done": 0})  # within: from here on it may be asked to stop
             while True:  # until it is asked to stop, and it goes on talking until then
                 tell({"say": "y" * 10_000})
         except KeyboardInterrupt:
