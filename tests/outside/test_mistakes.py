@@ -37,7 +37,7 @@ METHODS = {
     "good.M": "from where you start: good:M",
     "my-file:M": "written module:Name",
     "good:": "written module:Name",
-    "good:M+good:M": "m is an algorithm, which stands first and alone",
+    "good:M+good:M": "'m' is an algorithm, which stands first and alone",
     "__main__:M": "has no attribute 'M'",
 }
 
