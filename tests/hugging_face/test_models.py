@@ -198,16 +198,24 @@ def test_the_largest_eigenvalue_is_that_of_the_dense_hessian(kind: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    bert().save_pretrained(tmp_path / "bert")
-    tokenizer().save_pretrained(tmp_path / "bert")
-    return tmp_path / "bert"
+    return written_model(tmp_path, bert())
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
-    with (tmp_path / "texts.csv").open("w", newline="") as file:
+    return written_texts(tmp_path)
+
+
+def written_model(home: Path, model: Any) -> Path:
+    model.save_pretrained(home / "bert")
+    tokenizer().save_pretrained(home / "bert")
+    return home / "bert"
+
+
+def written_texts(home: Path) -> Path:
+    with (home / "texts.csv").open("w", newline="") as file:
         csv.writer(file).writerows([(row["label"], row["text"]) for row in rows(count=18)])
-    return tmp_path / "texts.csv"
+    return home / "texts.csv"
 
 
 def arguments(texts: Path, folder: Path, out: Path, *more: Any) -> list[Any]:

@@ -29,17 +29,19 @@ OnStep = Callable[[str, int, int | None], None]
 class Subject:
     """What is measured: a model on its surface and, for a run, the federation that it stands in.
 
-    `on_step` hears what is being done: name, pieces done, pieces in all (None while that is not known).
+    `on_step` hears what is being done: name, pieces done, pieces in all (None while that is not known). Where there is
+    no federation, `needs` says what a measurement of clients would need.
     """
 
     surface: Surface
     federation: Federation | None = None
     on_step: OnStep = lambda name, done, total: None
+    needs: str = "a run, not a model alone"
 
     def run(self, who: str) -> Federation:
         """Return the federation, or say that there is none."""
         if self.federation is None:
-            raise ConfigError(f"{who} asks the clients, so it needs a run, not a model alone")
+            raise ConfigError(f"{who} asks the clients, so it needs {self.needs}")
         return self.federation
 
     def everywhere(self) -> Surface:

@@ -61,15 +61,23 @@ def _configuration(model: nn.Module, lora: Any) -> Any:
 
 def with_all_parameters(model: nn.Module) -> nn.Module:
     """Return a copy in which adapters are merged into the weights and every parameter is trained: the full space."""
-    whole = copy.deepcopy(model)
-    merge = getattr(whole, "merge_and_unload", None)
-    if callable(merge):
-        with without_deprecations():
-            whole = merge()
+    whole = _merged(copy.deepcopy(model))
     for parameter in whole.parameters():
         if parameter.is_floating_point():
             parameter.requires_grad_(True)
     return whole
+
+
+def _merged(model: nn.Module) -> nn.Module:
+    """Return the model with adapters merged into the weights, also where it is a part of another; it is changed."""
+    merge = getattr(model, "merge_and_unload", None)
+    if callable(merge):
+        with without_deprecations():
+            merged: nn.Module = merge()
+        return merged
+    for name, part in model.named_children():
+        setattr(model, name, _merged(part))
+    return model
 
 
 def in_full_space(task: Task) -> Task:

@@ -11,4 +11,14 @@ from flatfed.algorithms.client_optimisers.sam import SAM, sam_gradient
 from flatfed.algorithms.client_optimisers.sgd import SGD
 from flatfed.algorithms.client_optimisers.vasso import VaSSO
 
-__all__ = ["ASAM", "SAM", "SGD", "FriendlySAM", "PreviousSAM", "Scaled", "VaSSO", "asam_gradient", "sam_gradient"]
+__all__ = [
+    "ASAM",
+    "SAM",
+    "SGD",
+    "FriendlySAM",
+    "PreviousSAM",
+    "Scaled",
+    "VaSSO",
+    "asam_gradient",
+    "sam_gradient",
+]

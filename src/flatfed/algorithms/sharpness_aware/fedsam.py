@@ -8,6 +8,7 @@ from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import Scaled, asam_gradient, sam_gradient
 from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.client import Client
+from flatfed.core.model.full_space import Space
 
 
 class FedSAM(ServerRate, id="fedsam"):
@@ -15,13 +16,15 @@ class FedSAM(ServerRate, id="fedsam"):
 
     Caldarola et al., "Improving generalization in federated learning by seeking flat minima", ECCV 2022; Qu et
     al., "Generalized federated learning via sharpness aware minimization", ICML 2022.
+    `space`: where the ascent goes in a model with frozen weights, as of `sam`.
     """
 
     rho: NonNegative = 0.05
+    space: Space = "trained"
 
     def gradient(self, client: Client) -> Tensor:
         """Return SAM's gradient."""
-        return sam_gradient(client, self.rho)
+        return sam_gradient(client, self.rho, self.space)
 
 
 class FedASAM(ServerRate, id="fedasam"):

@@ -16,6 +16,7 @@ from flatfed.cli.options.groups import (
     data_dir_option,
     declared_option,
     option,
+    space_option,
     trust_option,
     weights_option,
     workers_option,
@@ -53,6 +54,7 @@ Options = dict[str, Any]
 @declared_option("--samples", "Measure over at most N of those examples.", FLATNESS["samples"])
 @declared_option("--seed", "Seed of that draw.", FLATNESS["seed"])
 @weights_option
+@space_option
 @declared_option(
     "--protocol",
     "Measure as a paper's code does. fedgloss: λmax and λmax/λ5 by power iteration on the test set, with the "
@@ -155,7 +157,7 @@ def _refuse_many_clients(clients: int | None) -> None:
 
 def _refuse_decided(typed: set[str]) -> None:
     """Refuse what a protocol decides."""
-    for name in ("measure", "data", "weights"):
+    for name in ("measure", "data", "weights", "space"):
         if name in typed:
             raise ConfigError(f"--protocol decides what is measured, and of what; leave out --{name}")
 
@@ -174,6 +176,7 @@ def _measure(runs: list[SavedRun], asked: Asked, options: Options) -> list[Measu
             samples=at_most(options["samples"]),
             seed=options["seed"],
             weights=options["weights"],
+            space=options["space"],
             data_dir=options["data_dir"],
             workers=options["workers"],
             on_step=progress.show,

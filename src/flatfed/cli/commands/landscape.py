@@ -15,6 +15,7 @@ from flatfed.cli.options.groups import (
     data_dir_option,
     declared_option,
     option,
+    space_option,
     trust_option,
     weights_option,
     workers_option,
@@ -68,7 +69,12 @@ Options = dict[str, Any]
     "--directions", "along: average over N random directions.", LANDSCAPE["directions"], group="evaluation"
 )
 @weights_option
-@option("--out", "Folder to write.  [default: RUN/flatness]", click.Path(path_type=Path))
+@space_option
+@option(
+    "--out",
+    "Folder to write.  [default: RUN/flatness; of the full space RUN/flatness/full-space]",
+    click.Path(path_type=Path),
+)
 @declared_option("--title", "Title of the figures.", LANDSCAPE["title"], group="figures")
 @data_dir_option
 @workers_option
@@ -87,7 +93,7 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
     view = View.of({**options, "round": options["moment"]})
     runs = runs_named(paths)
     # A picture of several runs lies with the first of them.
-    folder = out or home_of(runs[0]) / "flatness"
+    folder = out or home_of(runs[0]) / "flatness" / _place(view)
     if not is_writable(folder):
         raise ConfigError(f"{folder} cannot be written; name another folder with --out")
     scene = _evaluate(runs, view, options)
@@ -96,6 +102,11 @@ def landscape(paths: tuple[Path, ...], out: Path | None, title: str, **options: 
         echo(line)
     echo(f"written: {', '.join(map(str, files))}", err=True)
     return 0
+
+
+def _place(view: View) -> str:
+    """Return where in a run's folder the pictures lie: those of the full space do not replace the others."""
+    return "full-space" if view.space == "full" else ""
 
 
 def _evaluate(runs: list[Path], view: View, options: Options) -> Landscape:

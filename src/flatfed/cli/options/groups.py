@@ -14,7 +14,7 @@ from flatfed.cli.options.values import Number, Whole, click_type, naming, option
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.experiments.spelling.declared import RunOption
 from flatfed.experiments.spelling.kinds import TrackKind, list_of_whole, parts_of
-from flatfed.experiments.spelling.measured import WEIGHTS
+from flatfed.experiments.spelling.measured import SPACE, WEIGHTS
 
 if TYPE_CHECKING:
     from flatfed.core.configuration.settings import Settings
@@ -330,6 +330,13 @@ weights_option = declared_option(
     "--weights",
     "Of a run with weight averaging: the averaged model, or the last global one.",
     WEIGHTS,
+    group="model",
+)
+space_option = declared_option(
+    "--space",
+    "Of a model with frozen weights: the loss as a function of the parameters that are trained (with LoRA the "
+    "adapters), or of all weights in full, adapters merged.",
+    SPACE,
     group="model",
 )
 which_model_option = option(

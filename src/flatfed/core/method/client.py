@@ -76,17 +76,36 @@ class Client:
 
     # The oracle.
 
-    def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
+    def gradient(
+        self,
+        at: Tensor | None = None,
+        plus: Callable[[Any], Tensor] | None = None,
+        moved: Tensor | None = None,
+    ) -> Tensor:
         """Return the gradient of the loss on the current batch, here or `at` another point; one backprop.
 
-        `plus(outputs)` is added to the loss. The result is valid until the call after the next. Only the first pass of
-        a step moves BatchNorm statistics.
+        `plus(outputs)` is added to the loss. With `moved`, a vector of the full space, all weights that the model
+        computes with are moved by it, also those that are frozen. The result is valid until the call after the next.
+        Only the first pass of a step moves BatchNorm statistics.
         """
         inputs, targets = self._current()
         self._draw_from("model", self.step)
         first = self._step_loss is None
         # The generator was keyed by the step, not by the pass: both passes of SAM have the same dropout.
-        gradient, loss = self._oracle.gradient(inputs, targets, at, plus, still=not first)
+        gradient, loss = self._oracle.gradient(inputs, targets, at, plus, still=not first, moved=moved)
+        if first:
+            self._step_loss = loss
+        return gradient
+
+    def gradient_in_full_space(self) -> Tensor:
+        """Return the gradient on the current batch by all weights that the model computes with; one backprop.
+
+        That is a vector of the full space: of frozen weights too, and not of the adapters that add to them (LoRA).
+        """
+        inputs, targets = self._current()
+        self._draw_from("model", self.step)
+        first = self._step_loss is None
+        gradient, loss = self._oracle.gradient_in_full_space(inputs, targets, still=not first)
         if first:
             self._step_loss = loss
         return gradient

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed.core.model.devices import CPU, place
+from flatfed.core.model.full_space import FullSpace
 from flatfed.core.model.layout import Layout
 from flatfed.core.task.structures import Batch, Structure, call, mapped
 from flatfed.core.task.task import Task
@@ -46,8 +48,15 @@ class ClientOracle(Protocol):
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
+        moved: Tensor | None = None,
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`, counted."""
+        ...
+
+    def gradient_in_full_space(
+        self, inputs: Structure, targets: Structure, at: Tensor | None = None, still: bool = False
+    ) -> tuple[Tensor, float]:
+        """Return the gradient by all weights that the model computes with, and the value of the loss, counted."""
         ...
 
     def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
@@ -57,6 +66,34 @@ class ClientOracle(Protocol):
     def takes_steps(self, descent: Any) -> bool:
         """Take the local steps of the client (a `Descent`) with those of others; say whether that could be done."""
         ...
+
+
+class GradientMemory:
+    """Two vectors that gradients come to lie in, in turns, without a copy.
+
+    Attributes:
+        parameters: what the gradients are taken by, in the order of the layout.
+    """
+
+    def __init__(self, layout: Layout, model: nn.Module, like: Tensor) -> None:
+        named = dict(model.named_parameters())
+        self.parameters = [named[segment.name] for segment in layout.parameters]
+        self._flat = [torch.zeros(layout.size, dtype=like.dtype, device=like.device) for _ in range(2)]
+        self._views = [[segment.view(flat) for segment in layout.parameters] for flat in self._flat]
+        self._turn = 0
+
+    def next(self) -> Tensor:
+        """Return the vector, all zero, that the next backward pass adds into."""
+        self._turn ^= 1
+        flat = self._flat[self._turn].zero_()
+        # A backward pass adds into gradients that are there, so they come to lie in the flat vector without a copy.
+        for parameter, view in zip(self.parameters, self._views[self._turn], strict=True):
+            parameter.grad = view
+        return flat
+
+    def turn_back(self) -> None:
+        """Let the next gradient come to lie where the last one is: the pass is repeated."""
+        self._turn ^= 1
 
 
 class Oracle:
@@ -80,11 +117,8 @@ class Oracle:
         self.is_weight = self.layout.weight_mask().to(device)
         self.backprops = 0
         self._here = self.w
-        self._flat = [torch.zeros_like(self.w) for _ in range(2)]
-        trainable = dict(self.model.named_parameters())
-        self._parameters = [trainable[segment.name] for segment in self.layout.parameters]
-        self._views = [[segment.view(flat) for segment in self.layout.parameters] for flat in self._flat]
-        self._turn = 0
+        self._gradients = GradientMemory(self.layout, self.model, self.w)
+        self._parameters = self._gradients.parameters
         self._channels_last = any(segment.channels_last for segment in self.layout.parameters)
 
     def batch(self, inputs: Structure, targets: Structure) -> Batch:
@@ -126,15 +160,38 @@ class Oracle:
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
+        moved: Tensor | None = None,
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`.
 
-        `at` evaluates at another point and puts `w` back exactly. When `still`, buffers such as BatchNorm statistics
-        are not moved.
+        `at` evaluates at another point and puts `w` back exactly, and so does `moved`, by which all weights of the full
+        space are moved. When `still`, buffers such as BatchNorm statistics are not moved.
         """
-        if at is None and not still:
+        if at is None and moved is None and not still:
             return self._backward(inputs, targets, plus)
-        return self._elsewhere(at, lambda: self._backward(inputs, targets, plus), still)
+        return self._elsewhere(at, lambda: self._moved_backward(moved, inputs, targets, plus), still)
+
+    def gradient_in_full_space(
+        self, inputs: Structure, targets: Structure, at: Tensor | None = None, still: bool = False
+    ) -> tuple[Tensor, float]:
+        """Return the gradient by all weights that the model computes with, trained or not, and the loss's value.
+
+        It lies in memory of its own, which the call after the next overwrites.
+        """
+        trained, self._gradients = self._gradients, self._full_gradients
+        try:
+            with self._full_space.freed():
+                return self.gradient(inputs, targets, at, still=still)
+        finally:
+            self._gradients = trained
+
+    @functools.cached_property
+    def _full_space(self) -> FullSpace:
+        return FullSpace(self.model)
+
+    @functools.cached_property
+    def _full_gradients(self) -> GradientMemory:
+        return GradientMemory(self._full_space.layout, self.model, self.w)
 
     def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
         """Return the model's outputs (at another point), without a gradient and without moving buffers."""
@@ -156,16 +213,25 @@ class Oracle:
     def _backward(
         self, inputs: Structure, targets: Structure, plus: Callable[[Any], Tensor] | None
     ) -> tuple[Tensor, float]:
-        self._turn ^= 1
-        flat = self._flat[self._turn].zero_()
-        # A backward pass adds into gradients that are there, so they come to lie in the flat vector without a copy.
-        for parameter, view in zip(self._parameters, self._views[self._turn], strict=True):
-            parameter.grad = view
+        flat = self._gradients.next()
         outputs = call(self.forward, inputs)
         loss = self.task.criterion(outputs, targets)
         (loss if plus is None else loss + plus(outputs)).backward(self._seed)  # type: ignore[no-untyped-call]
         self.backprops += 1
         return flat, float(loss.detach())
+
+    def _moved_backward(
+        self,
+        moved: Tensor | None,
+        inputs: Structure,
+        targets: Structure,
+        plus: Callable[[Any], Tensor] | None,
+    ) -> tuple[Tensor, float]:
+        """Go forward and backward, with all weights of the full space moved where that is asked for."""
+        if moved is None:
+            return self._backward(inputs, targets, plus)
+        with self._full_space.moved(moved):
+            return self._backward(inputs, targets, plus)
 
     def _elsewhere(self, at: Tensor | None, work: Callable[[], T], still: bool) -> T:
         """Do `work` with the model at another point; weights and, when `still`, buffers come back bit for bit."""

@@ -112,7 +112,7 @@ class ScaledOracle(Oracle):
         while not bool(torch.isfinite(gradient).all()) and math.isfinite(loss) and self._scale > 1:
             self.overflows += 1
             self._scale_by(self._scale / 2)
-            self._turn ^= 1  # into the same of the two buffers: the other one holds the pass before
+            self._gradients.turn_back()  # the other one of the two vectors holds the pass before
             # As the first time: the same dropout, and statistics that have moved already.
             torch.default_generator.manual_seed(seed)
             if self.device is not CPU:

@@ -154,10 +154,17 @@ class ClientsTogether(Client):
                 self._starts = torch.stack([client.start for client in self._clients])
         return self._starts
 
-    def gradient(self, at: Tensor | None = None, plus: Callable[[Any], Tensor] | None = None) -> Tensor:
+    def gradient(
+        self,
+        at: Tensor | None = None,
+        plus: Callable[[Any], Tensor] | None = None,
+        moved: Tensor | None = None,
+    ) -> Tensor:
         """Return the gradients of the clients' losses on their batches, a row for each."""
         if plus is not None:
             self._mode.refuse("an addition to the loss is made for one client's outputs")
+        if moved is not None:
+            self._mode.refuse("weights that are frozen are those of one model")
         with self._mode.asleep():
             self._turn ^= 1
             points = self.w if at is None else at.expand_as(self.w).contiguous()
@@ -165,6 +172,10 @@ class ClientsTogether(Client):
             self._backprops += 1
             self._losses = self._losses or losses
             return gradients
+
+    def gradient_in_full_space(self) -> Tensor:
+        """Refuse: rows are made of what is trained."""
+        self._mode.refuse("the full space is that of one model")
 
     def outputs(self, at: Tensor | None = None) -> Any:
         """Refuse: a method takes means over a client's outputs."""

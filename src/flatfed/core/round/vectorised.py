@@ -53,6 +53,7 @@ class GradientRequest:
     targets: Structure
     at: Tensor | None
     plus: Plus | None = None
+    moved: Tensor | None = None
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -113,14 +114,27 @@ class SharedOracle:
         at: Tensor | None = None,
         plus: Callable[[Any], Tensor] | None = None,
         still: bool = False,
+        moved: Tensor | None = None,
     ) -> tuple[Tensor, float]:
         """Return the gradient of `loss + plus(outputs)` and the value of `loss`, as `Oracle.gradient` does."""
         # `still` has no meaning here: a model with buffers is never stacked.
         # The turn changes before the request, as the answer is written to the row of this turn.
         self.turn ^= 1
-        loss: float = self._ask(GradientRequest(self, "gradient", inputs, targets, at, plus))
+        request = GradientRequest(self, "gradient", inputs, targets, at, plus, moved)
+        # Weights that are frozen are in no row, so that such a request is answered at once, by the plain model.
+        loss: float = self._ask(request) if moved is None else self._group.answer_alone(request)
         self.backprops += 1
         return self.gradients[self.turn], loss
+
+    def gradient_in_full_space(
+        self, inputs: Structure, targets: Structure, at: Tensor | None = None, still: bool = False
+    ) -> tuple[Tensor, float]:
+        """Return the gradient by all weights that the model computes with, by the plain model."""
+        point = self.w if at is None else at
+        gradient, loss = self._alone.gradient_in_full_space(inputs, targets, point, still)
+        self.backprops += 1
+        # A copy: the plain oracle's memory serves all clients in turn.
+        return gradient.clone(), loss
 
     def outputs(self, inputs: Structure, at: Tensor | None = None) -> Any:
         """Return the model's outputs, without a gradient."""
@@ -239,7 +253,9 @@ class VectorisedClients:
         """Return what one client asks for, computed for it alone."""
         if request.wanted == "outputs":
             return self.alone.outputs(request.inputs, request.point)
-        gradient, loss = self.alone.gradient(request.inputs, request.targets, request.point, request.plus)
+        gradient, loss = self.alone.gradient(
+            request.inputs, request.targets, request.point, request.plus, moved=request.moved
+        )
         # The plain oracle's two buffers serve all clients in turn, so that one cannot keep its gradient there.
         request.oracle.gradients[request.oracle.turn].copy_(gradient)
         return loss

@@ -121,6 +121,8 @@ def _kept(exported: ExportedModel) -> list[tuple[str, str, MeasurementResult]]:
     for key, result in entries:
         if key.get("weights", exported.weights) == exported.weights:
             measured, sample = key.get("measurement") or {}, key.get("sample") or {}
-            options = [f"{name}={value}" for part in (measured, sample) for name, value in part.items() if name != "id"]
+            space = {"space": key["space"]} if "space" in key else {}
+            parts = (measured, sample, space)
+            options = [f"{name}={value}" for part in parts for name, value in part.items() if name != "id"]
             kept.append((str(measured.get("id", "")), ", ".join(options), MeasurementResult.from_dict(result)))
     return kept

@@ -70,7 +70,7 @@ def _two_losses(lab: Laboratory, label: str, model: ClientModel, view: View, on_
     keep = keeping(lab, [lab], view, client=model.client, round=view.round)
     with lab.started():
         for part, sample in ((OWN, own(model.client)), (EVERYONES, lab.surface.sample)):
-            surface = lab.surface.over(sample).at(model.w, model.buffers)
+            surface = lab.surface.over(sample).at(lab.lift(model.w), model.buffers)
             tell = functools.partial(on_point, f"{label}, {name}, {part}")
             grid = scenes.around(surface, label, view.points, view.extent, view.seed, keep, tell, mark=name)
             grids.append(replace(grid, sheet=name, panel=part))
@@ -85,7 +85,7 @@ def through_clients(labs: list[Laboratory], labels: list[str], view: View, on_po
         cohort = _last(lab)
         clients = _three(cohort, view)
         base = _global(lab)
-        models = [_placed(f"client {client}", cohort[client], base) for client in clients]
+        models = [_placed(f"client {client}", cohort[client], base, lab) for client in clients]
         average = scenes.PlacedModel(GLOBAL, base.w, base.buffers)
         keep, grids = keeping(lab, [lab], view, clients=list(clients), round="last"), []
         for surface in train_and_tests(lab):
@@ -116,8 +116,8 @@ def client_plane(labs: list[Laboratory], labels: list[str], view: View, on_point
         before = lab.run.past().federation.server
         models = [
             scenes.PlacedModel(GLOBAL, base.w, base.buffers),
-            _placed(f"client {client}", local, base),
-            _placed(BEFORE, before, base),
+            _placed(f"client {client}", local, base, lab),
+            _placed(BEFORE, before, base, lab),
         ]
         keep, grids = keeping(lab, [lab], view, client=client, round="last"), []
         for part, sample in ((OWN, own(client)), (EVERYONES, lab.surface.sample)):
@@ -222,12 +222,13 @@ def _same_examples(first: Task, second: Task, client: int) -> bool:
 
 def _global(lab: Laboratory) -> Surface:
     """Return the server's own model, which an average may differ from, with the statistics that go with it."""
-    return surface_at(lab.run, lab.run.server.w.clone(), lab.surface.sample)
+    trained = surface_at(lab.run, lab.run.server.w.clone(), lab.surface.sample)
+    return lab.surface.at(lab.lift(trained.w), trained.buffers)
 
 
-def _placed(name: str, model: ClientModel | Server, base: Surface) -> scenes.PlacedModel:
+def _placed(name: str, model: ClientModel | Server, base: Surface, lab: Laboratory) -> scenes.PlacedModel:
     """Return a model with the statistics that are shared, without what stays on a client."""
-    return scenes.PlacedModel(name, model.w, {part: model.buffers[part] for part in base.buffers})
+    return scenes.PlacedModel(name, lab.lift(model.w), {part: model.buffers[part] for part in base.buffers})
 
 
 def _kept_local(model: ClientModel, base: Surface) -> dict[str, Tensor]:

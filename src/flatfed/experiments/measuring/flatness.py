@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from flatfed.core.errors import FlatfedError
+from flatfed.core.model.full_space import Space
 from flatfed.core.round.federation import Federation
 from flatfed.core.task.examples import targets_of
 from flatfed.core.task.task import Task
@@ -32,6 +33,7 @@ def measure_runs(
     samples: int | None = None,
     seed: int = 0,
     weights: Weights = "evaluated",
+    space: Space = "trained",
     data_dir: str | None = None,
     workers: Workers | None = None,
     on_step: OnStep = nobody,
@@ -51,6 +53,7 @@ def measure_runs(
         "samples": samples,
         "seed": seed,
         "weights": weights,
+        "space": space,
         "data_dir": data_dir,
         "workers": workers,
         "say": say,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from flatfed.algorithms import make
@@ -19,6 +20,7 @@ from flatfed.core.configuration.settings import Settings, dtype_name
 from flatfed.core.errors import ConfigError
 from flatfed.core.evaluation.evaluator import default_statistics
 from flatfed.core.method.engine import Engine
+from flatfed.core.model.full_space import Space
 from flatfed.core.round.federation import Federation
 from flatfed.core.round.trainer import shared_buffers
 from flatfed.core.task.outputs import Loss
@@ -40,7 +42,6 @@ from flatfed.runs.directory import RunDirectory
 from flatfed.runs.results import KeptResults
 
 Weights = Literal["evaluated", "global"]
-Space = Literal["trained", "full"]
 FULL_SPACE = "in the full space: all parameters, adapters merged and frozen layers free"
 PART_SPACE = "in the trained space: {trained} of {all} parameters, the others are frozen"
 Source = str | Path | SavedRun | Run | Task | nn.Module
@@ -51,11 +52,12 @@ class Laboratory:
 
     Attributes:
         surface: the model's loss over the chosen examples.
-        federation: the run that it stands in, or None.
+        federation: the run whose clients can be asked in this space, or None.
         label: whose model it is.
         key: what decides a result besides the measurement: run, round, weights and sample.
         directory: where the run lies, or None.
         space: which parameters the loss is a function of, where these are not all that are trained.
+        lift: what takes the parameters that are trained to those that the loss is a function of.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class Laboratory:
     ) -> None:
         self.surface, self.federation, self.label, self.key = surface, federation, label, key
         self.directory, self.space = directory, space
+        self.lift: Callable[[Tensor], Tensor] = _same
+        self._origin = federation
         self._on_step, self._start = on_step, start
         self._is_started = start is None
 
@@ -80,11 +84,20 @@ class Laboratory:
         return None if self.directory is None else self.directory.path
 
     @property
+    def short_space(self) -> str:
+        """In which space the loss is seen, in a few words; nothing where all parameters are trained."""
+        return self.space.partition(":")[0]
+
+    @property
     def run(self) -> Federation:
-        """The run that the model stands in; a model alone has none."""
-        if self.federation is None:
+        """The run that the model comes from; a model alone has none."""
+        if self._origin is None:
             raise ConfigError(f"{self.label} is a model alone; this needs a run")
-        return self.federation
+        return self._origin
+
+    def come_from(self, run: Federation, lift: Callable[[Tensor], Tensor]) -> None:
+        """Say which run the model comes from, where its clients train other parameters than these."""
+        self._origin, self.lift = run, lift
 
     def measure(self, *measurements: Measurement | str) -> dict[str, MeasurementResult]:
         """Take measurements, or look up what was taken of this run in the same way; return results by id.
@@ -113,7 +126,8 @@ class Laboratory:
 
     def _taken(self, measurement: Measurement) -> MeasurementResult:
         self._on_step(measurement.id, 0, None)
-        result = measurement.measure(Subject(self.surface, self.federation, self._on_step))
+        needs = "a run, not a model alone" if self._origin is None else "the trained space: no client has the full one"
+        result = measurement.measure(Subject(self.surface, self.federation, self._on_step, needs))
         if not self.space:
             return result
         return replace(result, remark="; ".join(filter(None, (result.remark, self.space))))
@@ -157,6 +171,10 @@ class Laboratory:
 
     def __exit__(self, kind: type[BaseException] | None, value: Any, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _same(w: Tensor) -> Tensor:
+    return w
 
 
 def _parsed(measurement: Measurement | str) -> list[Measurement]:
@@ -220,7 +238,7 @@ def laboratory(
         source = open_saved(source, trust=trust, accept_changed_data=accept_changed_data)
     opened = _opened(source, task, data_dir, say)
     if space == "full":
-        return _of_whole_run(opened, sample, weights, workers or 0, on_step)
+        return _of_whole_run(opened, sample, weights, workers, on_step, start)
     return _of_run(opened, sample, weights, workers, on_step, start)
 
 
@@ -310,15 +328,32 @@ def _of_run(
     return Laboratory(surface, federation, run.label, key, run.directory, on_step, begin_later, named)
 
 
-def _of_whole_run(run: _OpenedRun, sample: Sample, weights: Weights, workers: Workers, on_step: OnStep) -> Laboratory:
+def _of_whole_run(
+    run: _OpenedRun, sample: Sample, weights: Weights, workers: Workers | None, on_step: OnStep, start: bool
+) -> Laboratory:
     """Open a run's model with all of its parameters: no client has trained it so, and none can be asked."""
     federation = run.federation
-    network = inference_model(federation, weights)
-    whole = in_full_space(replace(federation.task.apart(), model=network))
-    lab = _of_task(whole, sample, workers, on_step, "full")
+    # Clients' models of a round are trained here, where one is asked for.
+    federation.engine = run.engine(0)
+    task = federation.task.apart()
+    whole = in_full_space(replace(task, model=inference_model(federation, weights)))
+    asked = run.workers if workers is None else workers
+    lab = _of_task(whole, sample, asked, on_step, "full", start)
     lab.label, lab.directory = run.label, run.directory
     lab.key = _key(run, weights, sample) | {"space": "full"}
+    lab.come_from(federation, partial(_lifted, task, federation.settings.torch_dtype))
     return lab
+
+
+def _lifted(task: Task, dtype: torch.dtype, w: Tensor) -> Tensor:
+    """Return all parameters of the model whose trained ones are `w`, adapters merged."""
+    layout = task.layout()
+    if len(w) != layout.size:
+        raise ConfigError("layers of this model stay on the clients: their models are seen in the trained space only")
+    model = task.fresh_model(dtype)
+    layout.write(w, model)
+    whole = in_full_space(replace(task, model=model))
+    return whole.layout().read(whole.model)
 
 
 def _trained_space(task: Task) -> str:
@@ -344,18 +379,27 @@ def _key(run: _OpenedRun, weights: Weights, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _of_task(task: Task, sample: Sample, workers: Workers, on_step: OnStep, space: Space) -> Laboratory:
+def _of_task(
+    task: Task, sample: Sample, workers: Workers, on_step: OnStep, space: Space, start: bool = True
+) -> Laboratory:
     layout = task.layout()
     dtype = next(parameter.dtype for parameter in task.model.parameters() if parameter.requires_grad)
     statistics = default_statistics(layout)
     # Nothing is trained: of these settings only the number type and the statistics matter.
     settings = Settings(rounds=1, lr=0.1, dtype=dtype_name(dtype), vectorised=False, eval_stats=statistics)
-    engine = start_engine(task, make("fedavg"), settings, _fitting(workers, sample, task))
+    begin = partial(start_engine, task, make("fedavg"), settings)
+    begin_all = partial(begin, _fitting(workers, sample, task))
+    engine = begin_all() if start else begin(0)
     w = layout.read(task.model)[: layout.shared]
     buffers = shared_buffers(layout.read_buffers(task.model, dtype), layout)
-    surface = Surface(engine, task, w, buffers, sample, layout)
+    try:
+        surface = Surface(engine, task, w, buffers, sample, layout)
+    except Exception:
+        engine.close()  # nobody else will: there is no laboratory yet
+        raise
     named = FULL_SPACE if space == "full" else _trained_space(task)
-    return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step, None, named)
+    begin_later = None if start else begin_all
+    return Laboratory(surface, None, task.name, {"sample": _plain(sample)}, None, on_step, begin_later, named)
 
 
 def _task(model: nn.Module, examples: Any, loss: Loss) -> Task:

@@ -20,7 +20,7 @@ from flatfed.experiments.measuring.progress import OnCount, Say, nobody
 from flatfed.experiments.measuring.saved_runs import numbered
 from flatfed.experiments.measuring.views import MIXED, Landscape, View, keeping
 from flatfed.experiments.spelling.measured import RUNS, Kind
-from flatfed.flatness.drawable import Line
+from flatfed.flatness.drawable import Grid, Line
 from flatfed.flatness.landscape import scenes
 from flatfed.flatness.surface import Surface
 
@@ -54,6 +54,7 @@ def landscape(
             samples=view.samples,
             seed=view.seed,
             weights=view.weights,
+            space=view.space,
             workers=workers,
             data_dir=data_dir,
             trust=trust,
@@ -67,7 +68,12 @@ def landscape(
     if view.kind in MIXED:
         _check_mixable(paths, labs)
     evaluated = _KINDS[view.kind](labs, list(called or _labels(paths, labs)), view, on_point)
-    return replace(evaluated, about=_about(labs))
+    return replace(evaluated, about=_about(labs), grids=[_with_space(grid, labs[0]) for grid in evaluated.grids])
+
+
+def _with_space(grid: Grid, lab: Laboratory) -> Grid:
+    """Return a grid whose note says in which space it lies, where some weights are frozen."""
+    return replace(grid, note="; ".join(filter(None, (grid.note, lab.short_space))))
 
 
 def _about(labs: Sequence[Laboratory]) -> str:
@@ -78,7 +84,8 @@ def _about(labs: Sequence[Laboratory]) -> str:
     rounds = _listed([str(lab.run.round) for lab in labs if lab.directory is not None])
     if rounds:
         models += f" after round {rounds}"
-    return ": ".join(filter(None, (names, models)))
+    models_in_space = " ".join(filter(None, (models, labs[0].short_space)))
+    return ": ".join(filter(None, (names, models_in_space)))
 
 
 def _listed(words: Sequence[str]) -> str:

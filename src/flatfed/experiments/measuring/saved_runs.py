@@ -156,6 +156,8 @@ def kept_result(
 def _is_over(samples: int | None, key: dict[str, Any]) -> bool:
     """Say whether the evaluated model was measured, over n training examples of the usual draw, or all."""
     sample = key.get("sample", {})
+    if "space" in key:  # of all weights, and not of those that are trained
+        return False
     if key.get("weights") != "evaluated" or sample.get("of") != "train" or sample.get("most") != samples:
         return False
     return samples is None or sample.get("seed") == 0

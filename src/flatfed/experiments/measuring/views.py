@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flatfed.core.errors import OTHER, PARAMETER, ConfigError
+from flatfed.core.model.full_space import Space
 from flatfed.experiments.measuring.laboratory import Laboratory, Weights
 from flatfed.experiments.spelling.kinds import at_most
 from flatfed.experiments.spelling.measured import Kind
@@ -37,6 +38,7 @@ class View:
         samples: over this number of examples at most; None is all.
         seed: key of the directions and of the draw of examples.
         weights: the evaluated or the last global model of a run with an average.
+        space: of a model with frozen weights, the parameters that are `trained` or all weights in `full`.
         client: whose model `client` and `client-plane` show; by default the first of the round. `client` may show
             `all` of them.
         directions: random directions that `along` takes the mean over.
@@ -54,6 +56,7 @@ class View:
     directions: int = 10
     round: Literal["last", "next"] = "last"
     clients: tuple[int, ...] | None = None
+    space: Space = "trained"
 
     def __post_init__(self) -> None:
         scenes.check_points(self.points)
@@ -79,7 +82,8 @@ class View:
             raise ConfigError(
                 f"{PARAMETER} says whose models {OTHER} clients shows; give that too", parameter="clients", other="kind"
             )
-        plain = {name: options[name] for name in ("points", "extent", "seed", "weights", "directions", "round")}
+        names = ("points", "extent", "seed", "weights", "directions", "round", "space")
+        plain = {name: options[name] for name in names}
         samples = at_most(options["samples"])
         return cls(kind, samples=samples, client=client, clients=clients and tuple(clients), **plain)
 

@@ -32,6 +32,7 @@ PROTOCOLS = ("fedgloss",)
 SEVERITIES = ("1", "2", "3", "4", "5")
 EVERY = "all"
 WEIGHTS = RunOption(ChoiceKind(("evaluated", "global")), "evaluated")
+SPACE = RunOption(ChoiceKind(("trained", "full")), "trained")
 SEED = RunOption(WholeKind(0), 0)
 
 LANDSCAPE: Mapping[str, RunOption] = {
@@ -45,6 +46,7 @@ LANDSCAPE: Mapping[str, RunOption] = {
     "round": RunOption(ChoiceKind(("last", "next")), "last"),
     "directions": RunOption(WholeKind(1), 10),
     "weights": WEIGHTS,
+    "space": SPACE,
     "title": RunOption(TextKind(), ""),
 }
 FLATNESS: Mapping[str, RunOption] = {
@@ -53,6 +55,7 @@ FLATNESS: Mapping[str, RunOption] = {
     "samples": RunOption(WholeKind(1, EVERY), EVERY),
     "seed": SEED,
     "weights": WEIGHTS,
+    "space": SPACE,
     "protocol": RunOption(ChoiceKind(PROTOCOLS)),
 }
 ROBUSTNESS: Mapping[str, RunOption] = {

@@ -129,6 +129,8 @@ def _measured(name: str, directory: RunDirectory) -> float | None:
     found = None
     for key, result in KeptResults(directory.path).of_round(latest):
         sample = key.get("sample", {})
+        if "space" in key:  # of all weights, and not of those that are trained
+            continue
         if key.get("weights") == "evaluated" and sample.get("of") == "train" and sample.get("seed") == 0:
             found = result["numbers"].get(name, found)
     return found
