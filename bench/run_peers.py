@@ -76,7 +76,7 @@ TARGETS = {
         Target(
             "flatfed, the better: faster than pfl, the better",
             speed("flatfed, best", "pfl, best"),
-            least=10,
+            least=3,
             needs="pfl, best",
         ),
         Target(

@@ -90,6 +90,16 @@ def tiny(repeats: int) -> dict[str, Result]:
     return take_turns("tiny", makers, 4 * repeats)
 
 
+GROUPS = (4, 8, 13, 16, 25)
+"""Clients at a time in `operations`."""
+
+
+def operations(repeats: int) -> dict[str, Result]:
+    """Return CPU seconds of the tensor operations of `tiny` alone, beside the bare loop."""
+    makers = [partial(Bare, TINY, clock=time.process_time), *(partial(Operations, count) for count in GROUPS)]
+    return take_turns("operations", makers, 4 * repeats)
+
+
 TINY_TARGETS = [
     Target("client by client / bare loop", ratio("fedavg, client by client, in process", "bare loop"), most=1.3),
     Target("vectorised / bare loop", ratio("fedavg, vectorised, in process", "bare loop"), most=0.35),

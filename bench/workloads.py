@@ -29,7 +29,7 @@ from networks import TARGETS, networks
 from populations import clients, state
 from ray_rounds import ray, ray_sizes
 from saving import checkpoint
-from small_models import LENET_TARGETS, TINY_TARGETS, lenet, tiny
+from small_models import LENET_TARGETS, TINY_TARGETS, lenet, operations, tiny
 from starting import CIFAR, FLATFED, HELP, ONE_ROUND, TORCH, start
 from training import ONE_BACKPROP, TWO_BACKPROPS, conv, sam
 
@@ -83,6 +83,7 @@ WORKLOADS = [
         tiny,
         TINY_TARGETS,
     ),
+    Workload("operations", "the tensor operations of tiny alone, clients on stacked rows, CPU time", operations),
     Workload(
         "lenet", "100 clients x 500 CIFAR-shaped images, 10 per round, batch 50, LeNet, CPU time", lenet, LENET_TARGETS
     ),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from written_part import WrittenPart
 
 from flatfed.algorithms import Algorithm
 from flatfed.experiments.comparing.index import entries
 
 PAGE = Path(__file__).parent / "choosing.md"
-BEGIN, END = "<!-- needs: made by `make index` -->\n", "<!-- end of needs -->"
 FLAT = "flatfed.algorithms.sharpness_aware"
 
 Entry = dict[str, Any]
@@ -62,14 +62,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def with_table(text: str) -> str:
-    """Return the page with the table as it is now."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n\n{END}{rest.partition(END)[2]}"
-
+PART = WrittenPart(PAGE, "needs", "`make index`", table)
 
 if __name__ == "__main__":
-    now = PAGE.read_text(encoding="utf-8")
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if with_table(now) == now else f"{PAGE} is out of date; run `make index`")
-    PAGE.write_text(with_table(now), encoding="utf-8")
+    PART.main()

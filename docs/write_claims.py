@@ -1,14 +1,14 @@
 """Write the table of all claims, with what the papers' own numbers say of them, into docs/claims.md."""
 
-import sys
 from pathlib import Path
+
+from written_part import WrittenPart
 
 from flatfed.published.claims import claims
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.printed import judge_printed, printed_numbers
 
 PAGE = Path(__file__).parent / "claims.md"
-BEGIN, END = "<!-- claims: made by docs/write_claims.py -->\n", "<!-- end of claims -->"
 
 
 def printed(claim: Claim) -> str:
@@ -33,14 +33,7 @@ def table() -> str:
     )
 
 
-def with_table(text: str) -> str:
-    """Return the page with the table as it is now."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n\n{END}{rest.partition(END)[2]}"
-
+PART = WrittenPart(PAGE, "claims", "docs/write_claims.py", table)
 
 if __name__ == "__main__":
-    now = PAGE.read_text(encoding="utf-8")
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if with_table(now) == now else "the table is out of date; run docs/write_claims.py")
-    PAGE.write_text(with_table(now), encoding="utf-8")
+    PART.main()

@@ -1,13 +1,13 @@
 """Write how long every preset takes at small scale into docs/hours.md, from docs/hours.json (docs/measure_hours.py)."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from written_part import WrittenPart
+
 HERE = Path(__file__).parent
 PAGE, FILE = HERE / "hours.md", HERE / "hours.json"
-BEGIN, END = "<!-- hours: made by docs/write_hours.py -->\n", "<!-- end of hours -->"
 
 
 def hours(seconds: float) -> str:
@@ -38,14 +38,7 @@ def table() -> str:
     return "\n".join([where, "", *head, *(row(id, found) for id, found in presets.items())])
 
 
-def with_table(text: str) -> str:
-    """Return the page with the table as it is now."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n\n{END}{rest.partition(END)[2]}"
-
+PART = WrittenPart(PAGE, "hours", "docs/write_hours.py", table)
 
 if __name__ == "__main__":
-    now = PAGE.read_text(encoding="utf-8")
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if with_table(now) == now else "the table is out of date; run docs/write_hours.py")
-    PAGE.write_text(with_table(now), encoding="utf-8")
+    PART.main()

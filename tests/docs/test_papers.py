@@ -65,12 +65,6 @@ def test_the_reference_names_every_page() -> None:
     assert "papers/[a-z]*" in reference
 
 
-def test_the_table_of_hours_is_in_step_with_what_was_checked() -> None:
-    written = runpy.run_path(str(ROOT / "docs" / "write_hours.py"))
-    text = (ROOT / "docs" / "hours.md").read_text(encoding="utf-8")
-    assert written["with_table"](text) == text, "run docs/write_hours.py"
-
-
 def test_every_study_of_the_papers_was_checked_and_is_small() -> None:
     found = json.loads((ROOT / "docs" / "hours.json").read_text(encoding="utf-8"))["presets"]
     assert set(found) == set(runpy.run_path(str(ROOT / "docs" / "measure_hours.py"))["runnable"]())

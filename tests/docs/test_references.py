@@ -13,9 +13,10 @@ DOCS = ROOT / "docs"
 SECTIONS = ("index", "tutorials", "how-to", "methods", "reference", "explanation")
 
 
-SCRIPTS = [str(DOCS / f"write_{name}.py") for name in ("api", "choosing", "cli")]
+SCRIPTS = [str(DOCS / f"write_{name}.py") for name in ("api", "choosing", "claims", "cli", "hours")]
 CHECK = f"""
 import runpy, sys
+sys.path.insert(0, {str(DOCS)!r})
 sys.argv[1:] = ["--check"]
 for script in {SCRIPTS}:
     try:

@@ -242,15 +242,3 @@ def test_a_spelling_is_taken_apart() -> None:
     name, given = taken_apart("FedAvg + SAM(rho=ramp) + swa(start=0.5,cycle=2)")
     assert name == "fedsam+swa"
     assert json.loads(json.dumps(given)) == {"rho": "ramp", "start": 0.5, "cycle": 2}
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_has_the_table_of_today() -> None:
-    import runpy
-
-    root = Path(__file__).parents[2]
-    written = runpy.run_path(str(root / "docs" / "write_claims.py"))
-    text = (root / "docs" / "claims.md").read_text(encoding="utf-8")
-    assert written["with_table"](text) == text, "run docs/write_claims.py"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flatfed.algorithms.base_optimisers.adam import adam_step, scaled
-from flatfed.core.configuration.base_optimiser import BaseOptimiser, StepState
-from flatfed.core.configuration.checking import Momentum, NonNegative
+from flatfed.algorithms.base_optimisers.adam import Adam, adam_step, scaled
+from flatfed.core.configuration.base_optimiser import StepState
 from flatfed.core.method.client import Client
 
 
@@ -16,19 +15,11 @@ def decay(client: Client) -> None:
         client.w.mul_(1.0 - client.lr * client.weight_decay)
 
 
-class AdamW(BaseOptimiser, id="adamw"):
+class AdamW(Adam, id="adamw"):
     """Adam with decoupled weight decay: `w <- (1 - lr wd) w`, then Adam's step of `q` alone.
 
     Loshchilov & Hutter, "Decoupled weight decay regularization", ICLR 2019.
     """
-
-    beta1: Momentum = 0.9
-    beta2: Momentum = 0.999
-    eps: NonNegative = 1e-8
-
-    def vectors(self) -> tuple[str, ...]:
-        """Name both moments."""
-        return ("m", "v")
 
     def step(self, client: Client, q: Tensor, scale: float, held: StepState) -> None:
         """Decay, then step along the direction."""

@@ -61,31 +61,26 @@ def _is_record(structure: Any) -> bool:
 
 def leaves(structure: Structure) -> Iterator[Any]:
     """Yield the tensors of a structure, in its order."""
-    if isinstance(structure, Tensor | Ragged):
-        yield structure
-    elif isinstance(structure, tuple | list):
-        for entry in structure:
-            yield from leaves(entry)
-    elif isinstance(structure, Mapping):
-        for entry in structure.values():
-            yield from leaves(entry)
-    elif _is_record(structure):
-        for field in dataclasses.fields(structure):
-            yield from leaves(getattr(structure, field.name))
+    return (end for end in _ends(structure) if isinstance(end, Tensor | Ragged))
 
 
 def others(structure: Structure) -> Iterator[Any]:
     """Yield what a structure holds besides tensors, in its order: a batch's own width, say."""
+    return (end for end in _ends(structure) if not isinstance(end, Tensor | Ragged))
+
+
+def _ends(structure: Structure) -> Iterator[Any]:
+    """Yield all that a structure holds, in its order."""
     if isinstance(structure, tuple | list):
         for entry in structure:
-            yield from others(entry)
+            yield from _ends(entry)
     elif isinstance(structure, Mapping):
         for entry in structure.values():
-            yield from others(entry)
+            yield from _ends(entry)
     elif _is_record(structure):
         for field in dataclasses.fields(structure):
-            yield from others(getattr(structure, field.name))
-    elif not isinstance(structure, Tensor | Ragged):
+            yield from _ends(getattr(structure, field.name))
+    else:
         yield structure
 
 
