@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import flatfed as ff
+from cli.command import flatfed
 from flatfed.core.errors import ConfigError
 from flatfed.hub_models.hub_libraries import without_deprecations
-from hugging_face.tiny import KINDS, gpt2, rows, tokenizer, written
+from hugging_face.test_models import arguments, written_model, written_texts
+from hugging_face.tiny import KINDS, bert, gpt2, rows, tokenizer, written
 
 RHO, LR, RANK, SCALE = 0.3, 0.5, 2, 2.0
 TARGETS = {"gpt2": ["c_attn", "c_proj"], "vit": ["q_proj", "v_proj"], "t5": ["q", "v", "wi"]}
@@ -143,3 +146,14 @@ def test_clients_with_statistics_of_their_own_are_not_lifted() -> None:
     run = ff.train(task, "fedavg", rounds=1, sampling=3, lr=0.1, batch_size=4, dtype=torch.float64, workers=0)
     with ff.laboratory(run, space="full", workers=0) as lab, pytest.raises(ConfigError, match="stay on the clients"):
         lab.lift(lab.run.server.w)
+
+
+def test_what_cannot_be_trained_is_said_before_a_run_begins(tmp_path: Path) -> None:
+    texts, model = written_texts(tmp_path), written_model(tmp_path, bert())
+    for method in ("fedsam(space=full)", "scaffold+sam(space=full)"):
+        words = arguments(texts, model, tmp_path / "run", "--set", 'model.lora={"r": 2, "use_dora": true}')
+        words[words.index("fedsam")] = method
+        refused = flatfed(*words, "--workers", 2)
+        assert refused.code == 2
+        assert "does not only add to a weight; choose the trained space" in refused.err
+        assert not (tmp_path / "run").exists()
