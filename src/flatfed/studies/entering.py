@@ -139,13 +139,13 @@ def changes(folder: StudyFolder, resolver: Resolver, cell: Cell) -> Changes:
         return {}
     try:
         now = description(resolver.comparison(cell))
-        return differences(_filled(before, now), now)
+        return differences(filled(before, now), now)
     except ConfigError:
         # Its process will say it.
         return {}
 
 
-def _filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a cell began as, with what earlier versions did not write: it was as it is where nothing is said."""
     usual = {"settings": defaults(), "task": usual_recipe()}
     filled = dict(before)
