@@ -71,6 +71,8 @@ def test_landscapes_in_the_full_space(kind: str, count: int, runs: list[Path], t
         if kind != "client-plane":
             assert ours["losses"][1][1] == pytest.approx(theirs["losses"][1][1], rel=1e-5)
         assert "in the full space" in ours["note"] and "in the trained space" in theirs["note"]
+    for ours, theirs in zip(full["lines"], trained["lines"], strict=True):
+        assert "in the full space" in ours["note"] and "in the trained space" in theirs["note"]
 
 
 def test_pictures_of_the_full_space_do_not_replace_the_others(runs: list[Path]) -> None:

@@ -305,8 +305,8 @@ def test_the_caption_says_over_which_examples(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [{"round": 2}, {"weights": "global"}, {"sample": {"of": "test", "most": None, "seed": 0}}],
-    ids=["round", "weights", "examples"],
+    [{"round": 2}, {"weights": "global"}, {"sample": {"of": "test", "most": None, "seed": 0}}, {"space": "full"}],
+    ids=["round", "weights", "examples", "space"],
 )
 def test_readings_of_another_model_or_of_other_examples_do_not_count(key: dict[str, Any], tmp_path: Path) -> None:
     assert measured(collect([measure(write_run(tmp_path / "a"), 1.0, 1.0, 1.0, **key)])) == []

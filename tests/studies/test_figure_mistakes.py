@@ -57,6 +57,7 @@ MISTAKES = {
     "methods of classes": ("x: {draw: class-distribution, methods: fedavg}", 1, "leave methods out"),
     "an unknown measurement": ("x:\n      draw: flatness\n      measure: spectrm", 3, "did you mean 'spectrum'"),
     "a protocol and more": ("x: {draw: flatness, protocol: fedgloss, measure: trace}", 1, "leave out measure"),
+    "a protocol and a space": ("x: {draw: flatness, protocol: fedgloss, space: full}", 1, "leave out space"),
     "many clients on a map": ("x: {draw: embedding, clients: 7}", 1, "at most 6"),
     "weights of a map of clients": ("x: {draw: embedding, clients: 2, weights: global}", 1, "leave out weights"),
     "a severity": ("x: {draw: robustness, severity: 6}", 1, "severity: '6' is not one of"),

@@ -150,6 +150,14 @@ def test_runs_are_called_by_the_names_of_the_study(folder: Path) -> None:
     assert read(folder, "s-b")["methods"] == THREE
 
 
+def test_figures_are_drawn_in_the_space_that_is_asked_for(folder: Path) -> None:
+    figure = {"draw": "flatness", "measure": "parameter_norm", "settings": "a", "methods": "mine"}
+    drawn(folder, {"x": {**figure, "space": "full"}, "s": {**QUICK, "space": "full", "settings": "a"}})
+    [run] = read(folder, "x-a")["data"]
+    assert "in the full space" in run["results"]["parameter_norm"]["remark"]
+    assert all("in the full space" in grid["note"] for grid in read(folder, "s-a")["data"]["grids"])
+
+
 def test_runs_that_diverged_are_left_out(folder: Path) -> None:
     listener = Listener()
     line = {**QUICK, "kind": "line", "methods": ["fedavg", "wild"]}

@@ -14,6 +14,7 @@ import flatfed as ff
 from cli.command import SMALL, fingerprint, flatfed, read_json
 from cli.test_signals import job, order, played
 from flatfed.tracking.record import recorded_trackers
+from flatfed.tracking.subject import measured_points
 from flatfed.tracking.tracker import Tracker, chosen, trackers
 from tracking.readers import from_mlflow, from_tensorboard, from_wandb
 from tracking.server import MLflowServer
@@ -210,3 +211,11 @@ def test_ctrl_c_saves_and_leaves_nobody_behind(interrupted: dict[str, Any]) -> N
     assert processes_of(interrupted["folder"]) == []
     rows = json.loads((interrupted["folder"] / "1/run/tracking/wandb/sent.json").read_text())["rounds"]
     assert rows == len((interrupted["folder"] / "1/run/history.jsonl").read_text().splitlines())
+
+
+def test_measurements_of_two_spaces_have_names_of_their_own() -> None:
+    key = {"round": 3, "weights": "evaluated", "sample": {"of": "train"}}
+    numbers = {"numbers": {"lambda_max": 2.0}}
+    both = [{"key": key, "result": numbers}, {"key": key | {"space": "full"}, "result": numbers}]
+    names = [name for _, point in measured_points(both, at=0) for name in point.values]
+    assert names == ["flatness/lambda_max", "flatness/full-space/lambda_max"]

@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from flatfed.core.errors import ConfigError
+from flatfed.core.model.full_space import refuse_without_full_space
 from flatfed.core.model.layout import Local
 from flatfed.core.task.task import Task
 from flatfed.hub_models.hub_libraries import peft, without_deprecations
@@ -61,6 +62,7 @@ def _configuration(model: nn.Module, lora: Any) -> Any:
 
 def with_all_parameters(model: nn.Module) -> nn.Module:
     """Return a copy in which adapters are merged into the weights and every parameter is trained: the full space."""
+    refuse_without_full_space(model)
     whole = _merged(copy.deepcopy(model))
     for parameter in whole.parameters():
         if parameter.is_floating_point():

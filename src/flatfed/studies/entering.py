@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.configuration.registry import Registry
 from flatfed.core.configuration.settings import defaults
 from flatfed.core.errors import PARAMETER, ConfigError, FlatfedError
+from flatfed.core.method.algorithm import Algorithm, Average
 from flatfed.experiments.tasks.recipe import usual_recipe
 from flatfed.runs.directory import is_run
 from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
@@ -136,20 +139,32 @@ def changes(folder: StudyFolder, resolver: Resolver, cell: Cell) -> Changes:
         return {}
     try:
         now = description(resolver.comparison(cell))
-        return differences(_filled(before, now), now)
+        return differences(filled(before, now), now)
     except ConfigError:
         # Its process will say it.
         return {}
 
 
-def _filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a cell began as, with what earlier versions did not write: it was as it is where nothing is said."""
     usual = {"settings": defaults(), "task": usual_recipe()}
     filled = dict(before)
     for part, values in usual.items():
         later = {name: values.get(name) for name in now[part] if name not in before[part]}
         filled[part] = {**before[part], **later}
+    filled["methods"] = [_of_today(entry) for entry in before["methods"]]
     return filled
+
+
+def _of_today(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a method as this version writes it: parameters that came later have their defaults."""
+    families: dict[str, Registry[Any]] = {"algorithm": Algorithm.registry, "average": Average.registry}
+    try:
+        today = {part: of.from_dict(method[part]).to_dict() if method[part] else None for part, of in families.items()}
+    except ConfigError:  # of another version, so that it is another method
+        return dict(method)
+    plain: dict[str, Any] = json.loads(json.dumps(today))
+    return plain
 
 
 def _refuse_taken(folder: StudyFolder) -> None:

@@ -154,6 +154,8 @@ def measured_points(results: list[Mapping[str, Any]], at: int) -> Iterator[tuple
         where = "flatness" if of == "train" else f"flatness/{of}"
         if key.get("weights", "evaluated") != "evaluated":
             where += f"/{key['weights']}"
+        if "space" in key:
+            where += f"/{key['space']}-space"
         values = {f"{where}/{name}": float(value) for name, value in numbers.items() if _is_number(value)}
         if values:
             yield repr(sorted(key.items(), key=str)), Point(int(key.get("round", 0)), at, values)

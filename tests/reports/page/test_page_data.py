@@ -22,12 +22,14 @@ from flatfed.reports.page.client_view import (
 )
 from flatfed.reports.page.gather import ViewSource, gather
 from flatfed.reports.page.kept_landscapes import landscapes_data
+from flatfed.reports.page.measured_flatness import flatness_table, measurements_of
 from flatfed.reports.page.page_tables import results_table, sort_value, table_data, target_tables
 from flatfed.reports.page.series import curves_data
 from flatfed.reports.page.thin import FEWEST, MOST, kept_places, points_each, thinned
 from flatfed.reports.results.result import Result
 from flatfed.reports.results.results import collect
 from reports.disk import BACKPROPS, BYTES, SECONDS, write_run
+from reports.test_table import measure
 
 ROOT = Path(__file__).parents[3]
 
@@ -175,6 +177,17 @@ def test_what_has_no_data_is_left_out(results: list[Result]) -> None:
     assert data["clients"]["classes"] is None
     assert data["clients"]["rejected"] is None
     assert data["clients"]["tables"] == []
+
+
+def test_flatness_of_two_spaces_stands_in_columns_of_their_own(tmp_path: Path) -> None:
+    run = measure(write_run(tmp_path / "a"), 10.0, 2.0, 1.5)
+    measure(run, 400.0, 3.0, 9.0, space="full")
+    flatness = flatness_table(measurements_of(collect([run])))
+    assert flatness is not None
+    heads = [head["text"] for head in flatness["heads"]]
+    shown = dict(zip(heads, texts(flatness)[0], strict=True))
+    assert (shown["lambda_max [1]"], shown["lambda_max [3]"]) == ("10", "400")
+    assert [note.endswith("space=full") for note in flatness["notes"]] == [False, False, True, True]
 
 
 def test_a_run_without_a_round_has_a_page(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.algorithm import ClientOptimiser
 from flatfed.core.method.client import Client
 from flatfed.core.method.vectors import unit
-from flatfed.core.model.full_space import Space
+from flatfed.core.model.full_space import FullSpace, Space
 
 
 def sam_gradient(client: Client, rho: float, space: Space = "trained") -> Tensor:
@@ -33,6 +33,11 @@ class SAM(ClientOptimiser, id="sam"):
 
     rho: NonNegative = 0.05
     space: Space = "trained"
+
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse a model that has no full space, where the ascent is to go there."""
+        if self.space == "full":
+            FullSpace(model)
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient at the ascent point."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed.algorithms.bases.server_rate import ServerRate
 from flatfed.algorithms.client_optimisers import Scaled, asam_gradient, sam_gradient
 from flatfed.core.configuration.checking import NonNegative
 from flatfed.core.method.client import Client
-from flatfed.core.model.full_space import Space
+from flatfed.core.model.full_space import FullSpace, Space
 
 
 class FedSAM(ServerRate, id="fedsam"):
@@ -21,6 +21,11 @@ class FedSAM(ServerRate, id="fedsam"):
 
     rho: NonNegative = 0.05
     space: Space = "trained"
+
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse a model that has no full space, where the ascent is to go there."""
+        if self.space == "full":
+            FullSpace(model)
 
     def gradient(self, client: Client) -> Tensor:
         """Return SAM's gradient."""

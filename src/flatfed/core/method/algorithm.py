@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from flatfed.core.configuration.base_optimiser import PREFIX, STEPS, BaseOptimiser
 from flatfed.core.configuration.config import Config
@@ -51,6 +51,9 @@ class ClientOptimiser(Config):
     def client_state(self) -> Slots:
         """Declare what each client keeps between its rounds, besides what the method declares."""
         return {}
+
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse a model that it cannot be used with, before anything is trained."""
 
     def gradient(self, client: Client) -> Tensor:
         """Return the gradient to descend along, at `client.w` on the current batch."""
@@ -100,6 +103,12 @@ class Algorithm(Config):
     def uploads_per_tensor(self) -> tuple[str, ...]:
         """Name those of the vectors that hold one number for each shared tensor; the others are model-sized."""
         return ()
+
+    def check_model(self, model: nn.Module) -> None:
+        """Refuse a model that the method, or its client optimiser, cannot train, before anything is trained."""
+        optimiser: ClientOptimiser | None = getattr(self, "client_opt", None)
+        if optimiser is not None:
+            optimiser.check_model(model)
 
     # The server's side.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor, nn
@@ -25,6 +26,9 @@ ADDED = {"lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B"}
 REPLACED = "modules_to_save"
 """What `peft` calls a layer that is trained whole: its weights are those that the model computes with."""
 
+WITHOUT_FULL_SPACE = "choose the trained space, or other layers for the adapters"
+"""What to do where there is no full space."""
+
 
 class FullSpace:
     """All weights of a model as one vector, its adapters not among them.
@@ -34,6 +38,7 @@ class FullSpace:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        refuse_without_full_space(model)
         adapters = _adapter_names(model)
         named = dict(model.named_parameters())
         self._adapters = [parameter for name, parameter in named.items() if name in adapters]
@@ -44,6 +49,11 @@ class FullSpace:
         ]
         with self.freed():
             self.layout = Layout(model)
+        # As they lie in memory: frozen convolutions are not stored channels-last, and gradients must lie alike.
+        self.layout.parameters = tuple(
+            replace(segment, channels_last=segment.channels_last and not named[segment.name].is_contiguous())
+            for segment in self.layout.parameters
+        )
         self._weights = [named[segment.name] for segment in self.layout.parameters]
 
     @contextmanager
@@ -92,3 +102,34 @@ def _adapter_names(model: nn.Module) -> set[str]:
                 raise ConfigError(f"the adapter {part!r} does not only add to a weight; choose the trained space")
             names.add(f"{prefix}.{name}" if prefix else name)
     return names
+
+
+def refuse_without_full_space(model: nn.Module) -> None:
+    """Refuse adapters whose sum with what they add to is no weight of the model.
+
+    A weight that is tied to another layer's is there without the adapter too: to merge the adapter, or to move the
+    weight, would change both. A bias that is added where the layer has none adds to nothing.
+    """
+    places = _places(model)
+    for name, module in model.named_modules():
+        base = getattr(module, "base_layer", None)
+        if not getattr(module, "adapter_layer_names", ()) or not isinstance(base, nn.Module):
+            continue
+        if any(len(places[parameter]) > 1 for parameter in base.parameters()):
+            raise ConfigError(f"{name}: its adapter adds to a weight that another layer shares; {WITHOUT_FULL_SPACE}")
+        if getattr(base, "bias", None) is None and _has_bias(module):
+            raise ConfigError(f"{name}: its adapter adds a bias where the layer has none; {WITHOUT_FULL_SPACE}")
+
+
+def _places(model: nn.Module) -> dict[nn.Parameter, set[tuple[int, int]]]:
+    """Return where each parameter lies: in which module, and in which one around that."""
+    places: dict[nn.Parameter, set[tuple[int, int]]] = {}
+    for around in model.modules():
+        for module in around.children():
+            for parameter in module.parameters(recurse=False):
+                places.setdefault(parameter, set()).add((id(around), id(module)))
+    return places
+
+
+def _has_bias(module: nn.Module) -> bool:
+    return any(name.startswith("lora_B.") and name.endswith(".bias") for name, _ in module.named_parameters())

@@ -116,7 +116,7 @@ def _measured(
         lab.run.round,
         _accuracy(rows),
         results,
-        lab.surface.note,
+        "; ".join(filter(None, (lab.surface.note, lab.short_space))),
         rows,
         _standing(lab.run),
         majority_classes(lab.run.task, _clients(results)) if classes else {},

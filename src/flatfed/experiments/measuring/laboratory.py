@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from flatfed.algorithms import make
 from flatfed.core.configuration.settings import Settings, dtype_name
 from flatfed.core.errors import ConfigError
-from flatfed.core.evaluation.evaluator import default_statistics
+from flatfed.core.evaluation.evaluator import Statistics, default_statistics, has_local_statistics
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.full_space import Space
 from flatfed.core.round.federation import Federation
@@ -338,17 +338,23 @@ def _of_whole_run(
     task = federation.task.apart()
     whole = in_full_space(replace(task, model=inference_model(federation, weights)))
     asked = run.workers if workers is None else workers
-    lab = _of_task(whole, sample, asked, on_step, "full", start)
+    lab = _of_task(whole, sample, asked, on_step, "full", start, _statistics(federation))
     lab.label, lab.directory = run.label, run.directory
     lab.key = _key(run, weights, sample) | {"space": "full"}
     lab.come_from(federation, partial(_lifted, task, federation.settings.torch_dtype))
     return lab
 
 
+def _statistics(federation: Federation) -> Statistics:
+    """Return the statistics that the run's model is evaluated with; calibrated ones are in the model already."""
+    statistics = federation.settings.eval_stats or default_statistics(federation.task.layout())
+    return "running" if statistics == "recalibrate" else statistics
+
+
 def _lifted(task: Task, dtype: torch.dtype, w: Tensor) -> Tensor:
     """Return all parameters of the model whose trained ones are `w`, adapters merged."""
     layout = task.layout()
-    if len(w) != layout.size:
+    if len(w) != layout.size or has_local_statistics(layout):
         raise ConfigError("layers of this model stay on the clients: their models are seen in the trained space only")
     model = task.fresh_model(dtype)
     layout.write(w, model)
@@ -380,11 +386,17 @@ def _key(run: _OpenedRun, weights: Weights, sample: Sample) -> dict[str, Any]:
 
 
 def _of_task(
-    task: Task, sample: Sample, workers: Workers, on_step: OnStep, space: Space, start: bool = True
+    task: Task,
+    sample: Sample,
+    workers: Workers,
+    on_step: OnStep,
+    space: Space,
+    start: bool = True,
+    statistics: Statistics | None = None,
 ) -> Laboratory:
     layout = task.layout()
     dtype = next(parameter.dtype for parameter in task.model.parameters() if parameter.requires_grad)
-    statistics = default_statistics(layout)
+    statistics = statistics or default_statistics(layout)
     # Nothing is trained: of these settings only the number type and the statistics matter.
     settings = Settings(rounds=1, lr=0.1, dtype=dtype_name(dtype), vectorised=False, eval_stats=statistics)
     begin = partial(start_engine, task, make("fedavg"), settings)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from flatfed.core.errors import ConfigError
 from flatfed.engines.choice import Workers
@@ -68,12 +69,20 @@ def landscape(
     if view.kind in MIXED:
         _check_mixable(paths, labs)
     evaluated = _KINDS[view.kind](labs, list(called or _labels(paths, labs)), view, on_point)
-    return replace(evaluated, about=_about(labs), grids=[_with_space(grid, labs[0]) for grid in evaluated.grids])
+    return replace(
+        evaluated,
+        about=_about(labs),
+        grids=[_with_space(grid, labs[0]) for grid in evaluated.grids],
+        lines=[_with_space(line, labs[0]) for line in evaluated.lines],
+    )
 
 
-def _with_space(grid: Grid, lab: Laboratory) -> Grid:
-    """Return a grid whose note says in which space it lies, where some weights are frozen."""
-    return replace(grid, note="; ".join(filter(None, (grid.note, lab.short_space))))
+Drawable = TypeVar("Drawable", Grid, Line)
+
+
+def _with_space(drawn: Drawable, lab: Laboratory) -> Drawable:
+    """Return a grid or line whose note says in which space it lies, where some weights are frozen."""
+    return replace(drawn, note="; ".join(filter(None, (drawn.note, lab.short_space))))
 
 
 def _about(labs: Sequence[Laboratory]) -> str:

@@ -274,6 +274,7 @@ def check_plan(plan: Plan) -> None:
     find_device(plan.settings.device)
     check_precision(plan.task, plan.settings)
     check_vectorised(plan.task, plan.settings)
+    plan.algorithm.check_model(plan.task.model)
     _check_states(plan)
     _check_replies(plan)
     _check_learning_rate(plan)

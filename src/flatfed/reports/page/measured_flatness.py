@@ -59,8 +59,8 @@ def _measurement(key: dict[str, Any], result: dict[str, Any]) -> KeptMeasurement
     measured = key.get("measurement") or {}
     options = [f"{name}={value}" for name, value in measured.items() if name != "id"]
     over = [f"{name}={value}" for name, value in (key.get("sample") or {}).items()]
-    weights = f"weights={key.get('weights')}"
-    text = ", ".join([*options, *over, weights])
+    of = [f"weights={key.get('weights')}", *(f"{name}={key[name]}" for name in ("space", "protocol") if name in key)]
+    text = ", ".join([*options, *over, *of])
     return KeptMeasurement(str(measured.get("id", "")), text, MeasurementResult.from_dict(result))
 
 

@@ -294,6 +294,8 @@ def _compared_numbers(key: dict[str, Any]) -> tuple[str, ...]:
 def _is_comparable(key: dict[str, Any]) -> bool:
     """Say whether the evaluated model was measured, over training examples of the usual seed."""
     sample = key.get("sample", {})
+    if "space" in key:  # of all weights, and not of those that are trained
+        return False
     return key.get("weights") == "evaluated" and sample.get("of") == "train" and sample.get("seed") == 0
 
 

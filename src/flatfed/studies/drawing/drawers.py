@@ -106,6 +106,7 @@ def draw_flatness(drawing: Drawing) -> Drawn:
         samples=at_most(options["samples"]),
         seed=options["seed"],
         weights=options["weights"],
+        space=options["space"],
         data_dir=drawing.recipe.data_dir,
         workers=drawing.workers,
         on_step=drawing.show,

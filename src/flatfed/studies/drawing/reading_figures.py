@@ -117,7 +117,7 @@ def _check_landscape(figure: Figure) -> None:
 
 def _check_flatness(figure: Figure) -> None:
     if "protocol" in figure.options:
-        for name in ("measure", "data", "weights"):
+        for name in ("measure", "data", "weights", "space"):
             if name in figure.options:
                 raise ConfigError(f"protocol decides what is measured, and of what; leave out {name}", parameter=name)
     with _about("measure"):

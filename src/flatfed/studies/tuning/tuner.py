@@ -16,6 +16,7 @@ from flatfed.core.errors import ConfigError, nearest
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.metrics import metrics_of
 from flatfed.studies.cells import Cell, Resolver, description, differences, tuning_folder
+from flatfed.studies.entering import filled
 from flatfed.studies.folder import Standing, StudyFolder
 from flatfed.studies.run_study import RunningStudy
 from flatfed.studies.selection import deciding_metric, deciding_value, finished_run
@@ -60,7 +61,7 @@ class Tuner:
         now: dict[str, Any] = json.loads(json.dumps(begun))
         with self.book.locked():
             before = self.book.basis(now)
-        changed = differences(before, now)
+        changed = differences({**before, "run": filled(before["run"], now["run"])}, now)
         if changed:
             words = ", ".join(f"{name} was {old!r} and is {new!r}" for name, (old, new) in changed.items())
             raise ConfigError(
