@@ -239,3 +239,21 @@ def test_a_card_without_tests_invents_none(tmp_path: Path) -> None:
     card = trained(task, rounds=1).export(tmp_path)[1].read_text()
     assert section(card, "Accuracy") == section(card, "By class") == "Not measured."
     assert "There was no test set" in section(card, "Limits")
+
+
+def test_a_card_tells_training_examples_from_those_held_out(tmp_path: Path) -> None:
+    held_out = "- Training examples: 27 trained on, 9 held out for validation; classes: 3"
+    for out in (None, tmp_path / "run"):
+        run = trained(image_task(), out=out, rounds=1, validation=0.25)
+        data = section(run.export(tmp_path / f"card-{out is None}")[1].read_text(), "Data")
+        assert held_out in data and "- Test examples: test 21\n" in data
+    apart = trained(image_task(), rounds=1, validation=images(5, 4)).export(tmp_path / "apart")[1].read_text()
+    assert "- Training examples: 36; classes: 3" in apart and "- Test examples: test 21, validation 5\n" in apart
+
+
+def test_a_card_counts_what_a_recipe_holds_out(tmp_path: Path) -> None:
+    task = ff.task("digits", clients=10, validation=0.2)
+    run = trained(task, out=tmp_path / "run", rounds=1)
+    data = section(run.export(tmp_path / "card")[1].read_text(), "Data")
+    count = sum(task.samples(client) for client in range(10))
+    assert f"{count:,} trained on, {len(task.test_sets['validation'])} held out for validation" in data

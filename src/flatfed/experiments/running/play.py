@@ -132,7 +132,7 @@ class _Session:
             stack.callback(self._leave, federation)
             with self._full_disk_told():
                 self._begin(federation)
-                run = Run(federation, self.history, self.directory)
+                run = Run(federation, self.history, self.directory, self.plan.validation)
                 self._begin_tracking()
                 self._play(federation, run)
             return run
