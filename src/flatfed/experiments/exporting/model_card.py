@@ -25,6 +25,8 @@ from flatfed.runs.environment import read_environment
 Config = Mapping[str, Any]
 HIDDEN = ("id", "cohort_memory", "device", "retries", "client_timeout", "exchange_timeout")
 """Settings that decide no result where nothing goes wrong."""
+USUAL = {"space": "trained"}
+"""Options that say something only of a model with adapters, and there only with another value."""
 CARD_MARK = b"\n\n## The model\n\n- File: `"
 """What each card has near its top."""
 
@@ -218,7 +220,8 @@ def _options(values: Any) -> str:
     """Return options in brackets; nothing where there are none."""
     if not isinstance(values, dict):
         return ""
-    given = [f"{name}={_plain(value)}" for name, value in values.items() if name != "id" and value not in (None, "")]
+    said = {name: value for name, value in values.items() if name != "id" and USUAL.get(name) != value}
+    given = [f"{name}={_plain(value)}" for name, value in said.items() if value not in (None, "")]
     return f" ({', '.join(given)})" if given else ""
 
 
