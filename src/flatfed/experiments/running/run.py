@@ -20,6 +20,7 @@ from flatfed.core.steering.history_columns import HistoryColumns
 from flatfed.core.steering.steering import Steering
 from flatfed.core.task.metrics import Shown
 from flatfed.core.task.task import TEST, Task
+from flatfed.core.task.validation import HeldOut
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.data.tables.preprocessing import Preprocessing
 from flatfed.engines.choice import Workers
