@@ -199,3 +199,35 @@ def test_rules_that_decide_nothing_change_no_bit() -> None:
     expected = bits(steered(**given), POPULATION)
     assert_same(bits(steered(**given, stop_when="validation_loss<0", workers=2), POPULATION), expected)
     assert_same(bits(steered(**given | {"keep_best": True}), POPULATION), expected)
+
+
+RARE: dict[str, Any] = {"rounds": 30, "evaluate_every": 4, "evaluate_last": 1, "patience": None, "keep_best": False}
+
+
+@pytest.fixture(scope="module")
+def rarely_evaluated() -> ff.Run:
+    """A run whose rate is lowered by evaluations that are some rounds apart."""
+    return steered(**RARE)
+
+
+@pytest.mark.parametrize(
+    "ended", [{"rounds": 10}, {"stop_when": "update_norm<0.8"}, {"patience": 3, "monitor": "train_loss"}]
+)
+def test_the_evaluation_that_a_run_had_ended_with_lowers_no_rate(
+    ended: dict[str, Any], rarely_evaluated: ff.Run, tmp_path: Path
+) -> None:
+    by_evaluations = {"lr_plateau": "factor=0.5, patience=2, monitor=validation_loss"}
+    short = steered(tmp_path / "run", **RARE | by_evaluations | ended)
+    last = len(short.history)
+    assert last % 4 != 0 and last < 24 and "validation_loss" in short.history[-1]
+
+    def crash(row: dict[str, Any]) -> None:
+        if row["round"] == 25:
+            raise Crash
+
+    with pytest.raises(Crash):
+        ff.resume(tmp_path / "run", rounds=30, on_round=crash)
+    longer = ff.resume(tmp_path / "run")
+    assert [row["lr"] for row in longer.history] == [row["lr"] for row in rarely_evaluated.history]
+    assert torch.equal(longer.vector, rarely_evaluated.vector)
+    assert RunDirectory.open(tmp_path / "run").config["seams"] == [last - 1]

@@ -243,6 +243,9 @@ class _Session:
         loaded = self.checkpoints.load_newest(self.say, self._check(directory))
         restore(federation, loaded.round, loaded.tensors, loaded.states)
         if self._asks_anew(directory):
+            if federation.steering is not None:
+                self.plan = self.plan.going_on(loaded.round)
+                federation.steering = self.plan.steering()
             directory.rewrite(directory.config | self.plan.to_config())
         else:
             directory.record_changes()  # the data may lie elsewhere now
