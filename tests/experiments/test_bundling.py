@@ -87,6 +87,14 @@ def test_an_average_and_statistics_are_replayed_too(tmp_path: Path) -> None:
     assert "no random stretch" in result.notes[0]
 
 
+def test_a_rate_that_was_lowered_is_lowered_in_each_stretch(tmp_path: Path) -> None:
+    steered = {"lr_plateau": "factor=0.5, patience=1", "monitor": "train_loss:max", "evaluate_every": 1}
+    run = made(tmp_path / "run", "fedavg", **steered)
+    assert len({row["lr"] for row in RunDirectory.open(run).rows[:5]}) > 1
+    result = ff.verify(bundled(run), rounds=2, seed=0, workers=0)
+    assert (result.outcome, result.difference) == ("verified", None) and len(result.stretches) == 3
+
+
 def test_what_a_bundle_holds_is_the_same_each_time(run: Path) -> None:
     first, second = bundled(run), bundled(run, "again.zip")
     assert first.read_bytes() == second.read_bytes()
