@@ -40,7 +40,10 @@ HOW: dict[str, Any] = {"rounds": 40, "lr": 3.0, "sampling": 2, "evaluate_every":
 
 
 def steered(out: Path | None = None, **changes: Any) -> ff.Run:
-    return ff.train(task(), "feddyn", **({"workers": 0, "out": out} | HOW | RULES | changes))
+    given = {"workers": 0, "out": out} | HOW | RULES | changes
+    if given["patience"] is None:
+        del given["min_delta"]  # which is patience's
+    return ff.train(task(), "feddyn", **given)
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +234,25 @@ def test_the_evaluation_that_a_run_had_ended_with_lowers_no_rate(
     assert [row["lr"] for row in longer.history] == [row["lr"] for row in rarely_evaluated.history]
     assert torch.equal(longer.vector, rarely_evaluated.vector)
     assert RunDirectory.open(tmp_path / "run").config["seams"] == [last - 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"monitor": "train_loss"}, "monitor is what patience, the best model that is kept or a plateau"),
+        ({"min_delta": 0.1, "keep_best": True}, "min_delta has no effect without patience"),
+        ({"validation": None, "validation_split": "global"}, "validation_split says how a share for validation"),
+        ({"validation": (torch.zeros(3, 4), torch.arange(3)), "validation_split": "global"}, "validation_split says"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ff.ConfigError, match=words):
+        ff.train(task(), "feddyn", workers=0, **HOW | given)
+
+
+def test_what_has_no_effect_is_refused_by_names_too(tmp_path: Path) -> None:
+    with pytest.raises(ff.ConfigError, match="validation_split says how a share for validation is held out"):
+        ff.task("digits", clients=5, validation_split="global")
+    with pytest.raises(ff.ConfigError, match="min_delta has no effect without patience"):
+        ff.compare("digits", ["fedavg"], tmp_path / "c", clients=5, rounds=1, min_delta=0.1)
+    assert list(tmp_path.iterdir()) == []

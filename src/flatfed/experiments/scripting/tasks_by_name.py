@@ -8,6 +8,7 @@ from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.core.task.task import Task
+from flatfed.experiments.spelling.belonging import refuse_idle, unusual
 from flatfed.experiments.spelling.declared import RENAMED, SET
 from flatfed.experiments.spelling.options import DATA, RunOptions, named_settings
 from flatfed.experiments.spelling.outside_names import options_with_ids
@@ -57,7 +58,9 @@ def options_of(data: Mapping[str, Any], options: Mapping[str, Any]) -> RunOption
     twice = named.keys() & settings.keys()
     if twice:
         raise ConfigError(f"{min(twice)} is given twice, in data and in set; give it once")
-    return RunOptions.read({**given, SET: settings | named}, firm=True)
+    read = RunOptions.read({**given, SET: settings | named}, firm=True)
+    refuse_idle(unusual(read.values), read.values)
+    return read
 
 
 def _written(value: Any) -> Any:
