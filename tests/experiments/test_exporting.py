@@ -196,7 +196,9 @@ def test_a_folder_loads_with_from_pretrained(tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.equal(again(input_ids=words[0]).logits, run.model()(words[0]))
     assert again.config.id2label == dict(enumerate(NAMES))
-    assert "BertForSequenceClassification.from_pretrained" in (tmp_path / "folder/README.md").read_text()
+    card = (tmp_path / "folder/README.md").read_text()
+    assert "BertForSequenceClassification.from_pretrained" in card
+    assert "neither a tokenizer nor an image processor is in the folder" in card
     beside = trained(ff.Task(Logits(network, nn.Linear(2, 2)), [words, words]), rounds=1, evaluate_every=9)
     with pytest.raises(ConfigError, match=r"leave out 2 parameters .* such as more\.weight"):
         beside.export(tmp_path / "other", "hf")

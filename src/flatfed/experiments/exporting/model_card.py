@@ -18,6 +18,7 @@ from flatfed.experiments.exporting.card_numbers import (
     test_lines,
 )
 from flatfed.experiments.exporting.exported_model import ExportedModel
+from flatfed.experiments.exporting.processor_files import what_reads_inputs
 from flatfed.experiments.planning.setting import HELD_OUT
 from flatfed.reports.page.citing import references_of
 from flatfed.runs.environment import read_environment
@@ -40,12 +41,14 @@ class CardFile:
         name: of the file or folder.
         note: what was found when it was checked.
         raw_inputs: whether an ONNX graph prepares its inputs itself.
+        files: the names of what a folder holds.
     """
 
     format: str
     name: str
     note: str = ""
     raw_inputs: bool = False
+    files: tuple[str, ...] = ()
 
 
 def model_card(exported: ExportedModel, file: CardFile) -> str:
@@ -88,6 +91,8 @@ def _model(exported: ExportedModel, file: CardFile) -> Iterator[str]:
     yield f"- Parameters: {count:,}"
     yield f"- Weights: {_whose(exported)}"
     yield f"- Rounds behind it: {exported.round} of {exported.config['settings']['rounds']} (run {exported.status})"
+    if file.format == "hf":
+        yield f"- Reads inputs: {what_reads_inputs(file.files)}"
     if file.note:
         yield f"- Checked: {file.note}"
     made = read_environment(exported.path) if exported.path is not None else {}
