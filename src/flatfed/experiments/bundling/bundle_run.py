@@ -104,8 +104,8 @@ def _whole_checkpoints(directory: RunDirectory, say: Say) -> list[int]:
     if damaged and len(damaged) == len(rounds):
         reasons = "; ".join(map(str, damaged.values()))
         raise CheckpointError(f"{directory.path} holds no usable checkpoint ({reasons}); nothing is packed")
-    for round, error in damaged.items():
-        say(f"without the checkpoint of round {round}: {getattr(error, 'what', error)}")
+    for round, reason in damaged.items():
+        say(f"without the checkpoint of round {round}: {getattr(reason, 'what', reason)}")
     return [round for round in rounds if round not in damaged]
 
 
