@@ -10,6 +10,7 @@ from typing import Any
 
 from flatfed.core.configuration.settings import defaults
 from flatfed.core.errors import PARAMETER, ConfigError, FlatfedError
+from flatfed.core.method.algorithm import Algorithm
 from flatfed.experiments.tasks.recipe import usual_recipe
 from flatfed.runs.directory import is_run
 from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
@@ -149,7 +150,16 @@ def _filled(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     for part, values in usual.items():
         later = {name: values.get(name) for name in now[part] if name not in before[part]}
         filled[part] = {**before[part], **later}
+    filled["methods"] = [_filled_method(method) for method in before["methods"]]
     return filled
+
+
+def _filled_method(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a method with the parameters that it has got since; one that cannot be made stays as it is."""
+    try:
+        return {**method, "algorithm": Algorithm.registry.from_dict(method["algorithm"]).to_dict()}
+    except ConfigError:
+        return dict(method)
 
 
 def _refuse_taken(folder: StudyFolder) -> None:
