@@ -53,6 +53,15 @@ def test_mistakes_are_told_in_a_sentence_and_leave_nothing() -> None:
         ("--keep-best",): "--keep-best needs something to go by",
         ("--lr-plateau", "factor=3"): "factor must be",
         ("--validation", "1.5"): "--validation must be between 0 and 1",
+        ("--monitor", "test_loss"): "--monitor is what --patience, the best model that is kept or a plateau",
+        (
+            "--min-delta",
+            "0.1",
+            "--keep-best",
+            "--monitor",
+            "train_loss",
+        ): "--min-delta has no effect without --patience",
+        ("--validation-split", "client"): "--validation-split says how a share for --validation is held out",
     }
     for options, sentence in wrong.items():
         refused = flatfed(*RUN, *options, "--out", "r")
@@ -82,3 +91,22 @@ def test_a_comparison_from_a_file_keeps_its_rules_when_it_grows() -> None:
     # A record says what to ask for again, the validation set too.
     assert flatfed("run", "--config", "c/fedavg/seed-0/config.json", "--out", "again").code == 0
     assert RunDirectory.open(Path("again")).rows[0].keys() == RunDirectory.open(Path("c/fedavg/seed-0")).rows[0].keys()
+
+
+def test_a_file_of_options_is_held_to_it_and_a_record_is_not() -> None:
+    Path("options.yaml").write_text("monitor: train_loss\n")
+    refused = flatfed(*RUN, "--config", "options.yaml", "--out", "r")
+    assert refused.code == 2 and "--monitor is what --patience" in " ".join(refused.err.split())
+    assert flatfed(*RUN, "--config", "options.yaml", "--patience", "9", "--out", "r").code == 0
+    Path("usual.yaml").write_text("validation_split: client\nmin_delta: 0\n")
+    assert flatfed(*RUN, "--config", "usual.yaml", "--out", "usual").code == 0
+    # As earlier versions took it.
+    record = json.loads(Path("usual/config.json").read_text())
+    record["settings"] |= {"monitor": "train_loss", "min_delta": 0.5}
+    record["task"]["validation_split"] = "global"
+    Path("record.json").write_text(json.dumps({name: value for name, value in record.items() if name != "seal"}))
+    again = flatfed("run", "--config", "record.json", "--out", "again")
+    assert again.code == 0, again.err
+    grown = flatfed("resume", "again", "--rounds", "4")
+    assert grown.code == 0, grown.err
+    assert RunDirectory.open(Path("again")).config["settings"]["monitor"] == "train_loss"

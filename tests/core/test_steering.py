@@ -159,3 +159,18 @@ def test_the_rate_is_lowered_after_patience_and_not_below_its_bound() -> None:
     assert rates == [1, 1, 1, 1, 0.5, 0.5, 0.3, 0.3, 0.3]
     assert [rules.lr(1.0, row["round"]) for row in given] == rates, "of rounds that are past too"
     assert rules.lr(0.1, 20) == 0.1, "a schedule that is below the bound stays there"
+
+
+def test_the_evaluation_of_a_seam_decides_only_what_is_best() -> None:
+    given = {"patience": 2, "keep_best": True, "lr_plateau": "factor=0.5, patience=2", "monitor": "validation_loss"}
+    settings = Settings(rounds=100, lr=1.0, stop_when="validation_loss<0.5", **given)
+    rules = Steering(settings, COLUMNS, seams=[2])
+    rules.take_all(rows(3, 4, 0.1, 4))
+    assert rules.best is not None and (rules.best.round, rules.best.value) == (2, 0.1)
+    assert "2 values of validation_loss" in rules.stop and "after round 4" in rules.stop
+    assert [rules.lr(1.0, round) for round in (3, 4)] == [1.0, 0.5]
+    by_others = Steering(settings.replace(monitor="train_loss"), COLUMNS, seams=[1])
+    by_others.take_all([{"round": 0, "train_loss": 1.0}, {"round": 1, "train_loss": 2.0}])
+    assert by_others.lr(1.0, 2) == 1.0 and not by_others.stop
+    by_others.take_all([{"round": 2, "train_loss": 2.0}])
+    assert by_others.lr(1.0, 3) == 0.5 and by_others.stop, "every row has it, whether evaluated or not"

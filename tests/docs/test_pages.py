@@ -38,6 +38,13 @@ def test_the_index_is_the_one_of_the_registry() -> None:
     assert all(f"[`{id}`]({id}.md)" in text for id in METHODS)
 
 
+def test_methods_without_a_server_rate_are_those_that_have_none() -> None:
+    text = " ".join((PAGES / "README.md").read_text(encoding="utf-8").split())
+    listed = text.partition("in their own formulas;")[2].partition("have none.")[0]
+    ours = {id: cls for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed.")}
+    assert set(listed.split("`")[1::2]) == {id for id, cls in ours.items() if "server_lr" not in parameters(cls)}
+
+
 def test_every_algorithm_has_a_row_in_the_shared_table() -> None:
     ours = {id for id, cls in Algorithm.registry.items() if cls.__module__.startswith("flatfed.")}
     assert ours <= {row.id for row in TABLE}

@@ -18,6 +18,7 @@ from torch import nn
 
 import flatfed as ff
 from experiments.networks import image_task, trained
+from flatfed.cli.main import main
 from flatfed.core.errors import CheckpointError, ConfigError
 from flatfed.experiments.bundling.archive import write_archive
 from flatfed.experiments.bundling.stretches import Stretch, chosen_stretches, ranges
@@ -84,6 +85,14 @@ def test_an_average_and_statistics_are_replayed_too(tmp_path: Path) -> None:
     result = ff.verify(bundled(tmp_path / "run"), rounds=2, workers=0)
     assert result.outcome == "verified" and result.other_rounds == "3 to 4"
     assert "no random stretch" in result.notes[0]
+
+
+def test_a_rate_that_was_lowered_is_lowered_in_each_stretch(tmp_path: Path) -> None:
+    steered = {"lr_plateau": "factor=0.5, patience=1", "monitor": "train_loss:max", "evaluate_every": 1}
+    run = made(tmp_path / "run", "fedavg", **steered)
+    assert len({row["lr"] for row in RunDirectory.open(run).rows[:5]}) > 1
+    result = ff.verify(bundled(run), rounds=2, seed=0, workers=0)
+    assert (result.outcome, result.difference) == ("verified", None) and len(result.stretches) == 3
 
 
 def test_what_a_bundle_holds_is_the_same_each_time(run: Path) -> None:
@@ -181,6 +190,34 @@ def test_examples_are_packed_only_where_that_is_asked_for(run: Path, tmp_path: P
     assert ff.verify(file, task=plain_task(), rounds=1, workers=0).outcome == "verified"
     with pytest.raises(ConfigError, match="is there already; choose another out"):
         ff.bundle(run)
+
+
+def damage(run: Path, *rounds: int) -> None:
+    for round in rounds:
+        file = run / f"checkpoints/round-{round:06d}/server.safetensors"
+        file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+
+
+def test_checkpoints_that_are_damaged_are_named_and_not_packed(run: Path) -> None:
+    damage(run, 5, ROUNDS)
+    said: list[str] = []
+    file = ff.bundle(run, with_data=True, say=said.append)
+    remarks = [text for text in said if text.startswith("without the checkpoint of round")]
+    assert len(remarks) == 2 and "round 5: " in remarks[0] and f"round {ROUNDS}: " in remarks[1]
+    assert all("damaged" in text for text in remarks)
+    with zipfile.ZipFile(file) as archive:
+        assert json.loads(archive.read("bundle.json"))["checkpoints"] == [0, 3, 8]
+        assert not any("round-000005" in name for name in archive.namelist())
+    assert ff.verify(file, rounds=None, workers=0).compared == {3, 8}
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_packed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(run, 0, 3, 5, 8, ROUNDS)
+    with pytest.raises(SystemExit) as ended:
+        main(["bundle", str(run), "--with-data"])
+    assert ended.value.code == 2
+    assert "holds no usable checkpoint" in " ".join(capsys.readouterr().err.split())
+    assert not list(run.parent.glob("*.zip"))
 
 
 def test_a_run_that_goes_on_is_not_packed(run: Path) -> None:

@@ -196,7 +196,9 @@ def test_a_folder_loads_with_from_pretrained(tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.equal(again(input_ids=words[0]).logits, run.model()(words[0]))
     assert again.config.id2label == dict(enumerate(NAMES))
-    assert "BertForSequenceClassification.from_pretrained" in (tmp_path / "folder/README.md").read_text()
+    card = (tmp_path / "folder/README.md").read_text()
+    assert "BertForSequenceClassification.from_pretrained" in card
+    assert "neither a tokenizer nor an image processor is in the folder" in card
     beside = trained(ff.Task(Logits(network, nn.Linear(2, 2)), [words, words]), rounds=1, evaluate_every=9)
     with pytest.raises(ConfigError, match=r"leave out 2 parameters .* such as more\.weight"):
         beside.export(tmp_path / "other", "hf")
@@ -239,3 +241,21 @@ def test_a_card_without_tests_invents_none(tmp_path: Path) -> None:
     card = trained(task, rounds=1).export(tmp_path)[1].read_text()
     assert section(card, "Accuracy") == section(card, "By class") == "Not measured."
     assert "There was no test set" in section(card, "Limits")
+
+
+def test_a_card_tells_training_examples_from_those_held_out(tmp_path: Path) -> None:
+    held_out = "- Training examples: 27 trained on, 9 held out for validation; classes: 3"
+    for out in (None, tmp_path / "run"):
+        run = trained(image_task(), out=out, rounds=1, validation=0.25)
+        data = section(run.export(tmp_path / f"card-{out is None}")[1].read_text(), "Data")
+        assert held_out in data and "- Test examples: test 21\n" in data
+    apart = trained(image_task(), rounds=1, validation=images(5, 4)).export(tmp_path / "apart")[1].read_text()
+    assert "- Training examples: 36; classes: 3" in apart and "- Test examples: test 21, validation 5\n" in apart
+
+
+def test_a_card_counts_what_a_recipe_holds_out(tmp_path: Path) -> None:
+    task = ff.task("digits", clients=10, validation=0.2)
+    run = trained(task, out=tmp_path / "run", rounds=1)
+    data = section(run.export(tmp_path / "card")[1].read_text(), "Data")
+    count = sum(task.samples(client) for client in range(10))
+    assert f"{count:,} trained on, {len(task.test_sets['validation'])} held out for validation" in data

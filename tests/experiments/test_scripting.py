@@ -193,3 +193,26 @@ def test_a_task_by_name_holds_out_examples_as_the_command_line_does() -> None:
     sizes = {split: [len(task.clients[k]) for k in range(6)] for split, task in drawn.items()}
     assert all("validation" in task.tests for task in drawn.values())
     assert sizes["client"] != sizes["global"]
+
+
+@pytest.mark.parametrize("wrong", [["model.hidden=64"], "model.hidden=64", 3])
+def test_options_by_name_are_a_mapping(wrong: Any, tmp_path: Path) -> None:
+    for name in ("set", "data"):
+        with pytest.raises(ConfigError, match=f"{name} must be a mapping of names to values"):
+            ff.task("digits", **{name: wrong})
+        with pytest.raises(ConfigError, match=f"{name} must be a mapping of names to values"):
+            ff.compare("digits", ["fedavg"], tmp_path / "c", **{name: wrong})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_is_taken_as_its_text(tmp_path: Path) -> None:
+    rows, parts = tmp_path / "rows.csv", tmp_path / "parts.json"
+    rows.write_text("a,b,y\n" + "".join(f"{i % 7},{i * 2 % 5},{i % 2}\n" for i in range(40)))
+    data = ff.dataset("table", path=rows, target="y")
+    assert data.options["path"] == str(rows)
+    expected = ff.dataset("table", path=str(rows), target="y")
+    assert torch.equal(data.train[0], expected.train[0])
+    assert data.task(clients=2).population == 2
+    assert ff.task("table", clients=2, set={"data.path": rows, "data.target": "y"}).population == 2
+    parts.write_text(json.dumps([[0, 2], [1]]))
+    assert [part.tolist() for part in ff.partition([0, 1, 0], "file", path=parts)] == [[0, 2], [1]]

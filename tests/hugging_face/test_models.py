@@ -245,6 +245,32 @@ def test_a_folder_on_the_command_line(folder: Path, texts: Path, tmp_path: Path)
     refused(flatfed("resume", config.parent, "--rounds", 3), "the folder of its model")
 
 
+def exported_folder(run: Path, out: Path) -> str:
+    """Export a run, and return its card."""
+    exported = flatfed("export", next(run.rglob("config.json")).parent, "--format", "hf", "--out", out)
+    assert exported.code == 0, exported.err
+    return (out / "README.md").read_text()
+
+
+def test_the_tokenizer_goes_out_with_the_model(folder: Path, texts: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    (folder / "tokenization_own.py").write_text("raise SystemExit")
+    assert flatfed(*arguments(texts, folder, tmp_path / "run")).code == 0
+    card = exported_folder(tmp_path / "run", tmp_path / "out")
+    again = AutoTokenizer.from_pretrained(tmp_path / "out", local_files_only=True)
+    assert [again(text)["input_ids"] for text in TEXTS] == [tokenizer()(text)["input_ids"] for text in TEXTS]
+    assert '- Reads inputs: tokenizer (`AutoTokenizer.from_pretrained("FOLDER")`), as in the folder' in card
+    assert not list((tmp_path / "out").glob("*.py"))
+    # Texts that another tokenizer read go with that one.
+    tokenizer().save_pretrained(tmp_path / "reader")
+    (tmp_path / "reader/added_tokens.json").write_text("{}")
+    named = ("--set", f"data.tokenizer={tmp_path / 'reader'}")
+    assert flatfed(*arguments(texts, folder, tmp_path / "another", *named)).code == 0
+    exported_folder(tmp_path / "another", tmp_path / "other")
+    assert (tmp_path / "other/added_tokens.json").exists() and not (tmp_path / "out/added_tokens.json").exists()
+
+
 def test_texts_are_read_by_the_tokenizer_of_the_folder(folder: Path, texts: Path) -> None:
     from flatfed.experiments.tasks.recipe import TaskRecipe
 
@@ -265,3 +291,11 @@ def test_images_of_another_size_and_one_channel(tmp_path: Path) -> None:
     words += ["--model", f"hf:{tmp_path / 'vit'}", "--rounds", 1, "--per-round", 1, "--lr", 0.1, "--workers", 0]
     done = flatfed(*words, "--out", tmp_path / "run")
     assert done.code == 0, done.err
+    (tmp_path / "vit/preprocessor_config.json").write_text('{"image_processor_type": "ViTImageProcessor"}')
+    (tmp_path / "run").rename(tmp_path / "before")  # its folder is another one now
+    assert flatfed(*words, "--out", tmp_path / "run").code == 0
+    card = exported_folder(tmp_path / "run", tmp_path / "out")
+    assert "- Reads inputs: image processor (" in card
+    assert (tmp_path / "out/preprocessor_config.json").read_bytes() == (
+        tmp_path / "vit/preprocessor_config.json"
+    ).read_bytes()

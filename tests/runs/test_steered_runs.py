@@ -40,7 +40,10 @@ HOW: dict[str, Any] = {"rounds": 40, "lr": 3.0, "sampling": 2, "evaluate_every":
 
 
 def steered(out: Path | None = None, **changes: Any) -> ff.Run:
-    return ff.train(task(), "feddyn", **({"workers": 0, "out": out} | HOW | RULES | changes))
+    given = {"workers": 0, "out": out} | HOW | RULES | changes
+    if given["patience"] is None:
+        del given["min_delta"]  # which is patience's
+    return ff.train(task(), "feddyn", **given)
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +202,57 @@ def test_rules_that_decide_nothing_change_no_bit() -> None:
     expected = bits(steered(**given), POPULATION)
     assert_same(bits(steered(**given, stop_when="validation_loss<0", workers=2), POPULATION), expected)
     assert_same(bits(steered(**given | {"keep_best": True}), POPULATION), expected)
+
+
+RARE: dict[str, Any] = {"rounds": 30, "evaluate_every": 4, "evaluate_last": 1, "patience": None, "keep_best": False}
+
+
+@pytest.fixture(scope="module")
+def rarely_evaluated() -> ff.Run:
+    """A run whose rate is lowered by evaluations that are some rounds apart."""
+    return steered(**RARE)
+
+
+@pytest.mark.parametrize(
+    "ended", [{"rounds": 10}, {"stop_when": "update_norm<0.8"}, {"patience": 3, "monitor": "train_loss"}]
+)
+def test_the_evaluation_that_a_run_had_ended_with_lowers_no_rate(
+    ended: dict[str, Any], rarely_evaluated: ff.Run, tmp_path: Path
+) -> None:
+    by_evaluations = {"lr_plateau": "factor=0.5, patience=2, monitor=validation_loss"}
+    short = steered(tmp_path / "run", **RARE | by_evaluations | ended)
+    last = len(short.history)
+    assert last % 4 != 0 and last < 24 and "validation_loss" in short.history[-1]
+
+    def crash(row: dict[str, Any]) -> None:
+        if row["round"] == 25:
+            raise Crash
+
+    with pytest.raises(Crash):
+        ff.resume(tmp_path / "run", rounds=30, on_round=crash)
+    longer = ff.resume(tmp_path / "run")
+    assert [row["lr"] for row in longer.history] == [row["lr"] for row in rarely_evaluated.history]
+    assert torch.equal(longer.vector, rarely_evaluated.vector)
+    assert RunDirectory.open(tmp_path / "run").config["seams"] == [last - 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"monitor": "train_loss"}, "monitor is what patience, the best model that is kept or a plateau"),
+        ({"min_delta": 0.1, "keep_best": True}, "min_delta has no effect without patience"),
+        ({"validation": None, "validation_split": "global"}, "validation_split says how a share for validation"),
+        ({"validation": (torch.zeros(3, 4), torch.arange(3)), "validation_split": "global"}, "validation_split says"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ff.ConfigError, match=words):
+        ff.train(task(), "feddyn", workers=0, **HOW | given)
+
+
+def test_what_has_no_effect_is_refused_by_names_too(tmp_path: Path) -> None:
+    with pytest.raises(ff.ConfigError, match="validation_split says how a share for validation is held out"):
+        ff.task("digits", clients=5, validation_split="global")
+    with pytest.raises(ff.ConfigError, match="min_delta has no effect without patience"):
+        ff.compare("digits", ["fedavg"], tmp_path / "c", clients=5, rounds=1, min_delta=0.1)
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from flatfed.cli.options.groups import make_extras, whose
 from flatfed.cli.options.values import file_settings, methods_of, recorded_in_file
 from flatfed.core.errors import ConfigError
+from flatfed.experiments.spelling.belonging import refuse_idle, unusual
 from flatfed.experiments.spelling.declared import OPTIONS, SET
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.named_code import USER, NamedBy
@@ -40,7 +41,15 @@ def run_options(ctx: click.Context) -> RunOptions:
     if ctx.params.get("config") is not None:
         # Before the two are one: what the file names is not believed as what is typed.
         shared = _with_ids(shared, NamedBy(ctx.params["config"], ctx.params.get("trust", False)))
-    return shared.merged(_with_ids(own, USER))
+    merged = shared.merged(_with_ids(own, USER))
+    _refuse_idle(ctx, shared, own, merged)
+    return merged
+
+
+def _refuse_idle(ctx: click.Context, shared: RunOptions, own: RunOptions, merged: RunOptions) -> None:
+    """Refuse options without an effect: those typed, and those of a file that people write."""
+    in_file = {} if recorded_in_file(ctx) else unusual(shared.values)
+    refuse_idle(in_file | dict(own.values), merged.values)
 
 
 def _with_ids(options: RunOptions, by: NamedBy) -> RunOptions:

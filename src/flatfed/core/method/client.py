@@ -38,7 +38,8 @@ class Client:
         start: where the local steps began (the model received).
         received: the server's message, to read: `received.c` or `received.scalars["rho"]`.
         kept: what this client keeps between rounds, e.g. `kept.sigma`.
-        memo: a place for values that live for this exchange only.
+        memo: a place for values that live for this exchange only; method and client optimiser share it, so each notes
+            under names of its own.
         watch: numbers that a method wants to see in the history, as the mean over the round's clients.
         keeps_local_layers: set it to False in an exchange that is only a probe: local layers stay as they were before.
         is_weight: True on entries of tensors named `*weight*`.

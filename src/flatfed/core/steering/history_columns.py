@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flatfed.core.configuration.history_conditions import Condition, monitored_name
@@ -29,12 +29,14 @@ class SteeringColumn:
         higher_is_better: None where that is not known.
         of_test: whether it is of examples that nothing should be selected on.
         is_share: whether its values lie between 0 and 1.
+        by_evaluation: whether only evaluated rounds have it.
     """
 
     name: str
     higher_is_better: bool | None = None
     of_test: bool = False
     is_share: bool = False
+    by_evaluation: bool = False
 
     def is_in(self, row: Row) -> bool:
         """Say whether a row has it."""
@@ -76,7 +78,7 @@ class HistoryColumns:
                 for metric, how in numbers.items():
                     better, unit = (None, "") if how is None else (how.higher_is_better, how.unit)
                     column = named(test, metric, model)
-                    plain.append(SteeringColumn(column, better, test != VALIDATION, unit == "%"))
+                    plain.append(SteeringColumn(column, better, test != VALIDATION, unit == "%", by_evaluation=True))
         self._known = {column.name: column for column in plain}
 
     @classmethod
@@ -94,7 +96,7 @@ class HistoryColumns:
         if name.startswith(WATCH):
             return SteeringColumn(name)
         if not self._is_complete and name.startswith(tuple(f"{test}_" for test in self._tests)):
-            return SteeringColumn(name, of_test=not name.startswith(f"{VALIDATION}_"))
+            return SteeringColumn(name, of_test=not name.startswith(f"{VALIDATION}_"), by_evaluation=True)
         known = [column for column in self._known if not column.startswith(f"{GLOBAL}_")]
         unknown = nearest(name, known, "column of the history")
         raise ConfigError(f"{unknown} (a number that is watched is written {WATCH}NAME)")
@@ -117,4 +119,4 @@ class HistoryColumns:
                 f"it is not known whether more or less of {name.column} is better; write {name.column}:min or "
                 f"{name.column}:max"
             )
-        return SteeringColumn(column.name, better, column.of_test, column.is_share)
+        return replace(column, higher_is_better=better)

@@ -6,7 +6,7 @@ is resumed takes its rows again to be where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from flatfed.core.configuration.history_conditions import Condition, Plateau, conditions
@@ -31,11 +31,18 @@ class BestSoFar:
 class Steering:
     """The rules of one run and where they stand after the rows that were taken.
 
+    Args:
+        settings: of the run.
+        columns: that its history will have.
+        seams: rounds (from 0) that were evaluated only because the run ended with them, before it was given more. A
+            run that had them from the start does not evaluate them: they decide nothing but which model is best.
+
     Attributes:
         stop: why the run is to end; empty where it goes on.
     """
 
-    def __init__(self, settings: Settings, columns: HistoryColumns) -> None:
+    def __init__(self, settings: Settings, columns: HistoryColumns, seams: Collection[int] = ()) -> None:
+        self._seams = frozenset(seams)
         self._rounds = settings.rounds
         self._conditions = _conditions(settings, columns)
         self._patience = settings.patience
@@ -104,8 +111,12 @@ class Steering:
         # Where the schedule is below the bound by itself, it is left there.
         return min(lr, max(lr * self._plateau.factor**cuts, self._plateau.min_lr))
 
+    def _is_passed_over(self, row: Row, column: SteeringColumn) -> bool:
+        """Say whether a value is there only because the run had ended with its row."""
+        return column.by_evaluation and row["round"] in self._seams
+
     def _lower_rate(self, row: Row) -> None:
-        if self._plateau is None or self._rate is None:
+        if self._plateau is None or self._rate is None or self._is_passed_over(row, self._rate.column):
             return
         self._rate.take(row)
         if self._rate.since >= self._plateau.patience:
@@ -114,7 +125,7 @@ class Steering:
 
     def _decide(self, row: Row) -> None:
         """Say why the run ends after this row, if it does; the first reason stays."""
-        if self._waited is not None:
+        if self._waited is not None and not self._is_passed_over(row, self._waited.column):
             self._waited.take(row)
         reason = self._met(row) or self._exhausted()
         if reason and not self.stop:
@@ -122,7 +133,7 @@ class Steering:
 
     def _met(self, row: Row) -> str:
         for condition, column in self._conditions:
-            if _meets(row, condition, column):
+            if _meets(row, condition, column) and not self._is_passed_over(row, column):
                 return _with_remark(f"{condition} was met, with {column.value(row):.6g}", column)
         return ""
 

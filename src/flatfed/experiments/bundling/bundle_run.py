@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from flatfed import __version__
-from flatfed.core.errors import PARAMETER, ConfigError, FlatfedError
+from flatfed.core.errors import PARAMETER, CheckpointError, ConfigError, FlatfedError
 from flatfed.experiments.bundling.archive import write_archive
 from flatfed.experiments.bundling.contents import CARD, MODEL, files_of_run
 from flatfed.experiments.running.run import load_run, open_run
@@ -51,13 +51,14 @@ def bundle(
     if is_held(directory.path):
         raise BusyError(f"{directory.path} is being written by another process; wait for it or stop it")
     with_tensors = _packs_tensors(directory, with_data, say)
-    names = files_of_run(directory.path, with_tensors)
+    whole = _whole_checkpoints(directory, say)
+    names = files_of_run(directory.path, whole, with_tensors)
     files: dict[str, Path | bytes] = {name: directory.path / name for name in names}
     files |= _shown(directory, trust, data_dir, say)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
-        write_archive(temporary, files, directory.path, _facts(directory, with_tensors))
+        write_archive(temporary, files, directory.path, _facts(directory, whole, with_tensors))
         directory.refuse_continued()
         temporary.replace(target)
     finally:
@@ -90,7 +91,25 @@ def _typed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _facts(directory: RunDirectory, with_tensors: bool) -> dict[str, Any]:
+def _whole_checkpoints(directory: RunDirectory, say: Say) -> list[int]:
+    """Return the rounds whose checkpoints can be used, and say which cannot; that all are damaged is an error."""
+    damaged: dict[int, CheckpointError] = {}
+    rounds = sorted(directory.checkpoints.rounds())
+    for round in rounds:
+        try:
+            directory.checkpoints.load(round)
+        except CheckpointError as error:
+            # Its frames would hold the checkpoint's lock.
+            damaged[round] = error.with_traceback(None)
+    if damaged and len(damaged) == len(rounds):
+        reasons = "; ".join(map(str, damaged.values()))
+        raise CheckpointError(f"{directory.path} holds no usable checkpoint ({reasons}); nothing is packed")
+    for round, reason in damaged.items():
+        say(f"without the checkpoint of round {round}: {getattr(reason, 'what', reason)}")
+    return [round for round in rounds if round not in damaged]
+
+
+def _facts(directory: RunDirectory, whole: list[int], with_tensors: bool) -> dict[str, Any]:
     task = directory.config["task"]
     needed = {name: task[name] for name in ("dataset", "name", *FINGERPRINTS) if name in task}
     return {
@@ -98,7 +117,7 @@ def _facts(directory: RunDirectory, with_tensors: bool) -> dict[str, Any]:
         "run": directory.config["run"],
         "method": directory.config["method"],
         "rounds": len(directory.rows),
-        "checkpoints": sorted(directory.checkpoints.rounds()),
+        "checkpoints": whole,
         "data": {"kind": task["kind"], "packed": with_tensors and task["kind"] == "tensors", **needed},
     }
 

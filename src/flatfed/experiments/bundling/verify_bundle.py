@@ -14,6 +14,7 @@ from flatfed import __version__
 from flatfed.core.errors import ConfigError
 from flatfed.core.method.engine import Engine
 from flatfed.core.model.devices import single_thread
+from flatfed.core.round.federation import Federation
 from flatfed.core.task.task import Task
 from flatfed.engines.choice import Workers, start_engine
 from flatfed.experiments.bundling.archive import unpack_archive
@@ -184,6 +185,7 @@ class _Replay:
         if stretch.start:
             loaded = self._loaded(stretch.start)
             restore(federation, loaded.round, loaded.tensors, loaded.states)
+            self._take_rows_before(federation, loaded.round)
         elif 0 in self._checkpoints and self._differs(state_difference(self._loaded(0), federation)):
             return
         if stretch.start == stretch.end:
@@ -202,6 +204,11 @@ class _Replay:
             self._tell()
             if played >= stretch.end:
                 return
+
+    def _take_rows_before(self, federation: Federation, round: int) -> None:
+        """Let what follows from the rows, such as a lowered learning rate, be where it was."""
+        if federation.steering is not None:
+            federation.steering.take_all(row for number, row in self._rows.items() if number < round)
 
     def _loaded(self, round: int) -> Loaded:
         return self._directory.checkpoints.load(round, self._directory.check_config_mark)

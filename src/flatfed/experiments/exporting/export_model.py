@@ -41,7 +41,10 @@ def export_model(
         # A run's record has the name of the model's: config.json.
         _refuse_foreign(sorted(path.glob("[!.]*")), path / CARD, always=(path / "history.jsonl").exists())
         files = write_pretrained(exported, path)
-        return [*files, _write_card(exported, path / CARD, CardFile(format, path.name))]
+        return [
+            *files,
+            _write_card(exported, path / CARD, CardFile(format, path.name, files=tuple(file.name for file in files))),
+        ]
     file, card = _places(path, format)
     _refuse_foreign([file, card], card)
     file.parent.mkdir(parents=True, exist_ok=True)

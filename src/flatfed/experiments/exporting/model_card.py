@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatfed.core.task.task import VALIDATION
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.experiments.exporting.card_loading import how_to_load
 from flatfed.experiments.exporting.card_numbers import (
@@ -17,12 +18,16 @@ from flatfed.experiments.exporting.card_numbers import (
     test_lines,
 )
 from flatfed.experiments.exporting.exported_model import ExportedModel
+from flatfed.experiments.exporting.processor_files import what_reads_inputs
+from flatfed.experiments.planning.setting import HELD_OUT
 from flatfed.reports.page.citing import references_of
 from flatfed.runs.environment import read_environment
 
 Config = Mapping[str, Any]
 HIDDEN = ("id", "cohort_memory", "device", "retries", "client_timeout", "exchange_timeout")
 """Settings that decide no result where nothing goes wrong."""
+USUAL = {"space": "trained"}
+"""Options that say something only of a model with adapters, and there only with another value."""
 CARD_MARK = b"\n\n## The model\n\n- File: `"
 """What each card has near its top."""
 
@@ -36,12 +41,14 @@ class CardFile:
         name: of the file or folder.
         note: what was found when it was checked.
         raw_inputs: whether an ONNX graph prepares its inputs itself.
+        files: the names of what a folder holds.
     """
 
     format: str
     name: str
     note: str = ""
     raw_inputs: bool = False
+    files: tuple[str, ...] = ()
 
 
 def model_card(exported: ExportedModel, file: CardFile) -> str:
@@ -84,6 +91,8 @@ def _model(exported: ExportedModel, file: CardFile) -> Iterator[str]:
     yield f"- Parameters: {count:,}"
     yield f"- Weights: {_whose(exported)}"
     yield f"- Rounds behind it: {exported.round} of {exported.config['settings']['rounds']} (run {exported.status})"
+    if file.format == "hf":
+        yield f"- Reads inputs: {what_reads_inputs(file.files)}"
     if file.note:
         yield f"- Checked: {file.note}"
     made = read_environment(exported.path) if exported.path is not None else {}
@@ -108,10 +117,10 @@ def _data(exported: ExportedModel) -> Iterator[str]:
     setting = exported.config.get("setting", {})
     data, clients = setting.get("data", {}), setting.get("clients", {})
     yield f"- Data set: {data.get('name', exported.task.name)}{_options(data.get('options'))}"
-    yield f"- Training examples: {_known(data.get('examples'))}; classes: {_known(data.get('classes'))}"
+    yield f"- Training examples: {_trained_on(exported)}; classes: {_known(data.get('classes'))}"
     if exported.class_names:
         yield f"- Classes: {', '.join(exported.class_names)}"
-    tests = [f"{name} {count:,}" for name, count in data.get("tests", {}).items()]
+    tests = [f"{name} {count:,}" for name, count in _test_counts(exported).items()]
     yield f"- Test examples: {', '.join(tests) or 'none'}"
     yield f"- Clients: {_known(clients.get('count'))}; examples per client: {_range(clients.get('examples'))}"
     yield f"- Classes per client: {_range(clients.get('classes'))}"
@@ -124,6 +133,29 @@ def _data(exported: ExportedModel) -> Iterator[str]:
     digest = exported.config.get("task", {}).get("data_sha256")
     if digest:
         yield f"- SHA-256 of the examples: `{digest}`"
+
+
+def _trained_on(exported: ExportedModel) -> str:
+    """Return how many examples the clients train on, and how many of theirs are held out; a data set may have more."""
+    task = exported.task
+    count = f"{sum(task.samples(client) for client in range(task.population)):,}"
+    if not _holds_out(exported):
+        return count
+    return f"{count} trained on, {len(task.test_sets[VALIDATION]):,} held out for validation"
+
+
+def _test_counts(exported: ExportedModel) -> dict[str, int]:
+    """Return the sizes of the test sets; examples that were held out of training are counted with that."""
+    counts = exported.config.get("setting", {}).get("data", {}).get("tests", {})
+    return {name: count for name, count in counts.items() if name != VALIDATION or not _holds_out(exported)}
+
+
+def _holds_out(exported: ExportedModel) -> bool:
+    """Say whether the validation set is of the clients' examples, and none of the user's own beside them."""
+    config = exported.config
+    # Earlier versions recorded only the rule: of a task of Python's, or of a recipe.
+    rules = config.get(VALIDATION), config.get("task", {}).get(VALIDATION)
+    return HELD_OUT in config.get("setting", {}).get("data", {}) or any(rules)
 
 
 def _preparation(exported: ExportedModel) -> str:
@@ -193,7 +225,8 @@ def _options(values: Any) -> str:
     """Return options in brackets; nothing where there are none."""
     if not isinstance(values, dict):
         return ""
-    given = [f"{name}={_plain(value)}" for name, value in values.items() if name != "id" and value not in (None, "")]
+    said = {name: value for name, value in values.items() if name != "id" and USUAL.get(name) != value}
+    given = [f"{name}={_plain(value)}" for name, value in said.items() if value not in (None, "")]
     return f" ({', '.join(given)})" if given else ""
 
 

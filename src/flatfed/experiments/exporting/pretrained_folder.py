@@ -15,6 +15,7 @@ from torch import nn
 
 from flatfed.core.errors import ConfigError
 from flatfed.experiments.exporting.exported_model import ExportedModel
+from flatfed.experiments.exporting.processor_files import copy_processor
 from flatfed.hub_models.hub_libraries import quietly
 
 SAVES, LOADS = "save_pretrained", "from_pretrained"
@@ -29,6 +30,7 @@ def write_pretrained(exported: ExportedModel, folder: Path) -> list[Path]:
         part.save_pretrained(temporary)
         Path(temporary, "README.md").unlink(missing_ok=True)  # an empty card of the library's; ours is written instead
         _check_loaded(part, temporary)
+        copy_processor(exported, Path(temporary))
         return [_moved(file, folder) for file in sorted(Path(temporary).iterdir())]
 
 

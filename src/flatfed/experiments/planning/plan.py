@@ -58,6 +58,7 @@ from flatfed.runs.states.cohort import CohortMemory
 from flatfed.runs.states.store import StateStore
 from flatfed.tracking.tracker import Tracker
 
+SEAMS = "seams"
 STATE_BUDGET = 2**30
 """At most this number of bytes of client state is kept in memory; the rest lies in files."""
 
@@ -82,6 +83,8 @@ class Plan:
     """Where the run is sent while it trains; it decides nothing, and is no part of the run's record."""
     validation: HeldOut | None = None
     """What was held out of a task of Python's; the recipe of one of the catalogue says it itself."""
+    seams: tuple[int, ...] = ()
+    """Rounds, from 0, that were evaluated because the run had ended with them, before it was given more rounds."""
 
     def __post_init__(self) -> None:
         # What was left open is decided here, so that the record of a run says what was used.
@@ -119,6 +122,7 @@ class Plan:
             "model_bytes": self.task.layout().shared * self.settings.torch_dtype.itemsize,
             **describe_metrics(self.task),
             **({} if self.validation is None else {VALIDATION: self.validation.to_dict()}),
+            **({SEAMS: list(self.seams)} if self.seams else {}),
         }
 
     @classmethod
@@ -159,6 +163,7 @@ class Plan:
             keep_checkpoints=tuple(round for round in kept if round <= settings.rounds),  # it may be shorter now
             named_by=by,
             validation=validation,
+            seams=tuple(config.get(SEAMS, ())),
         )
 
     def engine(self, pulse: Callable[[], None] = lambda: None) -> Engine:
@@ -176,6 +181,12 @@ class Plan:
     def check(self) -> None:
         """Refuse what cannot be played, and warn of what is only approximate."""
         check_plan(self)
+
+    def going_on(self, round: int) -> Plan:
+        """Return the plan of a run that had ended after n rounds and goes on from there."""
+        if round == 0 or self.settings.evaluates(round - 1) or round - 1 in self.seams:
+            return self
+        return replace(self, seams=(*self.seams, round - 1))
 
     def saves(self, round: int) -> bool:
         """Say whether the state after n rounds is to be saved, whatever the time.
@@ -243,7 +254,7 @@ class Plan:
 
     def steering(self) -> Steering | None:
         """Return what the rows of the run decide, before the first; None where they decide nothing."""
-        steering = Steering(self.settings, HistoryColumns.of(self.task, self.average is not None))
+        steering = Steering(self.settings, HistoryColumns.of(self.task, self.average is not None), self.seams)
         return steering if steering.is_active else None
 
     @property

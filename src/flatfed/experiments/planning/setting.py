@@ -26,13 +26,13 @@ from flatfed.core.round.exchange import ENVELOPE_DOWN, ENVELOPE_UP
 from flatfed.core.round.sampling import Sampler, Uniform
 from flatfed.core.round.step_count import unheard
 from flatfed.core.task.examples import PartExamples, Partition, TensorExamples
-from flatfed.core.task.task import Task
+from flatfed.core.task.task import VALIDATION, Task
 from flatfed.data.augment.spelling import spelled
 from flatfed.data.catalogue import find
 from flatfed.data.partition import summary
 from flatfed.engines.in_process import InProcessEngine
 from flatfed.experiments.planning.plan import Plan
-from flatfed.experiments.tasks.recipe import TaskRecipe
+from flatfed.experiments.tasks.recipe import DataSetOrigin, TaskRecipe
 from flatfed.models.catalogue import with_defaults
 
 # A vector so long that a few scalars differ from one in their bytes.
@@ -163,6 +163,8 @@ class _Probe:
 
 Facts = dict[str, Any]
 
+HELD_OUT = "held_out"
+"""How many of the clients' examples are held out for validation, where some are."""
 COUNTER = 8
 """Bytes of a counter, such as BatchNorm's of batches."""
 
@@ -171,7 +173,7 @@ def describe(plan: Plan) -> Facts:
     """Return what is used, what was left to defaults filled in, ready for JSON."""
     task, recipe = plan.task, recipe_of(plan)
     return {
-        "data": _data(task, recipe),
+        "data": _data(task, recipe) | _held_out(plan, recipe),
         "clients": _clients(task, recipe),
         "partition": recipe.partition if recipe is not None else None,
         "model": _model(plan, recipe),
@@ -197,6 +199,13 @@ def recipe_of(plan: Plan) -> TaskRecipe | None:
 def _data(task: Task, recipe: TaskRecipe | None) -> Facts:
     facts = _data_of_task(task) if recipe is None else _data_of_recipe(recipe)
     return facts | {"tests": {name: len(test) for name, test in task.test_sets.items()}}
+
+
+def _held_out(plan: Plan, recipe: TaskRecipe | None) -> Facts:
+    origin = plan.task.origin
+    made_by = origin.recipe if recipe is None and isinstance(origin, DataSetOrigin) else recipe
+    rule = plan.validation if made_by is None else plan.validation or made_by.validation
+    return {} if rule is None else {HELD_OUT: len(plan.task.test_sets[VALIDATION])}
 
 
 def _data_of_recipe(recipe: TaskRecipe) -> Facts:

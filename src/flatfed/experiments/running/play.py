@@ -132,7 +132,7 @@ class _Session:
             stack.callback(self._leave, federation)
             with self._full_disk_told():
                 self._begin(federation)
-                run = Run(federation, self.history, self.directory)
+                run = Run(federation, self.history, self.directory, self.plan.validation)
                 self._begin_tracking()
                 self._play(federation, run)
             return run
@@ -243,6 +243,9 @@ class _Session:
         loaded = self.checkpoints.load_newest(self.say, self._check(directory))
         restore(federation, loaded.round, loaded.tensors, loaded.states)
         if self._asks_anew(directory):
+            if federation.steering is not None:
+                self.plan = self.plan.going_on(loaded.round)
+                federation.steering = self.plan.steering()
             directory.rewrite(directory.config | self.plan.to_config())
         else:
             directory.record_changes()  # the data may lie elsewhere now

@@ -20,6 +20,7 @@ from flatfed.core.steering.history_columns import HistoryColumns
 from flatfed.core.steering.steering import Steering
 from flatfed.core.task.metrics import Shown
 from flatfed.core.task.task import TEST, Task
+from flatfed.core.task.validation import HeldOut
 from flatfed.data.tables.preprocessing import KEY as PREPROCESSING
 from flatfed.data.tables.preprocessing import Preprocessing
 from flatfed.engines.choice import Workers
@@ -70,8 +71,14 @@ class Run:
         directory: the records in the run directory, or None.
     """
 
-    def __init__(self, federation: Federation, history: History | list[Row], directory: RunDirectory | None) -> None:
-        self._federation = federation
+    def __init__(
+        self,
+        federation: Federation,
+        history: History | list[Row],
+        directory: RunDirectory | None,
+        validation: HeldOut | None = None,
+    ) -> None:
+        self._federation, self._validation = federation, validation
         self._layout = federation.task.layout()
         self._history = history
         self.directory = directory
@@ -241,7 +248,7 @@ class Run:
             return self.directory.config
         federation = self._federation
         parts = federation.task, federation.algorithm, federation.settings, federation.sampler, federation.average
-        plan = Plan(*parts, workers=0)
+        plan = Plan(*parts, workers=0, validation=self._validation)
         return plan.to_config() | {"setting": describe(plan), "task": {"kind": "memory", "name": federation.task.name}}
 
     @property

@@ -24,6 +24,7 @@ from flatfed.experiments.running.callbacks import Callbacks
 from flatfed.experiments.running.interruption import RunInterrupted, returned
 from flatfed.experiments.running.play import play
 from flatfed.experiments.running.run import Run
+from flatfed.experiments.spelling.belonging import refuse_idle, unusual
 from flatfed.experiments.spelling.declared import WATCHED
 from flatfed.experiments.spelling.methods import parse_watch
 from flatfed.experiments.spelling.outside_names import sampler_of, settings_with_ids
@@ -127,6 +128,9 @@ def train(
     """
     if not isinstance(task, Task):
         raise ConfigError(f"task must be an ff.Task, not {type(task).__name__}")
+    share = validation if isinstance(validation, int | float) else None
+    given = settings | {"validation_split": validation_split}
+    refuse_idle(unusual(given), settings | {"validation": share})
     algorithm, average = _method(algorithm, average)
     task, held_out = with_validation(task, validation, validation_split)
     if out is not None and not algorithm.id:

@@ -20,7 +20,7 @@ from flatfed.data.directory import DataDirectory
 from flatfed.data.partition import Partitioner
 from flatfed.data.storage.pool import Pool
 from flatfed.data.tables.preprocessing import Preprocessing
-from flatfed.experiments.scripting.tasks_by_name import task
+from flatfed.experiments.scripting.tasks_by_name import as_written, task
 
 Ints = npt.NDArray[np.int64]
 NO_GROUPS: Mapping[str, Any] = {}
@@ -117,7 +117,8 @@ def dataset(id: str, *, data_dir: str | Path | None = None, **options: Any) -> D
         options: those of the data set, as `--set data.NAME=VALUE` gives them.
     """
     directory = None if data_dir is None else str(data_dir)
-    return DataSet(id, load(id, directory, **options), options, directory)
+    written = {name: as_written(value) for name, value in options.items()}
+    return DataSet(id, load(id, directory, **written), written, directory)
 
 
 def partition(
@@ -143,6 +144,7 @@ def partition(
     """
     if not isinstance(id, str):
         raise ConfigError(f"a partition is named by its id, such as 'dirichlet', not by {id!r:.60}")
-    rule = Partitioner.registry.make(id, **parameters).within(DataDirectory(data_dir))
+    written = {name: as_written(value) for name, value in parameters.items()}
+    rule = Partitioner.registry.make(id, **written).within(DataDirectory(data_dir))
     numbers = {name: np.asarray(values) for name, values in groups.items()}
     return rule.divide(np.asarray(labels), numbers, clients, seed)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flatfed.core.errors import ConfigError, nearest
+from flatfed.core.errors import PARAMETER, ConfigError, nearest
 from flatfed.core.task.task import Task
+from flatfed.experiments.spelling.belonging import refuse_idle, unusual
 from flatfed.experiments.spelling.declared import RENAMED, SET
 from flatfed.experiments.spelling.options import DATA, RunOptions, named_settings
 from flatfed.experiments.spelling.outside_names import options_with_ids
@@ -51,15 +52,27 @@ def recipe_of(dataset: str, seed: int, data: Mapping[str, Any], options: Mapping
 
 def options_of(data: Mapping[str, Any], options: Mapping[str, Any]) -> RunOptions:
     """Return options as they are given in Python: those of the data stand apart, None is as if nothing was said."""
-    given = {name: _written(value) for name, value in options.items() if value is not None}
-    named = {f"{DATA}{name}": _written(value) for name, value in data.items()}
-    settings = dict(given.pop(SET, {}))
+    given = {name: as_written(value) for name, value in options.items() if value is not None}
+    named = {f"{DATA}{name}": as_written(value) for name, value in _by_name("data", data, "path").items()}
+    settings = {name: as_written(value) for name, value in _by_name(SET, given.pop(SET, {}), "model.hidden").items()}
     twice = named.keys() & settings.keys()
     if twice:
         raise ConfigError(f"{min(twice)} is given twice, in data and in set; give it once")
-    return RunOptions.read({**given, SET: settings | named}, firm=True)
+    read = RunOptions.read({**given, SET: settings | named}, firm=True)
+    refuse_idle(unusual(read.values), read.values)
+    return read
 
 
-def _written(value: Any) -> Any:
+def _by_name(argument: str, content: Any, example: str) -> Mapping[str, Any]:
+    """Return a mapping of options, or the error that something is none."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(
+            f'{PARAMETER} must be a mapping of names to values, such as {{"{example}": ...}}, not {content!r:.60}',
+            parameter=argument,
+        )
+    return content
+
+
+def as_written(value: Any) -> Any:
     """Return a value as a file would hold it."""
     return str(value) if isinstance(value, Path) else value

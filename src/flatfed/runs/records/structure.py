@@ -248,7 +248,7 @@ SETTING = Record(
     {
         "data": Record(
             {"name": TEXT, "examples": INDEX, "classes": Maybe(INDEX), "tests": Named(INDEX)},
-            {"options": Maybe(OPTIONS)},
+            {"options": Maybe(OPTIONS), "held_out": INDEX},
         ),
         "clients": Record({"count": INDEX, "examples": RANGE, "classes": Maybe(RANGE)}),
         "partition": Maybe(OPTIONS),
@@ -303,6 +303,7 @@ CONFIG = Record(
         "replaces": Each(TEXT),
         "origins": Each(ORIGIN),
         "validation": Record({"share": NUMBER, "split": TEXT}, closed=True),
+        "seams": Each(INDEX),
     },
 )
 
