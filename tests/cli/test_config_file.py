@@ -48,7 +48,7 @@ def test_the_file_goes_before_the_default(file: Path) -> None:
     assert config["sampler"] == {"id": "uniform", "count": 2}
     assert (config["task"]["clients"], config["task"]["model"], config["task"]["augment"]) == (5, "logreg", False)
     assert (algorithm["rho_server"], algorithm["beta"]) == (0.3, 20.0)
-    assert algorithm["client_opt"] == {"id": "sam", "rho": 0.07}
+    assert algorithm["client_opt"] == {"id": "sam", "rho": 0.07, "space": "trained"}
     assert (settings["local_epochs"], settings["momentum"], settings["evaluate_every"]) == (1, 0.0, 10)
     assert (algorithm["dual"], algorithm["admm"]) == ("mean", True)
 
