@@ -142,7 +142,7 @@ def test_everything_in_a_file() -> None:
     settings = config["settings"]
     assert (settings["eval_stats"], settings["lr"]) == ("recalibrate", "cosine(0.1, 0.01, 4)")
     assert settings["momentum"] == "ramp(0.0, 0.5, 2)"
-    assert config["algorithm"]["client_opt"] == {"id": "sam", "rho": "ramp(0.01, 0.1, 2)"}
+    assert config["algorithm"]["client_opt"] == {"id": "sam", "rho": "ramp(0.01, 0.1, 2)", "space": "trained"}
 
 
 def test_a_comparison_and_its_resumption_with_schedules() -> None:

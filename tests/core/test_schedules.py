@@ -399,7 +399,7 @@ def test_the_record_holds_the_text(tmp_path: Path) -> None:
     train(task(), made, COHORTS, lr=ff.Cosine(0.3, 0.1, 4), clip="decay(5,0.5)", out=tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["algorithm"]["server_lr"] == "ramp(1.0, 0.5, 3)"
-    assert config["algorithm"]["client_opt"] == {"id": "sam", "rho": "steps(0:0.1, 2:0.2)"}
+    assert config["algorithm"]["client_opt"] == {"id": "sam", "rho": "steps(0:0.1, 2:0.2)", "space": "trained"}
     assert (config["settings"]["lr"], config["settings"]["clip"]) == ("cosine(0.3, 0.1, 4)", "decay(5.0, 0.5)")
 
 
