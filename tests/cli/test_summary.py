@@ -39,7 +39,10 @@ def test_what_is_trained_is_reported_before_it_starts(columns: int) -> None:
         *("dirichlet(alpha=0.1, prior=uniform, size_sigma=0)", "alpha is the total over 10 classes, 0.01 for each"),
         *("logreg: 650 parameters, 2.6 kB; augmentation crop(padding=1)", "3 rounds, 2 clients per round (uniform)"),
         *("1 local epoch, batch 64, lr=0.05, weight_decay=0.0004", "weighting samples, float32, seed 0"),
-        *("feddyn+sam+swa: alpha=0.01, client_opt=sam(rho=0.25, space=trained)", "average swa(start=0.75, cycle=10, lr_low="),
+        *(
+            "feddyn+sam+swa: alpha=0.01, client_opt=sam(rho=0.25, space=trained)",
+            "average swa(start=0.75, cycle=10, lr_low=",
+        ),
         *("2 clients; model-sized vectors per client: 1 down (5.2 kB in all), 1 up (5.2 kB)", "backprops per step: 2"),
     ):
         assert part in text, before
@@ -68,7 +71,9 @@ def test_a_comparison_tells_the_common_part_once_and_a_line_per_method(compariso
     assert "seeds 0, 4" in lines[4]
     starts = [outcome.err.index(f"{name}: ") for name in methods]
     assert starts == sorted(starts)
-    assert "fedsam: rho=0.05, space=trained, server_lr=1; 1 down, 1 up, backprops per step: 2" in " ".join(outcome.err.split())
+    assert "fedsam: rho=0.05, space=trained, server_lr=1; 1 down, 1 up, backprops per step: 2" in " ".join(
+        outcome.err.split()
+    )
     assert outcome.err.index("writes to") < outcome.err.index("round 0/3")
 
 

@@ -209,6 +209,15 @@ def test_rounds_that_differ_in_clients_are_all_kept() -> None:
     assert thinned(rows) == rows
 
 
+def test_a_round_with_a_rejected_update_stands_alone() -> None:
+    rows: list[dict[str, Any]] = [{"round": number, "clients": [1, 2], "seconds": 1.0} for number in range(5)]
+    rows[3]["rejected"] = [[2, "not finite"]]
+    kept = thinned(rows)
+    assert [row["round"] for row in kept] == [2, 3, 4]
+    assert [rounds_of(row) for row in kept] == [3, 1, 1]
+    assert [row["seconds"] for row in kept] == [3.0, 1.0, 1.0] and kept[1] == rows[3]
+
+
 def test_blocks_give_the_rows_back() -> None:
     rows: list[dict[str, Any]] = [
         {"round": 0, "x": 0.1, "y": 1, "z": True},

@@ -26,12 +26,10 @@ LEFT_OUT = frozenset({"update_norm", "model_norm", AVERAGED, "watch", "clients_w
 def thinned(rows: Sequence[Row], short: bool = False) -> list[Row]:
     """Return the rows that are kept; `short` leaves out what is not reported of runs that choose.
 
-    Where rounds differ in their number of clients, or an update was rejected, all are kept: sums would not say it.
+    A round in which an update was rejected stands alone, and so do those that differ in their number of clients from
+    the ones before: sums would not say it.
     """
-    if _is_uneven(rows):
-        kept = [dict(row) for row in rows]
-    else:
-        kept = [_summed(group) for group in _groups(rows)]
+    kept = [_summed(group) for group in _groups(rows)]
     if short:
         kept = [{name: value for name, value in row.items() if name not in LEFT_OUT} for row in kept]
     return [_without_lists(row) for row in kept[:-1]] + kept[-1:]
@@ -42,15 +40,25 @@ def _without_lists(row: Row) -> Row:
     return {name: value for name, value in row.items() if name in ORDINARY or not isinstance(value, list)}
 
 
-def _is_uneven(rows: Sequence[Row]) -> bool:
-    counts = {len(row.get("clients", ())) for row in rows}
-    return len(counts) > 1 or any(row.get("rejected") or row.get("attempts", 1) > 1 for row in rows)
+def _is_troubled(row: Row) -> bool:
+    """Say whether an update was rejected, or the round tried again."""
+    return bool(row.get("rejected")) or row.get("attempts", 1) > 1
+
+
+def _goes_with(row: Row, group: Sequence[Row]) -> bool:
+    """Say whether a round may be one row with those before it."""
+    if _is_troubled(row) or _is_troubled(group[-1]):
+        return False
+    return len(row.get("clients", ())) == len(group[-1].get("clients", ()))
 
 
 def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield rounds that become one row: each ends with one that was evaluated, or the last."""
+    """Yield rounds that become one row: each ends with an evaluated one, with the last, or before one that differs."""
     group: list[Row] = []
     for row in rows:
+        if group and not _goes_with(row, group):
+            yield group
+            group = []
         group.append(row)
         if not row.keys() <= ORDINARY:
             yield group
