@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(w.name for w in WORKLOADS), help="workloads, with commas between")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each case (some workloads do more)")
-    parser.add_argument("--out", type=Path, default=Path("bench/results.json"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     chosen = arguments.only.split(",")
