@@ -22,8 +22,8 @@ evidence` from the compact results in `studies/`, none is typed.
 
 - No claim is said to hold on fewer than 3 seeds. A claim holds, or does not, where the interval of every comparison
   lies on one side; all else is undecided.
-- Parameters that are searched are chosen on held-out training examples, never on the test set; all others are the
-  papers'. A value at the end of its grid is marked, and so is what diverged.
+- Parameters that are searched are chosen on held-out training examples, never on the test set; what is not searched
+  stands in the study's file. A value at the end of its grid is marked, and so is what diverged.
 - Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
   did not hold there."""
 
