@@ -12,7 +12,7 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import read_about
-from flatfed.studies.evidence.joint_judge import NOT_RUN
+from flatfed.studies.evidence.joint_judge import NOT_RUN, PROVED
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.packing.pack import pack_study
@@ -78,6 +78,13 @@ def test_a_page_has_what_the_runs_came_to(evidence: Evidence, pages: dict[str, s
     assert "It is tiny." in pages["fedsam.md"] and "It says nothing." in pages["fedsam.md"]
 
 
+def test_costs_are_counted_against_the_reference(pages: dict[str, str]) -> None:
+    heads, values = row(pages["fedsam.md"], "method"), row(pages["fedsam.md"], "fedsam")
+    shown = dict(zip(heads.split(" | "), values.split(" | "), strict=True))
+    assert shown["traffic per round, x fedavg"] == "1.00"
+    assert shown["passes per step, x fedavg"] == "2.00"
+
+
 def test_what_diverged_was_chosen_or_was_printed_stands_there(evidence: Evidence, pages: dict[str, str]) -> None:
     assert "✗ 3 of 3 seeds" in row(pages["fedsam.md"], "wild")
     rho = dict(evidence.studies[0].table.chosen["one", "fedsam"].point)["rho"]
@@ -94,6 +101,15 @@ def test_a_claim_is_judged_by_its_own_setting_alone(evidence: Evidence) -> None:
     assert "judged on digits" in judged["fedsam-30"].reason and "3 seeds" in judged["fedsam-30"].reason
     # It is about CIFAR-100, whatever is divided in the same way.
     assert judged["fedsam-26"].outcome == NOT_RUN
+
+
+def test_an_identity_that_runs_leave_open_is_proved_by_its_tests(evidence: Evidence) -> None:
+    judged = {one.claim.id: one for one in evidence.judged}
+    # Some of its methods were trained, and not all.
+    assert judged["fedwmsam-47"].outcome == PROVED and "test_fedwmsam.py" in judged["fedwmsam-47"].reason
+    assert judged["fedgf-68"].outcome == PROVED
+    # A part of it is proved, but what it says of training is not.
+    assert judged["fedgloss-21"].outcome == NOT_RUN
 
 
 def test_the_summary_counts_every_claim(evidence: Evidence, pages: dict[str, str]) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.intervals import Key
-from flatfed.published.claims.judging import Verdict, judge, undecided
+from flatfed.published.claims.judging import UNDECIDED, Verdict, judge, undecided
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
 
+EXACT = "exact"
+"""The kind of claims that tests prove."""
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
 
 
@@ -72,6 +74,13 @@ class JointJudge:
         """Judge one claim."""
         if not claim.rules:
             return JudgedClaim(claim, judge(claim, {}), PROVED if claim.tests else NOT_CHECKED)
+        judged = self._by_runs(claim)
+        # Runs may confirm or refute an identity or a count; where they leave it open, its tests prove it.
+        if claim.kind == EXACT and claim.tests and judged.outcome in (UNDECIDED, NOT_RUN):
+            return JudgedClaim(claim, judged.verdict, PROVED)
+        return judged
+
+    def _by_runs(self, claim: Claim) -> JudgedClaim:
         places = self._places(claim)
         if not places:
             missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.reports.results.result import Result
+from flatfed.studies.claimed.run_numbers import StudyValues
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import FILE as ABOUT
 from flatfed.studies.evidence.about import StudyWords, read_about
@@ -68,6 +69,11 @@ class PublishedStudy:
     def flatness(self) -> list[FlatnessBlock]:
         """What was measured of the final models."""
         return flatness_blocks(self.table)
+
+    @functools.cached_property
+    def numbers(self) -> StudyValues:
+        """What was counted and measured of its runs, metric by metric."""
+        return StudyValues(self.running)
 
     def results_in(self, setting: str) -> Sequence[Result]:
         """Return the runs of a setting that ended, method by method."""

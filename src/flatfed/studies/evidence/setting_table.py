@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import fmean
 
 from flatfed.reports.statistics.paired import PairedDifference
 from flatfed.reports.tables.grid import NOTHING, markdown_table, megabytes, number, of_metric, rule
@@ -44,6 +45,8 @@ def _columns(study: PublishedStudy, setting: str, paper: str) -> dict[str, Cell]
         _head(study, setting): lambda variant: value_text(study, study.table.entry(setting, variant)),
         f"minus {reference}": lambda variant: difference_text(study, setting, variant),
         "chosen": lambda variant: chosen_text(study, setting, variant),
+        f"traffic per round, x {reference}": lambda variant: _ratio(study, setting, variant, "bytes_per_round"),
+        f"passes per step, x {reference}": lambda variant: _ratio(study, setting, variant, "backprops"),
         "rounds to target": lambda variant: _cost(study, setting, variant, "round"),
         "traffic to target": lambda variant: _cost(study, setting, variant, "bytes"),
     }
@@ -132,6 +135,15 @@ def _decided(choice: Choice, value: float | None) -> str:
     if value is None:
         return DIVERGED
     return f"{100 * value:.2f}" if choice.metric.endswith("accuracy") else f"{value:.4g}"
+
+
+def _ratio(study: PublishedStudy, setting: str, variant: str, counted: str) -> str:
+    """Return what was counted of a method over the same of the reference."""
+    numbers = study.numbers.of(counted)
+    own, others = numbers.get((setting, variant)), numbers.get((setting, study.statistics.reference))
+    if not own or not others:
+        return NOTHING
+    return f"{fmean(own.values()) / fmean(others.values()):.2f}"
 
 
 def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine | None:
