@@ -17,6 +17,9 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 10_000
 LEVEL = 0.95
 NORMAL = NormalDist()
+FEW = 3
+"""Up to so many values the interval is their range: a sample of them repeats nearly all, and its quantiles would leave
+out values that were seen."""
 EQUAL = 1e-9
 """Share of the largest value up to which two numbers are taken for the same: sums differ in their last digits."""
 
@@ -33,7 +36,7 @@ class Interval:
 def bootstrap_interval(
     values: Sequence[float], level: float = LEVEL, draws: int = DRAWS, seed: int = 0
 ) -> Interval | None:
-    """Return the BCa interval of the mean; None for fewer than two values, which have no spread.
+    """Return the BCa interval of the mean, or the range of two or three values; None for one, which has no spread.
 
     The quantiles of the means of `draws` samples with replacement are taken where
 
@@ -46,18 +49,30 @@ def bootstrap_interval(
     if numbers.size < 2:
         _check(level)
         return None
+    if numbers.size <= FEW:
+        return _range(numbers, level)
     return _interval(numbers[:, None], _mean, level, draws, seed)
 
 
 def ratio_interval(
     above: Sequence[float], below: Sequence[float], level: float = LEVEL, draws: int = DRAWS, seed: int = 0
 ) -> Interval | None:
-    """Return the BCa interval of the ratio of two means, whose values are drawn in pairs; None for fewer than two."""
+    """Return the BCa interval of the ratio of two means, whose values are drawn in pairs; None for one pair.
+
+    Of two or three pairs it is the range of their ratios.
+    """
     pairs = np.stack([np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)], axis=1)
     if len(pairs) < 2:
         _check(level)
         return None
+    if len(pairs) <= FEW:
+        return _range(pairs[:, 0] / pairs[:, 1], level)
     return _interval(pairs, _ratio, level, draws, seed)
+
+
+def _range(values: Floats, level: float) -> Interval:
+    _check(level)
+    return Interval(float(values.min()), float(values.max()), level)
 
 
 Statistic = Callable[[Floats], Floats]

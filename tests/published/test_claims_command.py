@@ -12,7 +12,7 @@ import pytest
 from cli.command import flatfed, on_terminal, refused
 from flatfed.published.claims import claims
 from flatfed.runs.results import KeptResults
-from flatfed.studies.claimed.variants import find_variant, taken_apart
+from flatfed.studies.claimed.variants import find_variant, find_variants, taken_apart
 
 STUDY = """\
 dataset: digits
@@ -25,6 +25,7 @@ methods:
   fedavg:
   fedsam:
   fedgf:
+  fedvssam:
   the same: fedgf(c=0)
 settings:
   one class: {alpha: 0}
@@ -179,8 +180,8 @@ def test_a_claim_on_another_division_is_not_judged(study: Path) -> None:
 def test_costs_to_a_target_are_those_of_the_history(study: Path) -> None:
     found = judged(study, "--as", "one class=cifar10-moderate")["fedvssam-57"]["comparisons"]
     last = found[-1]  # type: ignore[index]
-    assert last["statement"] == "fedsam @ cifar10-moderate is lower than fedavg @ cifar10-moderate"
-    for side, method in (("left", "fedsam"), ("right", "fedavg")):
+    assert last["statement"] == "fedvssam @ cifar10-moderate is lower than fedavg @ cifar10-moderate"
+    for side, method in (("left", "fedvssam"), ("right", "fedavg")):
         rounds = [reached(study / "cells" / "one class" / method / f"seed-{seed}") for seed in (0, 1, 2)]
         expected = None if math.inf in rounds else pytest.approx(sum(rounds) / 3)
         assert last[side] == expected
@@ -232,10 +233,24 @@ def test_a_mistake_in_what_stands_for_what(study: Path, option: str, message: st
         ("fedgloss(admm=false)+sam", {"x": "fedgloss(beta=3, admm=false)+sam", "y": "fedgloss+sam"}, "x"),
         ("fedgloss", {"x": "fedgloss+sam"}, None),
         ("fedavg+swa(start=0.75)", {"x": "fedavg+swa(start=0.5)"}, None),
+        # Without its radius it is another method, unless the claim says so.
+        ("fedsam", {"x": "fedsam(rho=0)"}, None),
+        ("fedwmsam(rho=0,lam=0)", {"x": "fedwmsam(rho=0, lam=0)"}, "x"),
     ],
 )
 def test_the_variant_that_a_method_is(method: str, variants: dict[str, str], found: str | None) -> None:
     assert find_variant(method, variants) == found
+
+
+def test_a_variant_is_not_compared_with_itself() -> None:
+    variants = {"whole": "fedwmsam(rho=0.01)", "fixed": "fedwmsam(lam=0.0)"}
+    methods = ["fedwmsam", "fedwmsam(lam=0)", "fedwmsam(lam=0.0)"]
+    # Two spellings of one: both are it, and no more than that.
+    assert find_variants(methods, variants) == {"fedwmsam": "whole", methods[1]: "fixed", methods[2]: "fixed"}
+    # One variant that would be two methods is the one that it is spelled as.
+    wide = {"all": "fedsam(rho=0.1, eta=2)"}
+    assert find_variants(["fedsam(rho=0.1)", "fedsam(eta=2)"], wide) == {}
+    assert find_variants(["fedsam(rho=0.1)", "fedsam(rho=0.1,eta=2)"], wide) == {"fedsam(rho=0.1,eta=2)": "all"}
 
 
 def test_a_spelling_is_taken_apart() -> None:

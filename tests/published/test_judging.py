@@ -51,6 +51,26 @@ def test_an_order(a: list[float], b: list[float], lower: str, higher: str) -> No
     assert verdict(HIGHER, a=a, b=b).outcome == higher
 
 
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("a", "b"), [([INF, INF, INF], [INF, INF, INF]), ([10, INF, 10], [20, INF, 20])])
+def test_nothing_is_known_where_neither_reached_the_target(a: list[float], b: list[float], ties: bool) -> None:
+    found = verdict({**LOWER, "ties": ties}, "rounds_to_target", a=a, b=b)
+    assert found.outcome == "undecided"
+    assert "neither reached the target" in found.sentence
+
+
+def test_nothing_is_known_where_both_diverged() -> None:
+    rule = {"difference": ["a", "b"], "between": [None, 2.5]}
+    assert verdict(rule, "accuracy", a=[NAN, NAN, NAN], b=[NAN, NAN, NAN]).outcome == "undecided"
+
+
+def test_equal_rounds_are_only_equal_to_the_evaluation() -> None:
+    same = [20.0, 40.0, 20.0]
+    found = verdict(LOWER, "rounds_to_target", a=same, b=same)
+    assert found.outcome == "undecided" and "equal in the rounds that were evaluated" in found.sentence
+    assert verdict({**LOWER, "ties": True}, "rounds_to_target", a=same, b=same).outcome == "holds"
+
+
 def test_seeds_are_paired() -> None:
     """Seeds differ by far more than methods do, and yet each pair agrees."""
     assert verdict(LOWER, a=[1, 50, 100], b=[2, 51, 101.5]).outcome == "holds"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flatfed.core.errors import ConfigError
+from flatfed.published.claims import find_claim
+from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import read_about
-from flatfed.studies.evidence.joint_judge import NOT_RUN, PROVED
+from flatfed.studies.evidence.joint_judge import NOT_RUN, PARTLY, PROVED, JudgedClaim, judge_settings
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.folder import StudyFolder
 from flatfed.studies.packing.pack import pack_study
@@ -101,6 +104,31 @@ def test_a_claim_is_judged_by_its_own_setting_alone(evidence: Evidence) -> None:
     assert "judged on digits" in judged["fedsam-30"].reason and "3 seeds" in judged["fedsam-30"].reason
     # It is about CIFAR-100, whatever is divided in the same way.
     assert judged["fedsam-26"].outcome == NOT_RUN
+
+
+def judged_by(claim: str, settings: Sequence[str], **means: float) -> JudgedClaim:
+    """Judge a claim by the same numbers in some settings, for three seeds."""
+    values = {
+        (setting, method.replace("_", "+")): dict.fromkeys(range(3), mean)
+        for setting in settings
+        for method, mean in means.items()
+    }
+    return judge_settings(find_claim(claim), values, settings)
+
+
+def test_a_claim_whose_settings_were_not_all_run_holds_in_part() -> None:
+    """It is about five numbers of clients."""
+    means = {"fedwmsam": 50.0, "fedavg": 40.0, "mofedsam": 41.0, "fedsmoo": 42.0}
+    one = judged_by("fedwmsam-55", ["cifar10-beta-0.1-100-clients"], **means)
+    assert one.outcome == PARTLY and one.is_tested and one.reason.startswith("in 1 of 5 settings; ")
+    assert judged_by("fedwmsam-55", find_claim("fedwmsam-55").settings, **means).outcome == HOLDS
+
+
+def test_a_rule_is_not_judged_where_the_claim_does_not_mean_it() -> None:
+    """On CIFAR-100 the claim does not say that ADMM alone helps."""
+    means = {"fedgloss_sam": 9.0, "feddyn_sam": 1.0, "fedsam": 5.0, "fedgloss": 9.0, "feddyn": 1.0, "fedavg": 5.0}
+    assert judged_by("fedgloss-22", ["cifar100-0"], **means).outcome == UNDECIDED
+    assert judged_by("fedgloss-22", ["cifar10-0"], **means).outcome == FAILS
 
 
 def test_an_identity_that_runs_leave_open_is_proved_by_its_tests(evidence: Evidence) -> None:

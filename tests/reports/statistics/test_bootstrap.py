@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from flatfed.bootstrap import bootstrap_interval
+from flatfed.bootstrap import bootstrap_interval, ratio_interval
 from flatfed.core.errors import ConfigError
 
 
@@ -34,6 +34,19 @@ def test_two_values_are_the_ends() -> None:
     interval = bootstrap_interval([1.0, 3.0])
     assert interval is not None
     assert (interval.low, interval.high) == (1, 3)
+
+
+def test_three_values_have_their_range() -> None:
+    """Quantiles of samples of three would leave out a value that was seen: zero here."""
+    interval = bootstrap_interval([-7.85, 0.0, -2.25])
+    assert interval is not None
+    assert (interval.low, interval.high) == (-7.85, 0.0)
+
+
+def test_three_ratios_have_their_range() -> None:
+    interval = ratio_interval([1.0, 2.0, 3.0], [1.0, 1.0, 2.0])
+    assert interval is not None
+    assert (interval.low, interval.high) == (1, 2)
 
 
 def test_one_value_has_no_interval() -> None:

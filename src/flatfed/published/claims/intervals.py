@@ -86,16 +86,16 @@ class MeasuredNumbers:
         """Return the mean of the differences by seed, with its interval."""
         seeds = self._seeds(left, right)
         _refuse_few(seeds)
-        pairs = zip(self._by_seed(left, seeds), self._by_seed(right, seeds), strict=True)
-        differences = [_minus(a, b) for a, b in pairs]
+        pairs = list(zip(self._by_seed(left, seeds), self._by_seed(right, seeds), strict=True))
+        if any(math.isinf(a) and a == b for a, b in pairs):
+            raise NotKnown("with a seed both diverged, or neither reached the target")
+        differences = [a - b for a, b in pairs]
         if any(math.isnan(one) for one in differences):
             raise NotKnown("a run diverged")
         if not all(math.isfinite(one) for one in differences):
             # There is no mean: only what all seeds agree in is known.
             return MeanInterval(_middle(differences), min(differences), max(differences), len(seeds))
         mean = math.fsum(differences) / len(seeds)
-        if len(seeds) == FEWEST:
-            return MeanInterval(mean, min(differences), max(differences), len(seeds))
         return _with_interval(mean, bootstrap_interval(differences), len(seeds))
 
     def ratio(self, left: Quantity, right: Quantity) -> MeanInterval:
@@ -108,9 +108,6 @@ class MeasuredNumbers:
         if not all(value > 0 for value in below):
             raise NotKnown("a ratio needs positive numbers")
         ratio = _mean(above) / _mean(below)
-        if len(seeds) == FEWEST:
-            each = [one / other for one, other in zip(above, below, strict=True)]
-            return MeanInterval(ratio, min(each), max(each), len(seeds))
         return _with_interval(ratio, ratio_interval(above, below), len(seeds))
 
     def _seeds(self, *quantities: Quantity) -> list[int]:
@@ -154,7 +151,8 @@ class PrintedNumbers:
 
     def difference(self, left: Quantity, right: Quantity) -> MeanInterval:
         """Return the difference, and one standard deviation of it around it."""
-        estimate = _minus(*self.means(left, right))
+        above, below = self.means(left, right)
+        estimate = 0.0 if above == below else above - below
         if math.isnan(estimate):
             raise NotKnown("a run diverged")
         spread = math.hypot(*(self._at(place)[1] or 0.0 for _, place in (*left.places, *right.places)))
@@ -182,13 +180,6 @@ class PrintedNumbers:
 def _refuse_few(seeds: list[int]) -> None:
     if len(seeds) < FEWEST:
         raise NotKnown(f"{len(seeds)} seeds in common, where {FEWEST} are needed")
-
-
-def _minus(left: float, right: float) -> float:
-    """Return the difference; two that never reached their target are equal."""
-    if left == right:
-        return 0.0
-    return left - right
 
 
 def _mean(values: list[float]) -> float:

@@ -19,6 +19,9 @@ FAILS: Literal["does not hold"] = "does not hold"
 UNDECIDED: Literal["undecided"] = "undecided"
 Outcome = Literal["holds", "does not hold", "undecided"]
 
+ON_A_GRID = ("rounds_to_target", "bytes_to_target")
+"""Metrics that are known to the round of an evaluation only: two that are equal may differ in between."""
+
 WORST = {"accuracy": -math.inf, "miou": -math.inf}
 """What a run that diverged counts as, where that is known."""
 
@@ -91,7 +94,8 @@ def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None
     if not claim.rules:
         return undecided(claim, _without_rules(claim))
     own = claim.settings if settings is None else tuple(settings)
-    comparisons = tuple(_compared(pair, numbers) for rule in claim.rules for pair in rule.pairs_in(own))
+    is_coarse = claim.metric in ON_A_GRID
+    comparisons = tuple(_compared(pair, numbers, is_coarse) for rule in claim.rules for pair in rule.pairs_in(own))
     if not comparisons:
         return undecided(claim, "there is no setting to judge it in")
     outcome = _outcome([one.outcome for one in comparisons])
@@ -134,7 +138,7 @@ def _counts(comparisons: Sequence[ComparedPair]) -> Iterator[tuple[str, int]]:
             yield name, count
 
 
-def _compared(pair: Pair, numbers: Numbers) -> ComparedPair:
+def _compared(pair: Pair, numbers: Numbers, is_coarse: bool) -> ComparedPair:
     statement = _statement(pair)
     try:
         if pair.relation in ("fails", "trains"):
@@ -148,7 +152,10 @@ def _compared(pair: Pair, numbers: Numbers) -> ComparedPair:
         return ComparedPair(statement, UNDECIDED, reason=str(error), is_missing=True)
     except NotKnown as error:
         return ComparedPair(statement, UNDECIDED, reason=str(error))
-    return ComparedPair(statement, _decided(pair, interval), left, right, interval)
+    outcome = _decided(pair, interval)
+    if is_coarse and outcome == FAILS and interval.low == interval.high == 0 and interval.count:
+        return ComparedPair(statement, UNDECIDED, left, right, interval, "equal in the rounds that were evaluated")
+    return ComparedPair(statement, outcome, left, right, interval)
 
 
 def _statement(pair: Pair) -> str:

@@ -7,13 +7,14 @@ the claim states them. What differs is said.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.published.claims.claim import Claim, Setting
 from flatfed.published.claims.claim_file import settings as known_settings
-from flatfed.published.setting_names import DATASETS, PER_CLASS
+from flatfed.published.setting_names import CLASSES, DATASETS, PER_CLASS, TOTAL_BY_CLASS
 from flatfed.studies.run_study import RunningStudy
 
 ALL = "all"
@@ -81,7 +82,7 @@ class StudySettings:
     def _is_divided_as_one_of(self, ours: str, claim: Claim) -> bool:
         described = self._described[ours]
         for name in claim.settings:
-            if name in FREE or _is_divided_as(described, known_settings()[name], claim.paper):
+            if name in FREE or is_divided_as(described, known_settings()[name], claim.paper):
                 return True
         return False
 
@@ -104,7 +105,7 @@ def _is_same(described: Described, setting: Setting, paper: str) -> bool:
     """Say whether a setting of the study is one of the claims', in all that this states."""
     if not described or setting.extras or setting.target or setting.partition is None:
         return False
-    return _is_divided_as(described, setting, paper) and all(
+    return is_divided_as(described, setting, paper) and all(
         stated is None or stated == own for stated, own in _stated(described, setting)
     )
 
@@ -119,7 +120,7 @@ def _stated(described: Described, setting: Setting) -> Iterator[tuple[Any, Any]]
     yield setting.local_epochs, training.get("local_epochs")
 
 
-def _is_divided_as(described: Described, setting: Setting, paper: str) -> bool:
+def is_divided_as(described: Described, setting: Setting, paper: str) -> bool:
     """Say whether the examples are divided among clients by the same rule with the same number."""
     partition = described.get("task", {}).get("partition") or {}
     rule = setting.partition
@@ -128,9 +129,13 @@ def _is_divided_as(described: Described, setting: Setting, paper: str) -> bool:
     if rule not in PARAMETERS or partition.get("id") != rule:
         return False
     try:
-        return bool(partition.get(PARAMETERS[rule]) == float(setting.partition_value or "nan"))
+        number = float(setting.partition_value or "nan")
     except ValueError:  # a word: `severe`
         return False
+    if rule == "dirichlet" and paper in TOTAL_BY_CLASS:
+        # Printed for each class, and in total here.
+        number *= CLASSES.get(setting.dataset or "", math.nan)
+    return bool(partition.get(PARAMETERS[rule]) == number)
 
 
 def _dataset(setting: Setting) -> str | None:

@@ -10,7 +10,7 @@ from flatfed.published.claims.intervals import Key
 from flatfed.published.claims.judging import Verdict, judge, undecided
 from flatfed.studies.claimed.alike_settings import StudySettings
 from flatfed.studies.claimed.run_numbers import StudyValues
-from flatfed.studies.claimed.variants import find_variant
+from flatfed.studies.claimed.variants import find_variants
 from flatfed.studies.run_study import RunningStudy
 
 NO_SETTING = "no setting of the study is divided as the claim's; say with --as which one stands for it"
@@ -59,10 +59,9 @@ class ClaimJudge:
         """Return the claim's numbers under its own names; `places` are the study's settings for the claim's."""
         found = self.values.of(claim.metric)
         values: dict[Key, Mapping[int, float]] = {}
-        for method in claim.methods:
-            variant = find_variant(method, self.methods)
+        for method, variant in find_variants(claim.methods, self.methods).items():
             for theirs, ours in places.items():
-                key = (self.settings.names[ours], variant or "")
+                key = (self.settings.names[ours], variant)
                 if key in found:
                     values[theirs, method] = found[key]
         return values

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flatfed.core.errors import FlatfedError
+from flatfed.experiments.measuring.saved_runs import kept_result
 from flatfed.published.claims.intervals import Values
 from flatfed.runs.directory import RunDirectory, is_run
 from flatfed.runs.metrics import Metric, mean_client_seconds, metrics_of, primary_of
@@ -19,6 +20,8 @@ Row = dict[str, Any]
 
 SHARES = ("accuracy", "miou")
 """Metrics of the task, in per cent."""
+
+COSTS = ("rounds_to_target", "bytes_to_target")
 
 MEASURED = (
     *("lambda_max", "lambda_ratio", "lpf", "discrepancy", "incompatibility", "tracking_error", "perturbation_gap"),
@@ -48,7 +51,9 @@ class StudyValues:
         if metric in SHARES:
             return self._share(metric, entry)
         numbers = {}
-        for seed, directory in self._runs(entry):
+        # A run that diverged has a history, so that it may have reached a target, and no other number.
+        states = ("finished", "diverged") if metric in COSTS else ("finished",)
+        for seed, directory in self._runs(entry, states):
             number = self._number(metric, entry, directory)
             if number is not None:
                 numbers[seed] = number
@@ -64,24 +69,24 @@ class StudyValues:
         diverged = {seed: math.nan for seed, state in entry.ended.items() if state == "diverged"}
         return values | diverged
 
-    def _runs(self, entry: Entry) -> Iterator[tuple[int, RunDirectory]]:
-        """Yield the runs of an entry that have ended, also those that diverged."""
+    def _runs(self, entry: Entry, states: Sequence[str]) -> Iterator[tuple[int, RunDirectory]]:
+        """Yield the runs of an entry that have ended in one of some ways."""
         for cell in self.running.cells():
             if cell.chooses or (cell.setting, cell.variant) != (entry.setting, entry.variant):
                 continue
             path = self.running.folder.run_of(cell)
-            if self.running.folder.standing(cell).state in ("finished", "diverged") and is_run(path):
+            if self.running.folder.standing(cell).state in states and is_run(path):
                 yield cell.seed, RunDirectory.open(path)
 
     def _number(self, metric: str, entry: Entry, directory: RunDirectory) -> float | None:
         try:
             rows = list(directory.recorded.rows)
-            if metric in ("rounds_to_target", "bytes_to_target"):
+            if metric in COSTS:
                 return self._cost(metric, entry, directory, rows)
             if metric in MEASURED:
-                return _measured(metric, directory)
+                return self._measured(metric, directory)
             if metric == "lambda_global_over_local":
-                return _ratio(_measured("lambda_global", directory), _measured("lambda_local", directory))
+                return _ratio(self._measured("lambda_global", directory), self._measured("lambda_local", directory))
         except FlatfedError:
             return None
         reader = OF_ROWS.get(metric)
@@ -100,6 +105,15 @@ class StudyValues:
         if metric == "rounds_to_target":
             return float(reached)
         return float(sum(row["bytes_down"] + row["bytes_up"] for row in rows if row["round"] < reached))
+
+    def _measured(self, name: str, directory: RunDirectory) -> float | None:
+        """Return a number of the last model, as the study measures it; where it does not, as somebody else did."""
+        report = self.running.study.report
+        for measurement in report.measured():
+            result = kept_result(directory, measurement, report.flatness_samples)
+            if result is not None and name in result.numbers:
+                return result.numbers[name]
+        return _any_measured(name, directory)
 
     def _target(self, setting: str) -> float | None:
         """Return the first target of the study, or else the accuracy of its reference or of FedAvg."""
@@ -123,8 +137,8 @@ def _reached(metric: Metric, rows: Sequence[Row], target: float) -> int | None:
     return None
 
 
-def _measured(name: str, directory: RunDirectory) -> float | None:
-    """Return what was measured of the last model, over training examples of the usual seed."""
+def _any_measured(name: str, directory: RunDirectory) -> float | None:
+    """Return what was measured of the last model by hand, over training examples of the usual seed."""
     latest = newest_round(directory.path, directory.checkpoints.rounds())
     found = None
     for key, result in KeptResults(directory.path).of_round(latest):
@@ -144,8 +158,13 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 def _per_client(rows: Sequence[Row], *names: str) -> float:
     total = sum(row[name] for row in rows for name in names)
-    clients: int = sum(len(row["clients"]) * rounds_of(row) for row in rows)
+    clients: int = sum(_asked(row) * rounds_of(row) for row in rows)
     return float(total) / max(clients, 1)
+
+
+def _asked(row: Row) -> int:
+    """Return how many clients took part in a round, those among them whose update was rejected."""
+    return len({*row["clients"], *(entry["client"] for entry in row.get("rejected", ()))})
 
 
 def _bytes(rows: Sequence[Row]) -> float:

@@ -7,7 +7,8 @@ method of it is not: `fedgloss(admm=false)+sam` is only what a claim calls so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError
@@ -23,8 +24,21 @@ MAKES_ANOTHER = {
     "fedvssam": ("mix_local", "mix_global", "mix_perturb", "mix_update"),
 }
 """Parameters that make another method of one, where a claim does not name them."""
+SWITCHES_OFF = {"rho": 0, "rho_server": 0}
+"""Values that take from a method what it is about."""
 
 Parameters = dict[str, object]
+
+
+def find_variants(methods: Sequence[str], variants: Mapping[str, str]) -> dict[str, str]:
+    """Return the variants that a claim's methods are; one that would be two of them is only what it is spelled as."""
+    found = {method: find_variant(method, variants) for method in methods}
+    times = Counter(found.values())
+    return {
+        method: variant
+        for method, variant in found.items()
+        if variant is not None and (times[variant] == 1 or taken_apart(variants[variant]) == taken_apart(method))
+    }
 
 
 def find_variant(method: str, variants: Mapping[str, str]) -> str | None:
@@ -42,6 +56,8 @@ def _is(spelling: str, method: str) -> bool:
     if name != wanted_name:
         return False
     if any(key not in given or given[key] != value for key, value in wanted.items()):
+        return False
+    if any(given.get(key) == value and key not in wanted for key, value in SWITCHES_OFF.items()):
         return False
     algorithm = name.partition("+")[0]
     return not any(key in given and key not in wanted for key in MAKES_ANOTHER.get(algorithm, ()))

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import Claim
-from flatfed.published.claims.intervals import Key
-from flatfed.published.claims.judging import UNDECIDED, Verdict, judge, undecided
+from flatfed.published.claims.intervals import Key, Values
+from flatfed.published.claims.judging import HOLDS, UNDECIDED, Verdict, judge, undecided
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
 
 EXACT = "exact"
 """The kind of claims that tests prove."""
+PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
 
 
@@ -23,7 +24,8 @@ class JudgedClaim:
     """A claim, what the runs say of it, and the studies that were used.
 
     Attributes:
-        outcome: `holds`, `does not hold`, `undecided`, or why no run decides it.
+        outcome: `holds`, `holds in part` where some of its settings were not run, `does not hold`, `undecided`, or
+            why no run decides it.
     """
 
     claim: Claim
@@ -57,7 +59,8 @@ class _Place:
     judge: ClaimJudge
     ours: str
     values: Mapping[Key, Mapping[int, float]]
-    is_meant: bool
+    is_free: bool
+    """Whether the claim is about what is the same everywhere, and this is such a place."""
 
 
 class JointJudge:
@@ -86,12 +89,11 @@ class JointJudge:
             missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
             return JudgedClaim(claim, missing, NOT_RUN)
         values = {key: numbers for place in places.values() for key, numbers in place.values.items()}
-        free = [name for name, place in places.items() if place.is_meant] or list(places)
-        verdict = judge(claim, values, free)
+        judged = judge_settings(claim, values, list(places), [name for name, one in places.items() if one.is_free])
+        if judged.outcome == NOT_RUN:
+            return judged
         used = tuple(dict.fromkeys(place.study for place in places.values() if place.values))
-        if all(comparison.is_missing for comparison in verdict.comparisons):
-            return JudgedClaim(claim, verdict, NOT_RUN)
-        return JudgedClaim(claim, _remarked(claim, verdict, places), verdict.outcome, used)
+        return replace(judged, verdict=_remarked(claim, judged.verdict, places), studies=used)
 
     def _missing(self, claim: Claim) -> str:
         names = [name for name in claim.every_setting if name != "any"]
@@ -103,8 +105,8 @@ class JointJudge:
         for name, one in self._judges.items():
             alike, named = self._alike(one, claim), one.settings.named(claim)
             for theirs, ours in (named | alike).items():
-                is_meant = theirs in alike and theirs in claim.settings
-                place = _Place(name, one, ours, one.values_in(claim, {theirs: ours}), is_meant)
+                is_free = theirs in alike and theirs not in claim.settings
+                place = _Place(name, one, ours, one.values_in(claim, {theirs: ours}), is_free)
                 if theirs not in found or len(place.values) > len(found[theirs].values):
                     found[theirs] = place
         return found
@@ -117,6 +119,27 @@ class JointJudge:
         is_free = any(setting in FREE for setting in claim.settings)
         alike = one.settings.alike(claim)
         return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
+
+
+def judge_settings(claim: Claim, values: Values, run: Sequence[str], free: Sequence[str] = ()) -> JudgedClaim:
+    """Judge a claim by the settings that were run, and say where they are only a part of its own.
+
+    Args:
+        claim: what is claimed.
+        values: of its metric, by setting and method and then by seed.
+        run: the settings that there are runs of.
+        free: those of them that are judged because the claim is about what is the same everywhere.
+    """
+    own = [name for name in run if name in claim.settings or name in free]
+    verdict = judge(claim, values, own)
+    if all(comparison.is_missing for comparison in verdict.comparisons):
+        return JudgedClaim(claim, verdict, NOT_RUN)
+    wanted = [name for name in claim.every_setting if name not in FREE]
+    there = [name for name in wanted if name in run]
+    if verdict.outcome != HOLDS or len(there) == len(wanted):
+        return JudgedClaim(claim, verdict, verdict.outcome)
+    said = verdict.sentence.replace(": ", f": in {len(there)} of {len(wanted)} settings; ", 1)
+    return JudgedClaim(claim, replace(verdict, sentence=said), PARTLY)
 
 
 def _remarked(claim: Claim, verdict: Verdict, places: Mapping[str, _Place]) -> Verdict:

@@ -11,7 +11,7 @@ from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.evidence.beside_papers import differences_in_size
-from flatfed.studies.evidence.joint_judge import JudgedClaim, counted
+from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, tried_text
 from flatfed.studies.reporting.study_pivot import note_of
@@ -156,7 +156,12 @@ def _claims(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> Iterator[st
     yield f"Of the paper's claims {len(own)} can be held against these runs: {said}."
 
 
-_WORDS = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "stay undecided"}
+_WORDS = {
+    HOLDS: "hold",
+    PARTLY: "hold in the settings that were run",
+    FAILS: "do not hold",
+    UNDECIDED: "stay undecided",
+}
 
 
 def _versions(study: PublishedStudy) -> str:

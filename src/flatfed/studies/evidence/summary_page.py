@@ -8,13 +8,13 @@ from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
 from flatfed.reports.tables.grid import markdown_table, rule
 from flatfed.studies.evidence.claim_rows import claim_table
-from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PROVED, JudgedClaim, counted
+from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PARTLY, PROVED, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.setting_table import setting_table
 from flatfed.studies.evidence.study_section import SEEDS, is_drawn, picture_name, progress
 from flatfed.studies.reporting.study_runs import setting_name
 
-OUTCOMES = (HOLDS, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
+OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
 HEAD = """# Evidence
 
 What five papers claim, held against runs of flatfed. Every number, picture and outcome here is made by `make
@@ -66,9 +66,10 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
     counts = counted(judged)
     tested = sum(one.is_tested for one in judged)
     return (
-        f"Of {len(judged)} claims, {tested} were held against runs: {counts[HOLDS]} hold, {counts[FAILS]} do not hold, "
-        f"{counts[UNDECIDED]} are undecided. {counts[PROVED]} are identities or counts that tests prove, "
-        f"{counts[NOT_CHECKED]} cannot be checked by runs, {counts[NOT_RUN]} were not run."
+        f"Of {len(judged)} claims, {tested} were held against runs: {counts[HOLDS]} hold, {counts[PARTLY]} hold in "
+        f"those of their settings that were run, {counts[FAILS]} do not hold, {counts[UNDECIDED]} are undecided. "
+        f"{counts[PROVED]} are identities or counts that tests prove, {counts[NOT_CHECKED]} cannot be checked by "
+        f"runs, {counts[NOT_RUN]} were not run."
     )
 
 
