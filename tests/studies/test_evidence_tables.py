@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from flatfed.studies.evidence.make_pages import Evidence
+from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.setting_table import setting_table
-from studies.evidence_bench import cells, publish
+from studies.evidence_bench import cells, copied, publish
 
 NEARLY_IID, SKEWED = "cifar10-100", "skewed"
 STUDY: dict[str, Any] = {
@@ -42,6 +43,22 @@ def evidence(root: Path, tmp_path: Path) -> Evidence:
     return Evidence(root, tmp_path)
 
 
+def without(root: Path, to: Path, method: str, seed: int) -> Evidence:
+    """Return the evidence without the runs of a method with a seed."""
+    part = copied(root, to / "part")
+    for file in part.glob(f"tiny/results/cells/*/{method}/seed-{seed}.json"):
+        file.unlink()
+    return Evidence(part, to / "workplace")
+
+
+def let_diverge(study: PublishedStudy, method: str, seed: int) -> None:
+    """Take a run for one that diverged, as soon as a study is opened."""
+    for setting in study.study.settings:
+        entry = study.table.entry(setting, method)
+        del entry.values[seed]
+        entry.ended[seed] = "diverged"
+
+
 def test_printed_numbers_are_those_of_the_same_split_clients_and_epochs(evidence: Evidence) -> None:
     (study,) = evidence.studies
     # Other splits, epochs and numbers of clients have twelve more.
@@ -56,3 +73,45 @@ def test_a_page_says_in_what_the_shown_numbers_differ(evidence: Evidence) -> Non
     assert "- clients" not in pages["fedwmsam.md"] and "- local epochs" not in pages["fedwmsam.md"]
     assert "82.90 (Table 1)" in pages["fedgf.md"]
     assert "- split: dirichlet 10 in the paper, dirichlet 100 here" in pages["fedgf.md"]
+
+
+def test_a_difference_over_fewer_seeds_says_over_how_many(root: Path, tmp_path: Path) -> None:
+    evidence = without(root, tmp_path, "fedsam", 2)
+    text = cells(setting_table(evidence.studies[0], SKEWED), "fedsam")["minus fedavg"]
+    assert text.endswith(" (2 pairs)")
+    line = next(line for line in evidence.pages()["ledger.md"].splitlines() if "what or why" in line)
+    assert " (2 pairs) |" in line
+
+
+def test_a_difference_over_all_seeds_stands_alone(evidence: Evidence) -> None:
+    text = cells(setting_table(evidence.studies[0], SKEWED), "fedsam")["minus fedavg"]
+    assert text.endswith("]")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedsam"])
+def test_where_a_seed_diverged_there_is_no_difference(evidence: Evidence, method: str) -> None:
+    (study,) = evidence.studies
+    let_diverge(study, method, 1)
+    table = setting_table(study, SKEWED)
+    assert cells(table, method)["test accuracy in %"] == "✗ 1 of 3 seeds" and "minus fedavg" not in table
+    line = next(line for line in evidence.pages()["ledger.md"].splitlines() if "what or why" in line)
+    assert "[" not in line.replace("[FedSAM]", "")
+
+
+def test_costs_stand_there_when_all_seeds_have_ended(root: Path, tmp_path: Path) -> None:
+    table = setting_table(without(root, tmp_path, "fedsam", 2).studies[0], SKEWED)
+    assert cells(table, "fedavg")["rounds to target"] != "–" and cells(table, "fedavg")["traffic to target"] != "–"
+    assert cells(table, "fedsam")["rounds to target"] == "–" and cells(table, "fedsam")["traffic to target"] == "–"
+
+
+def test_costs_per_round_are_of_the_seeds_that_both_have(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    (study,) = evidence.studies
+    counts = {
+        (SKEWED, "fedavg"): {0: 1.0, 1: 2.0, 2: 90.0},
+        (SKEWED, "fedsam"): {0: 4.0, 1: 5.0, 2: 90.0},
+    }
+    monkeypatch.setattr(study.numbers, "of", lambda metric: counts)
+    let_diverge(study, "fedavg", 2)
+    assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "3.00"
+    del counts[SKEWED, "fedsam"][0]
+    assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "2.50"

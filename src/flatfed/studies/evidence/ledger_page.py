@@ -77,11 +77,11 @@ def _row(study: PublishedStudy, setting: str, pair: FormPair) -> list[str]:
 
 
 def _difference(study: PublishedStudy, setting: str, pair: FormPair) -> str:
-    metric = study.table.metrics.get(setting)
+    """Return the code's form minus the paper's, with interval and pairs; nothing where a seed of either diverged."""
     entries = {variant: study.table.entry(setting, variant) for variant in (pair.paper, pair.code)}
     samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
     (one,) = compare_with_reference(samples, pair.paper)
-    return NOTHING if metric is None else interval_text(one, metric.scale)
+    return interval_text(study, one, pair.paper)
 
 
 def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:

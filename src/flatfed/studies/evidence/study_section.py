@@ -114,9 +114,10 @@ def _notes(study: PublishedStudy) -> Iterator[str]:
         return
     target = f" Target: the mean of {study.statistics.reference}." if study.targets else ""
     yield (
-        f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap; bold is the best of "
-        f"the table; ✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a "
-        f"machine that did other work too.{target}"
+        f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap, and with the number "
+        "of pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
+        f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a machine that did other "
+        f"work too.{target}"
     )
     yield from study.statistics.warnings
 
