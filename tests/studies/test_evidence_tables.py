@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flatfed.studies.evidence.choosing_page import choosing_page
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import setting_table
+from flatfed.studies.evidence.setting_table import setting_table, target_words
+from flatfed.studies.run_study import RunningStudy
 from studies.evidence_bench import cells, copied, publish
 
 NEARLY_IID, SKEWED = "cifar10-100", "skewed"
@@ -115,3 +118,37 @@ def test_costs_per_round_are_of_the_seeds_that_both_have(evidence: Evidence, mon
     assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "3.00"
     del counts[SKEWED, "fedsam"][0]
     assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "2.50"
+
+
+def few_rounds(study: PublishedStudy) -> str:
+    """Return the part of the page for those who want few rounds."""
+    return choosing_page([study]).partition("## Few rounds")[2].partition("## ")[0]
+
+
+def test_a_method_that_reached_the_target_is_named_with_it(evidence: Evidence) -> None:
+    assert f"| tiny | {SKEWED} | 1.00 % | **fed" in few_rounds(evidence.studies[0])
+
+
+def test_one_lucky_evaluation_does_not_reach_a_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    study.table.entry(SKEWED, "fedsam").values.update({0: 0.009, 1: 0.009, 2: 0.009})
+    assert f"| {SKEWED} |" not in few_rounds(study) and f"| {NEARLY_IID} |" in few_rounds(study)
+
+
+def test_all_seeds_of_the_study_must_have_reached_a_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    assert "| tiny |" not in few_rounds(replace(study, study=replace(study.study, seeds=(0, 1, 2, 3))))
+
+
+def test_a_method_with_a_seed_that_diverged_reaches_no_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    let_diverge(study, "fedsam", 1)
+    assert "| tiny |" not in few_rounds(study)
+
+
+def test_a_page_says_what_the_target_is(evidence: Evidence) -> None:
+    assert "Target: 1.00 %, reached in the first evaluated round" in evidence.pages()["fedgf.md"]
+    (study,) = evidence.studies
+    asked = replace(study.study, report=replace(study.study.report, targets="reference"))
+    other = replace(study, study=asked, running=RunningStudy(asked, study.running.folder.path))
+    assert target_words(other) == "the mean of fedavg"

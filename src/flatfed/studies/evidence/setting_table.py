@@ -10,6 +10,7 @@ from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.reports.tables.target_tables import round_text
 from flatfed.studies.evidence.beside_papers import printed_of, printed_text
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
@@ -173,6 +174,14 @@ def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine |
         if (line.setting, line.method) == (setting_name(setting), variant):
             return line
     return None
+
+
+def target_words(study: PublishedStudy) -> str:
+    """Say what a study's first target is: the mean of its reference, or a number; nothing where there is none yet."""
+    if not study.targets:
+        return ""
+    line = study.targets[0]
+    return f"the mean of {study.statistics.reference}" if line.target == REFERENCE else line.goal
 
 
 def _cost(study: PublishedStudy, setting: str, variant: str, name: str) -> str:

@@ -13,7 +13,7 @@ from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, tried_text
+from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, target_words, tried_text
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -112,7 +112,8 @@ def picture_name(study: PublishedStudy, setting: str) -> str:
 def _notes(study: PublishedStudy) -> Iterator[str]:
     if not study.table.metrics:
         return
-    target = f" Target: the mean of {study.statistics.reference}." if study.targets else ""
+    words = target_words(study)
+    target = f" Target: {words}, reached in the first evaluated round that is as good." if words else ""
     yield (
         f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap, and with the number "
         "of pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
