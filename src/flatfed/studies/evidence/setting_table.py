@@ -20,6 +20,8 @@ from flatfed.studies.selection import Choice
 
 EDGE = "°"
 """Stands at a chosen value at the end of its grid."""
+OPEN = frozenset(("waiting", "begun"))
+"""States of runs that have not ended."""
 FLATNESS = ("lambda_max", "lambda_ratio", "lpf")
 
 Cell = Callable[[str], str]
@@ -64,19 +66,25 @@ def _head(study: PublishedStudy, setting: str) -> str:
 
 
 def value_text(study: PublishedStudy, entry: Entry) -> str:
-    """Return what a method came to: a mean when all of its seeds are there; the best in bold."""
+    """Return what a method came to: a mean when all of its seeds are there; the best of several in bold."""
     metric = study.table.metrics.get(entry.setting)
     if entry.has_diverged:
         lost = sum(state == "diverged" for state in entry.ended.values())
         return f"{DIVERGED} {lost} of {len(entry.values) + len(entry.ended)} seeds"
     if metric is None or not entry.values:
-        states = sorted({state.partition(":")[0] for state in entry.ended.values()} - {"waiting", "begun"})
+        states = sorted({state.partition(":")[0] for state in entry.ended.values()} - OPEN)
         return ", ".join(states) or NOTHING
     if entry.mean is None:
         so_far = of_metric(metric, (sum(entry.values.values()) / len(entry.values), None))
         return f"{so_far} ({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
     text = of_metric(metric, (entry.mean, entry.spread))
-    return f"**{text}**" if entry.best else text
+    return f"**{text}**" if is_best(study, entry) else text
+
+
+def is_best(study: PublishedStudy, entry: Entry) -> bool:
+    """Say whether a method is the best of at least two that have all seeds: one alone is the best of nothing."""
+    others = [study.table.entry(entry.setting, variant) for variant in study.study.methods if variant != entry.variant]
+    return entry.best and any(other.mean is not None for other in others)
 
 
 def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDifference | None:

@@ -13,7 +13,15 @@ from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, target_words, tried_text
+from flatfed.studies.evidence.setting_table import (
+    EDGE,
+    OPEN,
+    difference_text,
+    is_best,
+    setting_table,
+    target_words,
+    tried_text,
+)
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -83,7 +91,7 @@ def _tried(study: PublishedStudy, setting: str) -> str:
 
 
 def _has_ended(entry: Entry) -> bool:
-    return bool(entry.values) or any(state not in ("waiting", "begun") for state in entry.ended.values())
+    return bool(entry.values) or not OPEN.issuperset(entry.ended.values())
 
 
 def is_drawn(study: PublishedStudy, setting: str) -> bool:
@@ -136,11 +144,12 @@ def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
 
 
 def _best(study: PublishedStudy) -> Iterator[str]:
+    """Name the best method of each setting, where at least two have all seeds, and those that diverged."""
     for setting, metric in study.table.metrics.items():
         entries = [study.table.entry(setting, variant) for variant in study.study.methods]
         lost = [entry.variant for entry in entries if entry.has_diverged]
         for entry in entries:
-            if entry.best and len(entry.values) >= SEEDS:
+            if is_best(study, entry) and len(entry.values) >= SEEDS:
                 mean = of_metric(metric, (entry.mean or 0.0, entry.spread))
                 minus = difference_text(study, setting, entry.variant)
                 against = f", {minus} against {study.statistics.reference}" if "[" in minus else ""
