@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from flatfed.studies.evidence.choosing_page import choosing_page
+from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.setting_table import setting_table, target_words
+from flatfed.studies.evidence.study_section import paragraph
+from flatfed.studies.evidence.summary_page import readme_section
+from flatfed.studies.results import Entry
 from flatfed.studies.run_study import RunningStudy
 from studies.evidence_bench import cells, copied, publish
 
@@ -152,3 +156,45 @@ def test_a_page_says_what_the_target_is(evidence: Evidence) -> None:
     asked = replace(study.study, report=replace(study.study.report, targets="reference"))
     other = replace(study, study=asked, running=RunningStudy(asked, study.running.folder.path))
     assert target_words(other) == "the mean of fedavg"
+
+
+def test_the_best_is_named_where_there_are_two(evidence: Evidence, root: Path, tmp_path: Path) -> None:
+    (study,) = evidence.studies
+    assert "the best is" in paragraph(study, []) and "**" in setting_table(study, SKEWED)
+    (study,) = without(root, tmp_path / "one", "fedsam", 2).studies
+    assert "the best is" not in paragraph(study, []) and "**" not in setting_table(study, SKEWED)
+
+
+def test_the_readme_shows_the_setting_with_the_most_methods(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    more = replace(study, study=replace(study.study, methods={**study.study.methods, "again": "fedavg"}))
+    for setting in study.study.settings:
+        entry = Entry(setting, "again", dict(study.table.entry(setting, "fedavg").values))
+        more.table.entries[setting, "again"] = entry
+    assert f"({NEARLY_IID})" in readme_section([study], [])
+    assert f"({NEARLY_IID})" in readme_section([more], [])
+    more.table.entry(NEARLY_IID, "again").ended[2] = "waiting"
+    assert f"({SKEWED})" in readme_section([more], [])
+
+
+@pytest.mark.parametrize(
+    ("left_out", "shown"),
+    [
+        ("That the norm grows.", "; not judged: that the norm grows |"),
+        # A name keeps its letters.
+        ("SAM without momentum (74.30).", "; not judged: SAM without momentum (74.30) |"),
+        ("FedSAM in three settings.", "; not judged: FedSAM in three settings |"),
+    ],
+)
+def test_a_row_says_what_of_a_claim_is_not_judged(evidence: Evidence, left_out: str, shown: str) -> None:
+    one = evidence.judged[0]
+    assert shown in claim_table([replace(one, claim=replace(one.claim, left_out=left_out))])
+    assert "not judged" not in claim_table([replace(one, claim=replace(one.claim, left_out=""))])
+
+
+def test_words_on_pages_say_what_is_so(evidence: Evidence) -> None:
+    pages = {name: " ".join(text.split()) for name, text in evidence.pages().items()}
+    assert "It does not hold where that of one lies on the other side." in pages["README.md"]
+    assert "the paper's form in one row and the code's form in another" in pages["ledger.md"]
+    assert "– not run yet, or a form diverged" in pages["ledger.md"]
+    assert "the papers' values but for the learning rate" in pages["ledger.md"]
