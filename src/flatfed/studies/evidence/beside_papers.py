@@ -1,39 +1,81 @@
-"""What a paper printed of a study's methods, and in what those runs differ by size."""
+"""What a paper printed of a study's methods, and in what those runs differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flatfed.published.claims.claim import Setting
 from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.claims.printed import printed_values
 from flatfed.published.numbers import PublishedValue
-from flatfed.reports.tables.grid import NOTHING
+from flatfed.reports.tables.grid import NOTHING, known_items
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.claimed.variants import MAKES_ANOTHER, find_variant, taken_apart
 from flatfed.studies.evidence.published_study import PublishedStudy
 
+Config = Mapping[str, Any]
+
 
 def claim_settings_of(study: PublishedStudy, setting: str) -> list[Setting]:
-    """Return the settings of claims that a study's setting stands for."""
+    """Return the settings of claims that a study's setting stands for, but for those that state no split."""
     said = [theirs for theirs, ours in study.about.stands_for.items() if ours == setting]
     names = dict.fromkeys([*said, setting])
-    return [claim_settings()[name] for name in names if name in claim_settings()]
+    known = [claim_settings()[name] for name in names if name in claim_settings()]
+    # One that states a data set alone would have the numbers of every split.
+    return [theirs for theirs in known if theirs.partition is not None]
 
 
 def printed_of(study: PublishedStudy, setting: str, variant: str, paper: str) -> list[PublishedValue]:
-    """Return the accuracies that a paper printed of a variant in a setting."""
+    """Return the accuracies that a paper printed of a variant in a setting, with as many clients and local epochs.
+
+    Nothing where no run of the setting has ended: what it was trained with is not known then.
+    """
     method = _as_claimed(study.study.methods[variant])
-    if find_variant(method, study.study.methods) != variant:
+    config = _config(study, setting, variant)
+    if config is None or find_variant(method, study.study.methods) != variant:
         # Several are what the paper calls so, or this one is not.
         return []
-    found = [
-        value
-        for theirs in claim_settings_of(study, setting)
-        for value in printed_values(paper, theirs, method, "accuracy")
-    ]
+    counts = _counts(config)
+    found = [value for theirs in claim_settings_of(study, setting) for value in _alike(paper, theirs, method, counts)]
     return list(dict.fromkeys(found))
+
+
+def _config(study: PublishedStudy, setting: str, variant: str) -> Config | None:
+    """Return the record of a run of a variant, or else of another in the same setting."""
+    of_setting = {other: runs for (of, other), runs in study.table.runs.items() if of == setting}
+    runs = of_setting.get(variant) or next(iter(of_setting.values()), None)
+    return RunDirectory.open(next(iter(runs.values()))).config if runs else None
+
+
+def _counts(config: Config) -> dict[str, int]:
+    """Return how many clients and local epochs runs have, by the columns of the papers' tables."""
+    counts = {
+        "clients_total": config["task"].get("clients"),
+        "clients_per_round": config["sampler"].get("count"),
+        "local_epochs": config["settings"]["local_epochs"],
+    }
+    return known_items(counts)
+
+
+def _alike(paper: str, theirs: Setting, method: str, counts: Mapping[str, int]) -> list[PublishedValue]:
+    """Return the printed values with these counts; those that leave one open only where none states them all."""
+    if not _agrees(theirs, counts):
+        return []
+    whole = printed_values(paper, _narrowed(theirs, counts), method, "accuracy")
+    return whole or [value for value in printed_values(paper, theirs, method, "accuracy") if _agrees(value, counts)]
+
+
+def _agrees(stated: PublishedValue | Setting, counts: Mapping[str, int]) -> bool:
+    """Say whether these are the counts, as far as they are stated."""
+    return all(getattr(stated, name) in (None, count) for name, count in counts.items())
+
+
+def _narrowed(theirs: Setting, counts: Mapping[str, int]) -> Setting:
+    """Return a setting that states these counts too."""
+    stated: dict[str, Any] = dict(counts)
+    return replace(theirs, **stated)
 
 
 def printed_text(values: list[PublishedValue]) -> str:
@@ -51,27 +93,29 @@ def _as_claimed(spelling: str) -> str:
 
 
 def differences_in_size(study: PublishedStudy, paper: str) -> list[str]:
-    """Say in what the printed runs of a paper differ from those of a study: rounds, network, clients."""
+    """Say in what the printed runs of a paper that are shown differ from those of a study: rounds, network, split."""
     found: dict[str, None] = {}
-    for (setting, variant), runs in study.table.runs.items():
-        config = RunDirectory.open(next(iter(runs.values()))).config
-        for value in printed_of(study, setting, variant, paper):
-            found |= dict.fromkeys(_differences(value, config))
+    for setting, variant in study.study.columns():
+        config = _config(study, setting, variant)
+        shown = printed_of(study, setting, variant, paper)
+        found |= dict.fromkeys(words for value in shown if config for words in _differences(value, setting, config))
     return list(found)
 
 
-def _differences(value: PublishedValue, config: Mapping[str, Any]) -> Iterator[str]:
-    task = config["task"]
+def _differences(value: PublishedValue, setting: str, config: Config) -> Iterator[str]:
     pairs = {
         "rounds": (value.rounds, config["settings"]["rounds"]),
-        "network": (value.model or None, task.get("model")),
-        "clients": (value.clients_total, task.get("clients")),
-        "clients per round": (value.clients_per_round, config["sampler"].get("count")),
-        "local epochs": (value.local_epochs, config["settings"]["local_epochs"]),
+        "network": (value.model or None, config["task"].get("model")),
+        "split": (_split(value), _split(claim_settings().get(setting))),
     }
     for name, (theirs, ours) in pairs.items():
         if theirs is not None and ours is not None and theirs != ours:
             yield f"{name}: {_text(theirs)} in the paper, {_text(ours)} here"
+
+
+def _split(of: PublishedValue | Setting | None) -> str | None:
+    """Return how examples are divided, in the words of the papers' tables; None where it is not stated."""
+    return " ".join(filter(None, (of.partition, of.partition_value))) or None if of else None
 
 
 def _text(value: object) -> str:

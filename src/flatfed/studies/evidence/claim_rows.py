@@ -22,8 +22,20 @@ def claim_table(judged: Sequence[JudgedClaim]) -> str:
 
 
 def _row(one: JudgedClaim) -> list[str]:
-    texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), one.reason, printed_outcome(one.claim)]
+    reason = "; ".join(filter(None, (one.reason, _not_judged(one.claim))))
+    texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), reason, printed_outcome(one.claim)]
     return [" ".join(text.split()).replace("|", "\\|") for text in texts]
+
+
+def _not_judged(claim: Claim) -> str:
+    """Say what of a claim's statement is not judged, as the end of a sentence; nothing where all of it is."""
+    return f"not judged: {_small(claim.left_out.rstrip('.'))}" if claim.left_out else ""
+
+
+def _small(sentence: str) -> str:
+    """Return a sentence with a small first letter, unless it begins with a name such as SAM or FedSAM."""
+    word = sentence.partition(" ")[0]
+    return sentence if word != word.capitalize() else sentence[:1].lower() + sentence[1:]
 
 
 def outcome_text(one: JudgedClaim) -> str:

@@ -9,7 +9,7 @@ from flatfed.reports.tables.grid import NOTHING, markdown_table, number, rule
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.studies.evidence.about import FormPair
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import interval_text, value_text
+from flatfed.studies.evidence.setting_table import OPEN, interval_text, interval_words, value_text
 from flatfed.studies.evidence.study_section import SEEDS, progress
 from flatfed.studies.reporting.study_flatness import spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
@@ -17,8 +17,11 @@ from flatfed.studies.reporting.study_runs import setting_name
 HEAD = """# Paper against authors' code
 
 Where the text of a paper and the code of its authors differ, flatfed has both forms by name. This page has each
-difference with its measured effect: the two forms in one setting, with the papers' values, nothing searched. The
-pages of the [methods](../algorithms/README.md) tell each difference in full."""
+difference with its measured effect: the two forms in one setting, with the papers' values but for the learning rate,
+nothing searched. The pages of the [methods](../algorithms/README.md) tell each difference in full.
+
+Each row changes one thing. In what else the paper and the code of a method differ, the two forms of a row are alike. So
+one run may be the paper's form in one row and the code's form in another."""
 HEADS = [
     "method",
     "difference",
@@ -57,8 +60,9 @@ def _of_study(study: PublishedStudy) -> Iterator[str]:
         yield _counted(study, setting)
     yield (
         f"Mean ± standard deviation over seeds {', '.join(map(str, study.study.seeds))}; differences by seed in "
-        "percentage points, with the 95 % interval of the bootstrap, which over three seeds is narrower than it should "
-        f"be; ✗ diverged; {NOTHING} not run yet."
+        f"percentage points, with {interval_words(study)}, and with the number of pairs where not all seeds have "
+        "both; ✗ diverged; "
+        f"{NOTHING} not run yet, or a form diverged."
     )
     yield " ".join(study.about.limits)
     command = f"flatfed study run studies/{study.name}/study.yaml --out runs/{study.name}"
@@ -77,11 +81,11 @@ def _row(study: PublishedStudy, setting: str, pair: FormPair) -> list[str]:
 
 
 def _difference(study: PublishedStudy, setting: str, pair: FormPair) -> str:
-    metric = study.table.metrics.get(setting)
+    """Return the code's form minus the paper's, with interval and pairs; nothing where a seed of either diverged."""
     entries = {variant: study.table.entry(setting, variant) for variant in (pair.paper, pair.code)}
     samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
     (one,) = compare_with_reference(samples, pair.paper)
-    return NOTHING if metric is None else interval_text(one, metric.scale)
+    return interval_text(study, one, pair.paper)
 
 
 def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
@@ -100,5 +104,4 @@ def _counted(study: PublishedStudy, setting: str) -> str:
 
 def _is_known(study: PublishedStudy, setting: str, variant: str) -> bool:
     entry = study.table.entry(setting, variant)
-    waiting = [state for state in entry.ended.values() if state in ("waiting", "begun")]
-    return not waiting and len(entry.values) + len(entry.ended) >= SEEDS
+    return OPEN.isdisjoint(entry.ended.values()) and len(entry.values) + len(entry.ended) >= SEEDS

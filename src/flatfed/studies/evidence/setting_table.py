@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import fmean
 
+from flatfed.bootstrap import FEW
 from flatfed.reports.statistics.paired import PairedDifference
 from flatfed.reports.tables.grid import NOTHING, markdown_table, megabytes, number, of_metric, rule
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.reports.tables.target_tables import round_text
 from flatfed.studies.evidence.beside_papers import printed_of, printed_text
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
@@ -20,6 +21,8 @@ from flatfed.studies.selection import Choice
 
 EDGE = "°"
 """Stands at a chosen value at the end of its grid."""
+OPEN = frozenset(("waiting", "begun"))
+"""States of runs that have not ended."""
 FLATNESS = ("lambda_max", "lambda_ratio", "lpf")
 
 Cell = Callable[[str], str]
@@ -46,7 +49,7 @@ def _columns(study: PublishedStudy, setting: str, paper: str) -> dict[str, Cell]
         f"minus {reference}": lambda variant: difference_text(study, setting, variant),
         "chosen": lambda variant: chosen_text(study, setting, variant),
         f"traffic per round, x {reference}": lambda variant: _ratio(study, setting, variant, "bytes_per_round"),
-        f"passes per step, x {reference}": lambda variant: _ratio(study, setting, variant, "backprops"),
+        f"passes per round, x {reference}": lambda variant: _ratio(study, setting, variant, "backprops"),
         "rounds to target": lambda variant: _cost(study, setting, variant, "round"),
         "traffic to target": lambda variant: _cost(study, setting, variant, "bytes"),
     }
@@ -64,19 +67,25 @@ def _head(study: PublishedStudy, setting: str) -> str:
 
 
 def value_text(study: PublishedStudy, entry: Entry) -> str:
-    """Return what a method came to: a mean when all of its seeds are there; the best in bold."""
+    """Return what a method came to: a mean when all of its seeds are there; the best of several in bold."""
     metric = study.table.metrics.get(entry.setting)
     if entry.has_diverged:
         lost = sum(state == "diverged" for state in entry.ended.values())
         return f"{DIVERGED} {lost} of {len(entry.values) + len(entry.ended)} seeds"
     if metric is None or not entry.values:
-        states = sorted({state.partition(":")[0] for state in entry.ended.values()} - {"waiting", "begun"})
+        states = sorted({state.partition(":")[0] for state in entry.ended.values()} - OPEN)
         return ", ".join(states) or NOTHING
     if entry.mean is None:
         so_far = of_metric(metric, (sum(entry.values.values()) / len(entry.values), None))
         return f"{so_far} ({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
     text = of_metric(metric, (entry.mean, entry.spread))
-    return f"**{text}**" if entry.best else text
+    return f"**{text}**" if is_best(study, entry) else text
+
+
+def is_best(study: PublishedStudy, entry: Entry) -> bool:
+    """Say whether a method is the best of at least two that have all seeds: one alone is the best of nothing."""
+    others = [study.table.entry(entry.setting, variant) for variant in study.study.methods if variant != entry.variant]
+    return entry.best and any(other.mean is not None for other in others)
 
 
 def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDifference | None:
@@ -88,21 +97,43 @@ def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDi
 
 
 def difference_text(study: PublishedStudy, setting: str, variant: str) -> str:
-    """Return the mean difference to the reference with its interval and the number of pairs."""
-    one, metric = compared_with(study, setting, variant), study.table.metrics.get(setting)
-    if one is None or one.mean is None or metric is None:
-        return NOTHING
-    return interval_text(one, metric.scale)
+    """Return a method's difference to the reference, as `interval_text` has it; nothing for the reference itself."""
+    one = compared_with(study, setting, variant)
+    return NOTHING if one is None else interval_text(study, one, study.statistics.reference)
 
 
-def interval_text(one: PairedDifference, scale: float) -> str:
-    """Return a difference with its interval, or with the number of pairs where there is none."""
-    if one.mean is None:
+def interval_words(study: PublishedStudy) -> str:
+    """Say what stands in brackets behind a difference."""
+    if len(study.study.seeds) <= FEW:
+        return "their range over the seeds"
+    return "the 95 % interval of the bootstrap"
+
+
+def interval_text(study: PublishedStudy, one: PairedDifference, other: str) -> str:
+    """Return a method's mean difference to another, with its interval where there are two pairs.
+
+    The number of pairs stands there too where it is smaller than that of the study's seeds, or where there is no
+    interval. Nothing stands there where a seed of either method diverged: over the others it would look too good.
+    """
+    metric = study.table.metrics.get(one.setting)
+    entries = [study.table.entry(one.setting, variant) for variant in (one.method, other)]
+    if metric is None or one.mean is None or any(entry.has_diverged for entry in entries):
         return NOTHING
-    mean = signed(scale * one.mean, 2)
+    mean = signed(metric.scale * one.mean, 2)
+    return f"{mean}{_bounds(one, metric.scale)}{_pairs(one, len(study.study.seeds))}"
+
+
+def _bounds(one: PairedDifference, scale: float) -> str:
     if one.interval is None:
-        return f"{mean} (1 pair)"
-    return f"{mean} [{signed(scale * one.interval.low, 2)}, {signed(scale * one.interval.high, 2)}]"
+        return ""
+    return f" [{signed(scale * one.interval.low, 2)}, {signed(scale * one.interval.high, 2)}]"
+
+
+def _pairs(one: PairedDifference, seeds: int) -> str:
+    count = len(one.differences)
+    if count == seeds and one.interval is not None:
+        return ""
+    return " (1 pair)" if count == 1 else f" ({count} pairs)"
 
 
 def chosen_text(study: PublishedStudy, setting: str, variant: str) -> str:
@@ -138,12 +169,19 @@ def _decided(choice: Choice, value: float | None) -> str:
 
 
 def _ratio(study: PublishedStudy, setting: str, variant: str, counted: str) -> str:
-    """Return what was counted of a method over the same of the reference."""
-    numbers = study.numbers.of(counted)
-    own, others = numbers.get((setting, variant)), numbers.get((setting, study.statistics.reference))
-    if not own or not others:
+    """Return what was counted of a method over the same of the reference, by the seeds of both that did not diverge."""
+    own, others = (_counted(study, setting, name, counted) for name in (variant, study.statistics.reference))
+    seeds = sorted(own.keys() & others.keys())
+    if not seeds:
         return NOTHING
-    return f"{fmean(own.values()) / fmean(others.values()):.2f}"
+    return f"{sum(own[seed] for seed in seeds) / sum(others[seed] for seed in seeds):.2f}"
+
+
+def _counted(study: PublishedStudy, setting: str, variant: str, counted: str) -> dict[int, float]:
+    """Return what was counted of a method's runs, by seed; not of those that diverged, which may have ended early."""
+    numbers = study.numbers.of(counted).get((setting, variant), {})
+    ended = study.table.entry(setting, variant).ended
+    return {seed: number for seed, number in numbers.items() if ended.get(seed) != "diverged"}
 
 
 def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine | None:
@@ -154,9 +192,18 @@ def target_of(study: PublishedStudy, setting: str, variant: str) -> TargetLine |
     return None
 
 
+def target_words(study: PublishedStudy) -> str:
+    """Say what a study's first target is: the mean of its reference, or a number; nothing where there is none yet."""
+    if not study.targets:
+        return ""
+    line = study.targets[0]
+    return f"the mean of {study.statistics.reference}" if line.target == REFERENCE else line.goal
+
+
 def _cost(study: PublishedStudy, setting: str, variant: str, name: str) -> str:
+    """Return what it took to reach the target, on average; nothing before all seeds of the study have ended."""
     line = target_of(study, setting, variant)
-    if line is None:
+    if line is None or line.runs < len(study.study.seeds):
         return NOTHING
     spread = line.costs[name]
     if spread is None:

@@ -13,7 +13,16 @@ from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import EDGE, difference_text, setting_table, tried_text
+from flatfed.studies.evidence.setting_table import (
+    EDGE,
+    OPEN,
+    difference_text,
+    interval_words,
+    is_best,
+    setting_table,
+    target_words,
+    tried_text,
+)
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -83,7 +92,7 @@ def _tried(study: PublishedStudy, setting: str) -> str:
 
 
 def _has_ended(entry: Entry) -> bool:
-    return bool(entry.values) or any(state not in ("waiting", "begun") for state in entry.ended.values())
+    return bool(entry.values) or not OPEN.issuperset(entry.ended.values())
 
 
 def is_drawn(study: PublishedStudy, setting: str) -> bool:
@@ -112,11 +121,13 @@ def picture_name(study: PublishedStudy, setting: str) -> str:
 def _notes(study: PublishedStudy) -> Iterator[str]:
     if not study.table.metrics:
         return
-    target = f" Target: the mean of {study.statistics.reference}." if study.targets else ""
+    words = target_words(study)
+    target = f" Target: {words}, reached in the first evaluated round that is as good." if words else ""
     yield (
-        f"{note_of(study.table)} Differences are by seed, with the 95 % interval of the bootstrap; bold is the best of "
-        f"the table; ✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a "
-        f"machine that did other work too.{target}"
+        f"{note_of(study.table)} Differences are by seed, with {interval_words(study)}, and with the number of "
+        "pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
+        f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a machine that did other "
+        f"work too.{target}"
     )
     yield from study.statistics.warnings
 
@@ -134,11 +145,12 @@ def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
 
 
 def _best(study: PublishedStudy) -> Iterator[str]:
+    """Name the best method of each setting, where at least two have all seeds, and those that diverged."""
     for setting, metric in study.table.metrics.items():
         entries = [study.table.entry(setting, variant) for variant in study.study.methods]
         lost = [entry.variant for entry in entries if entry.has_diverged]
         for entry in entries:
-            if entry.best and len(entry.values) >= SEEDS:
+            if is_best(study, entry) and len(entry.values) >= SEEDS:
                 mean = of_metric(metric, (entry.mean or 0.0, entry.spread))
                 minus = difference_text(study, setting, entry.variant)
                 against = f", {minus} against {study.statistics.reference}" if "[" in minus else ""

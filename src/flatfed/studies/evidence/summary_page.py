@@ -10,9 +10,10 @@ from flatfed.reports.tables.grid import markdown_table, rule
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PARTLY, PROVED, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import setting_table
+from flatfed.studies.evidence.setting_table import OPEN, setting_table
 from flatfed.studies.evidence.study_section import SEEDS, is_drawn, picture_name, progress
 from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.results import Entry
 
 OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
 HEAD = """# Evidence
@@ -20,8 +21,8 @@ HEAD = """# Evidence
 What five papers claim, held against runs of flatfed. Every number, picture and outcome here is made by `make
 evidence` from the compact results in `studies/`, none is typed.
 
-- No claim is said to hold on fewer than 3 seeds. A claim holds, or does not, where the interval of every comparison
-  lies on one side; all else is undecided.
+- No claim is said to hold on fewer than 3 seeds. A claim holds where the interval of every comparison lies on its
+  side. It does not hold where that of one lies on the other side. All else is undecided.
 - Parameters that are searched are chosen on held-out training examples, never on the test set; what is not searched
   stands in the study's file. A value at the end of its grid is marked, and so is what diverged.
 - Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
@@ -89,8 +90,11 @@ def _not_run(judged: Sequence[JudgedClaim]) -> str:
 
 
 def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
-    """Return "What we found" for the README: a table and a picture; nothing where no comparison is complete."""
-    shown = next(_shown(studies), None)
+    """Return "What we found" for the README: a table and a picture; nothing where no comparison is complete.
+
+    It shows the setting with the most methods whose seeds have all ended.
+    """
+    shown = max(_shown(studies), key=lambda pair: _count_ended(*pair), default=None)
     if shown is None:
         return ""
     study, setting = shown
@@ -112,7 +116,15 @@ def _shown(studies: Sequence[PublishedStudy]) -> Iterator[tuple[PublishedStudy, 
     """Yield the settings in which at least two methods have all seeds, at least three."""
     for study in studies:
         for setting in study.study.settings if study.about.differences else ():
-            entries = [study.table.entry(setting, variant) for variant in study.study.methods]
-            whole = [entry for entry in entries if entry.mean is not None and len(entry.values) >= SEEDS]
-            if len(whole) > 1 and is_drawn(study, setting):
+            whole = [entry for entry in _entries(study, setting) if entry.mean is not None]
+            if len(whole) > 1 and len(study.study.seeds) >= SEEDS and is_drawn(study, setting):
                 yield study, setting
+
+
+def _entries(study: PublishedStudy, setting: str) -> list[Entry]:
+    return [study.table.entry(setting, variant) for variant in study.study.methods]
+
+
+def _count_ended(study: PublishedStudy, setting: str) -> int:
+    """Return how many methods have no seed that is still to be trained."""
+    return sum(OPEN.isdisjoint(entry.ended.values()) for entry in _entries(study, setting))

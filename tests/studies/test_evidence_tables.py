@@ -1,0 +1,200 @@
+"""Tables of the evidence: what stands beside a number, and what does not where runs are missing or diverged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flatfed.studies.evidence.choosing_page import choosing_page
+from flatfed.studies.evidence.claim_rows import claim_table
+from flatfed.studies.evidence.make_pages import Evidence
+from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.setting_table import setting_table, target_words
+from flatfed.studies.evidence.study_section import paragraph
+from flatfed.studies.evidence.summary_page import readme_section
+from flatfed.studies.results import Entry
+from flatfed.studies.run_study import RunningStudy
+from studies.evidence_bench import cells, copied, publish
+
+NEARLY_IID, SKEWED = "cifar10-100", "skewed"
+STUDY: dict[str, Any] = {
+    "rounds": 3,
+    "clients": 100,
+    "checkpoint_every": 3,
+    "methods": ["fedavg", "fedsam"],
+    "settings": {
+        NEARLY_IID: {"alpha": 100, "per_round": 5},
+        SKEWED: {"beta": 0.1, "per_round": 10, "local_epochs": 5},
+    },
+    "seeds": [0, 1, 2],
+    "report": {"reference": "fedavg", "targets": [1]},
+}
+ABOUT = f"""
+question: Does it work?
+papers: {{fedwmsam: [It is tiny.], fedgf: [It is tiny.]}}
+stands for: {{cifar10-timed: {SKEWED}, cifar10-beta-0.1: {SKEWED}, cifar10-0-ten: {SKEWED}, cifar10-10: {NEARLY_IID}}}
+pairs: [{{method: FedSAM, page: fedsam, paper: fedavg, code: fedsam, differs: what or why}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish(tmp_path_factory.mktemp("tables"), STUDY, ABOUT)
+
+
+@pytest.fixture
+def evidence(root: Path, tmp_path: Path) -> Evidence:
+    return Evidence(root, tmp_path)
+
+
+def without(root: Path, to: Path, method: str, seed: int) -> Evidence:
+    """Return the evidence without the runs of a method with a seed."""
+    part = copied(root, to / "part")
+    for file in part.glob(f"tiny/results/cells/*/{method}/seed-{seed}.json"):
+        file.unlink()
+    return Evidence(part, to / "workplace")
+
+
+def let_diverge(study: PublishedStudy, method: str, seed: int) -> None:
+    """Take a run for one that diverged, as soon as a study is opened."""
+    for setting in study.study.settings:
+        entry = study.table.entry(setting, method)
+        del entry.values[seed]
+        entry.ended[seed] = "diverged"
+
+
+def test_printed_numbers_are_those_of_the_same_split_clients_and_epochs(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    # Other splits, epochs and numbers of clients have twelve more.
+    assert cells(setting_table(study, SKEWED, "fedwmsam"), "fedavg")["published"] == "70.05 (Table 1)"
+    # The paper has ten clients of a hundred with one local epoch.
+    assert "published" not in setting_table(study, SKEWED, "fedsam")
+
+
+def test_a_page_says_in_what_the_shown_numbers_differ(evidence: Evidence) -> None:
+    pages = evidence.pages()
+    assert "- rounds: 500 in the paper, 3 here" in pages["fedwmsam.md"]
+    assert "- clients" not in pages["fedwmsam.md"] and "- local epochs" not in pages["fedwmsam.md"]
+    assert "82.90 (Table 1)" in pages["fedgf.md"]
+    assert "- split: dirichlet 10 in the paper, dirichlet 100 here" in pages["fedgf.md"]
+
+
+def test_a_difference_over_fewer_seeds_says_over_how_many(root: Path, tmp_path: Path) -> None:
+    evidence = without(root, tmp_path, "fedsam", 2)
+    text = cells(setting_table(evidence.studies[0], SKEWED), "fedsam")["minus fedavg"]
+    assert text.endswith(" (2 pairs)")
+    line = next(line for line in evidence.pages()["ledger.md"].splitlines() if "what or why" in line)
+    assert " (2 pairs) |" in line
+
+
+def test_a_difference_over_all_seeds_stands_alone(evidence: Evidence) -> None:
+    text = cells(setting_table(evidence.studies[0], SKEWED), "fedsam")["minus fedavg"]
+    assert text.endswith("]")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedsam"])
+def test_where_a_seed_diverged_there_is_no_difference(evidence: Evidence, method: str) -> None:
+    (study,) = evidence.studies
+    let_diverge(study, method, 1)
+    table = setting_table(study, SKEWED)
+    assert cells(table, method)["test accuracy in %"] == "✗ 1 of 3 seeds" and "minus fedavg" not in table
+    line = next(line for line in evidence.pages()["ledger.md"].splitlines() if "what or why" in line)
+    assert "[" not in line.replace("[FedSAM]", "")
+
+
+def test_costs_stand_there_when_all_seeds_have_ended(root: Path, tmp_path: Path) -> None:
+    table = setting_table(without(root, tmp_path, "fedsam", 2).studies[0], SKEWED)
+    assert cells(table, "fedavg")["rounds to target"] != "–" and cells(table, "fedavg")["traffic to target"] != "–"
+    assert cells(table, "fedsam")["rounds to target"] == "–" and cells(table, "fedsam")["traffic to target"] == "–"
+
+
+def test_costs_per_round_are_of_the_seeds_that_both_have(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    (study,) = evidence.studies
+    counts = {
+        (SKEWED, "fedavg"): {0: 1.0, 1: 2.0, 2: 90.0},
+        (SKEWED, "fedsam"): {0: 4.0, 1: 5.0, 2: 90.0},
+    }
+    monkeypatch.setattr(study.numbers, "of", lambda metric: counts)
+    let_diverge(study, "fedavg", 2)
+    assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "3.00"
+    del counts[SKEWED, "fedsam"][0]
+    assert cells(setting_table(study, SKEWED), "fedsam")["passes per round, x fedavg"] == "2.50"
+
+
+def few_rounds(study: PublishedStudy) -> str:
+    """Return the part of the page for those who want few rounds."""
+    return choosing_page([study]).partition("## Few rounds")[2].partition("## ")[0]
+
+
+def test_a_method_that_reached_the_target_is_named_with_it(evidence: Evidence) -> None:
+    assert f"| tiny | {SKEWED} | 1.00 % | **fed" in few_rounds(evidence.studies[0])
+
+
+def test_one_lucky_evaluation_does_not_reach_a_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    study.table.entry(SKEWED, "fedsam").values.update({0: 0.009, 1: 0.009, 2: 0.009})
+    assert f"| {SKEWED} |" not in few_rounds(study) and f"| {NEARLY_IID} |" in few_rounds(study)
+
+
+def test_all_seeds_of_the_study_must_have_reached_a_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    assert "| tiny |" not in few_rounds(replace(study, study=replace(study.study, seeds=(0, 1, 2, 3))))
+
+
+def test_a_method_with_a_seed_that_diverged_reaches_no_target(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    let_diverge(study, "fedsam", 1)
+    assert "| tiny |" not in few_rounds(study)
+
+
+def test_a_page_says_what_the_target_is(evidence: Evidence) -> None:
+    assert "Target: 1.00 %, reached in the first evaluated round" in evidence.pages()["fedgf.md"]
+    (study,) = evidence.studies
+    asked = replace(study.study, report=replace(study.study.report, targets="reference"))
+    other = replace(study, study=asked, running=RunningStudy(asked, study.running.folder.path))
+    assert target_words(other) == "the mean of fedavg"
+
+
+def test_the_best_is_named_where_there_are_two(evidence: Evidence, root: Path, tmp_path: Path) -> None:
+    (study,) = evidence.studies
+    assert "the best is" in paragraph(study, []) and "**" in setting_table(study, SKEWED)
+    (study,) = without(root, tmp_path / "one", "fedsam", 2).studies
+    assert "the best is" not in paragraph(study, []) and "**" not in setting_table(study, SKEWED)
+
+
+def test_the_readme_shows_the_setting_with_the_most_methods(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    more = replace(study, study=replace(study.study, methods={**study.study.methods, "again": "fedavg"}))
+    for setting in study.study.settings:
+        entry = Entry(setting, "again", dict(study.table.entry(setting, "fedavg").values))
+        more.table.entries[setting, "again"] = entry
+    assert f"({NEARLY_IID})" in readme_section([study], [])
+    assert f"({NEARLY_IID})" in readme_section([more], [])
+    more.table.entry(NEARLY_IID, "again").ended[2] = "waiting"
+    assert f"({SKEWED})" in readme_section([more], [])
+
+
+@pytest.mark.parametrize(
+    ("left_out", "shown"),
+    [
+        ("That the norm grows.", "; not judged: that the norm grows |"),
+        # A name keeps its letters.
+        ("SAM without momentum (74.30).", "; not judged: SAM without momentum (74.30) |"),
+        ("FedSAM in three settings.", "; not judged: FedSAM in three settings |"),
+    ],
+)
+def test_a_row_says_what_of_a_claim_is_not_judged(evidence: Evidence, left_out: str, shown: str) -> None:
+    one = evidence.judged[0]
+    assert shown in claim_table([replace(one, claim=replace(one.claim, left_out=left_out))])
+    assert "not judged" not in claim_table([replace(one, claim=replace(one.claim, left_out=""))])
+
+
+def test_words_on_pages_say_what_is_so(evidence: Evidence) -> None:
+    pages = {name: " ".join(text.split()) for name, text in evidence.pages().items()}
+    assert "It does not hold where that of one lies on the other side." in pages["README.md"]
+    assert "the paper's form in one row and the code's form in another" in pages["ledger.md"]
+    assert "– not run yet, or a form diverged" in pages["ledger.md"]
+    assert "the papers' values but for the learning rate" in pages["ledger.md"]
