@@ -13,7 +13,7 @@ from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.setting_table import setting_table, target_words
-from flatfed.studies.evidence.study_section import paragraph
+from flatfed.studies.evidence.study_section import MOST_DRAWN, drawn_methods, paragraph
 from flatfed.studies.evidence.summary_page import readme_section
 from flatfed.studies.results import Entry
 from flatfed.studies.run_study import RunningStudy
@@ -198,3 +198,9 @@ def test_words_on_pages_say_what_is_so(evidence: Evidence) -> None:
     assert "the paper's form in one row and the code's form in another" in pages["ledger.md"]
     assert "– not run yet, or a form diverged" in pages["ledger.md"]
     assert "the papers' values but for the learning rate" in pages["ledger.md"]
+
+
+def test_a_picture_has_the_reference_and_what_the_papers_are_about() -> None:
+    best = [*"abcdefgh", "fedgloss, no ADMM", "fedgloss+sam", "fedavg", "fedwmsam"]
+    drawn = drawn_methods(best, "fedavg", {"fedgloss": (), "fedwmsam": ()})
+    assert drawn == ["fedavg", "fedgloss+sam", "fedwmsam", *"abcdefgh"][:MOST_DRAWN]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
@@ -30,8 +30,8 @@ from flatfed.studies.results import Entry
 PICTURES = PurePosixPath("../pictures/evidence")
 SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
 """Options of all runs that a page names; what a setting has of its own stands in the study's file."""
-MOST_DRAWN = 6
-"""Methods of a picture besides the reference."""
+MOST_DRAWN = 7
+"""Methods of a picture."""
 SEEDS = 3
 """Fewer decide nothing."""
 
@@ -79,8 +79,9 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
     yield f"### {name}"
     yield setting_table(study, setting, paper)
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
-    if len(study.study.methods) > MOST_DRAWN + 1:
-        yield f"Drawn are {study.statistics.reference} and the best {MOST_DRAWN} that have all seeds."
+    if len(study.study.methods) > MOST_DRAWN:
+        reference = study.statistics.reference
+        yield f"Drawn are {reference}, what the papers are about, and the best others, {MOST_DRAWN} at the most."
     yield _tried(study, setting)
 
 
@@ -101,15 +102,25 @@ def is_drawn(study: PublishedStudy, setting: str) -> bool:
 
 
 def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
-    """Return the runs that a picture shows: those of the reference and of the best, as more could not be read."""
+    """Return the runs that a picture shows: the reference, what the papers are about, and the best of the others.
+
+    More lines could not be told apart.
+    """
     results = study.results_in(setting)
     means = {result.method: study.table.entry(setting, result.method).mean for result in results}
     metric = study.table.metrics.get(setting)
     is_higher = metric is None or metric.shown.higher_is_better is not False
     ranked = sorted((mean if is_higher else -mean, name) for name, mean in means.items() if mean is not None)
-    best = [name for _, name in reversed(ranked)][:MOST_DRAWN]
-    shown = {study.statistics.reference, *(best or list(means)[:MOST_DRAWN])}
+    best = [name for _, name in reversed(ranked)] or list(means)
+    shown = drawn_methods(best, study.statistics.reference, study.about.differences)
     return [result for result in results if result.method in shown]
+
+
+def drawn_methods(best: Sequence[str], reference: str, papers: Collection[str]) -> list[str]:
+    """Return which of some methods, best first, are drawn; a paper's own is `fedgloss` or `fedgloss+sam`."""
+    own = [name for name in best if name.partition("+")[0] in papers and "," not in name]
+    first = [name for name in best if name == reference]
+    return list(dict.fromkeys([*first, *own, *best]))[:MOST_DRAWN]
 
 
 def picture_name(study: PublishedStudy, setting: str) -> str:
@@ -164,16 +175,11 @@ def _claims(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> Iterator[st
     if not own:
         return
     counts = counted(own)
-    said = ", ".join(f"{counts[name]} {word}" for name, word in _WORDS.items() if counts[name])
-    yield f"Of the paper's claims {len(own)} can be held against these runs: {said}."
+    said = ", ".join(f"{name}: {counts[name]}" for name in DECIDED if counts[name])
+    yield f"Of the paper's claims {len(own)} can be held against these runs ({said})."
 
 
-_WORDS = {
-    HOLDS: "hold",
-    PARTLY: "hold in the settings that were run",
-    FAILS: "do not hold",
-    UNDECIDED: "stay undecided",
-}
+DECIDED = (HOLDS, PARTLY, FAILS, UNDECIDED)
 
 
 def _versions(study: PublishedStudy) -> str:

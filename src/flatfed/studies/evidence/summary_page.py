@@ -67,10 +67,10 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
     counts = counted(judged)
     tested = sum(one.is_tested for one in judged)
     return (
-        f"Of {len(judged)} claims, {tested} were held against runs: {counts[HOLDS]} hold, {counts[PARTLY]} hold in "
-        f"those of their settings that were run, {counts[FAILS]} do not hold, {counts[UNDECIDED]} are undecided. "
-        f"{counts[PROVED]} are identities or counts that tests prove, {counts[NOT_CHECKED]} cannot be checked by "
-        f"runs, {counts[NOT_RUN]} were not run."
+        f"Of {len(judged)} claims, {tested} were held against runs (holds: {counts[HOLDS]}, holds in those of its "
+        f"settings that were run: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
+        f"Proved by tests, as identities or counts: {counts[PROVED]}. Not to be checked by runs: "
+        f"{counts[NOT_CHECKED]}. Not run: {counts[NOT_RUN]}."
     )
 
 
