@@ -104,7 +104,7 @@ def is_drawn(study: PublishedStudy, setting: str) -> bool:
 def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
     """Return the runs that a picture shows: the reference, what the papers are about, and the best of the others.
 
-    More lines could not be told apart.
+    More lines could not be distinguished.
     """
     results = study.results_in(setting)
     means = {result.method: study.table.entry(setting, result.method).mean for result in results}
