@@ -158,7 +158,11 @@ def digests(folder: Path) -> dict[str, Any]:
 def digest(run: Path) -> dict[str, Any]:
     directory = RunDirectory.open(run)
     loaded = directory.checkpoints.load_newest()
-    states = {name: {client: exact(state) for client, state in saved.items()} for name, saved in loaded.states.items()}
+    # By client: in which order the states lie in a file depends on where a run was interrupted.
+    states = {
+        name: [(client, exact(state)) for client, state in sorted(saved.items())]
+        for name, saved in loaded.states.items()
+    }
     bits = repr((loaded.round, exact(loaded.tensors), states))
     history = [{name: v for name, v in row.items() if name not in TIMES} for row in directory.recorded.rows]
     return {
