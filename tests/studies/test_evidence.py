@@ -178,6 +178,7 @@ def test_a_study_without_results_says_so(root: Path, tmp_path: Path) -> None:
 def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
     section = evidence.readme()
     assert section.startswith("## What we found") and "tiny-one.png" in section and "| fedsam |" in section
+    assert "It says nothing." in evidence.readme()
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
             f"{study.study.title or study.name} ({setting_name(setting)}): {study.about.question}",
             table,
             f"![Accuracy over rounds, bytes and compute]({picture})",
+            " ".join(study.about.limits),
         ]
     )
 
