@@ -18,8 +18,8 @@ DRAWS = 10_000
 LEVEL = 0.95
 NORMAL = NormalDist()
 FEW = 3
-"""Up to this many values the interval is their range: a sample of them repeats nearly all, and its quantiles would leave
-out values that were seen."""
+"""Up to this many values the interval is their range: a sample of them repeats nearly all, and its quantiles would
+leave out values that were seen."""
 EQUAL = 1e-9
 """Share of the largest value up to which two numbers are taken for the same: sums differ in their last digits."""
 
