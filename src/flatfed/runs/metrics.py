@@ -234,6 +234,11 @@ def _costs(rows: Sequence[Row]) -> dict[str, Any]:
     return costs
 
 
+def asked_clients(row: Row) -> set[int]:
+    """Return who took part in a round: clients whose update was rejected sent and computed as well."""
+    return {*row["clients"], *(entry["client"] for entry in row.get("rejected", ()))}
+
+
 def mean_client_seconds(rows: Sequence[Row]) -> float | None:
     """Return the mean time of a client's training over the rounds that have it; None where none has."""
     times = [(row["client_seconds"], rounds_of(row)) for row in rows if row.get("client_seconds") is not None]

@@ -13,6 +13,8 @@ KINDS = {
     "counter": "printed numbers that cut against what is claimed elsewhere; the opposite must not be asserted",
 }
 
+EXACT = "exact"
+
 METRICS = {
     "accuracy": "on the test set, in per cent",
     "miou": "mean intersection over union, in per cent",
@@ -36,6 +38,9 @@ METRICS = {
     "c": "FedGF's interpolation between local and global perturbation",
     "parameters": "the model itself, number by number",
 }
+
+TARGET_COSTS = ("rounds_to_target", "bytes_to_target")
+"""Metrics that are known to the round of an evaluation only: two that are equal may differ in between."""
 """What claims are about, each with its meaning."""
 
 BETWEEN = "between"

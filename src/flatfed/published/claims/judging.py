@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from flatfed.published.claims.claim import Claim
+from flatfed.published.claims.claim import TARGET_COSTS, Claim
 from flatfed.published.claims.intervals import MeanInterval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
 from flatfed.published.claims.rules import Pair
 
@@ -18,9 +18,6 @@ HOLDS: Literal["holds"] = "holds"
 FAILS: Literal["does not hold"] = "does not hold"
 UNDECIDED: Literal["undecided"] = "undecided"
 Outcome = Literal["holds", "does not hold", "undecided"]
-
-ON_A_GRID = ("rounds_to_target", "bytes_to_target")
-"""Metrics that are known to the round of an evaluation only: two that are equal may differ in between."""
 
 WORST = {"accuracy": -math.inf, "miou": -math.inf}
 """What a run that diverged counts as, where that is known."""
@@ -94,7 +91,7 @@ def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None
     if not claim.rules:
         return undecided(claim, _without_rules(claim))
     own = claim.settings if settings is None else tuple(settings)
-    is_coarse = claim.metric in ON_A_GRID
+    is_coarse = claim.metric in TARGET_COSTS
     comparisons = tuple(_compared(pair, numbers, is_coarse) for rule in claim.rules for pair in rule.pairs_in(own))
     if not comparisons:
         return undecided(claim, "there is no setting to judge it in")

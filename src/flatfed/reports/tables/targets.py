@@ -17,7 +17,7 @@ from flatfed.reports.tables.columns import last_mean, primary
 from flatfed.reports.tables.extras import VALUES, WORDS, Extras, Target, find_result
 from flatfed.reports.tables.grid import Spread, known, known_items, mean_of, of_metric, spread_of
 from flatfed.runs.history import Row
-from flatfed.runs.metrics import Metric
+from flatfed.runs.metrics import Metric, asked_clients
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,8 @@ COST_NAMES = tuple(Cost.__dataclass_fields__)
 
 def transmissions(row: Row, model_bytes: int) -> float:
     """Return how many model-sized vectors a client of a round exchanged, down and up, from the bytes counted."""
-    # Clients whose update was rejected exchanged bytes as well.
-    clients = {*row["clients"], *(entry["client"] for entry in row.get("rejected", ()))}
     # A round may have had no clients.
-    return _exchanged(row) / (max(len(clients), 1) * model_bytes)
+    return _exchanged(row) / (max(len(asked_clients(row)), 1) * model_bytes)
 
 
 def _total_transmissions(rows: Sequence[Row], model_bytes: int | None) -> float | None:

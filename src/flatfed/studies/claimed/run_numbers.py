@@ -8,9 +8,10 @@ from typing import Any
 
 from flatfed.core.errors import FlatfedError
 from flatfed.experiments.measuring.saved_runs import kept_result
+from flatfed.published.claims.claim import TARGET_COSTS
 from flatfed.published.claims.intervals import Values
 from flatfed.runs.directory import RunDirectory, is_run
-from flatfed.runs.metrics import Metric, mean_client_seconds, metrics_of, primary_of
+from flatfed.runs.metrics import Metric, asked_clients, mean_client_seconds, metrics_of, primary_of
 from flatfed.runs.packed import newest_round, rounds_of
 from flatfed.runs.results import KeptResults
 from flatfed.studies.results import Entry, StudyTable
@@ -20,8 +21,6 @@ Row = dict[str, Any]
 
 SHARES = ("accuracy", "miou")
 """Metrics of the task, in per cent."""
-
-COSTS = ("rounds_to_target", "bytes_to_target")
 
 MEASURED = (
     *("lambda_max", "lambda_ratio", "lpf", "discrepancy", "incompatibility", "tracking_error", "perturbation_gap"),
@@ -52,7 +51,7 @@ class StudyValues:
             return self._share(metric, entry)
         numbers = {}
         # A run that diverged has a history, so that it may have reached a target, and no other number.
-        states = ("finished", "diverged") if metric in COSTS else ("finished",)
+        states = ("finished", "diverged") if metric in TARGET_COSTS else ("finished",)
         for seed, directory in self._runs(entry, states):
             number = self._number(metric, entry, directory)
             if number is not None:
@@ -81,7 +80,7 @@ class StudyValues:
     def _number(self, metric: str, entry: Entry, directory: RunDirectory) -> float | None:
         try:
             rows = list(directory.recorded.rows)
-            if metric in COSTS:
+            if metric in TARGET_COSTS:
                 return self._cost(metric, entry, directory, rows)
             if metric in MEASURED:
                 return self._measured(metric, directory)
@@ -158,13 +157,8 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 def _per_client(rows: Sequence[Row], *names: str) -> float:
     total = sum(row[name] for row in rows for name in names)
-    clients: int = sum(_asked(row) * rounds_of(row) for row in rows)
+    clients = sum(len(asked_clients(row)) * rounds_of(row) for row in rows)
     return float(total) / max(clients, 1)
-
-
-def _asked(row: Row) -> int:
-    """Return how many clients took part in a round, those among them whose update was rejected."""
-    return len({*row["clients"], *(entry["client"] for entry in row.get("rejected", ()))})
 
 
 def _bytes(rows: Sequence[Row]) -> float:

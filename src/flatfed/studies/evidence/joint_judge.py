@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flatfed.published.claims.claim import Claim
+from flatfed.published.claims.claim import EXACT, Claim
 from flatfed.published.claims.intervals import Key, Values
 from flatfed.published.claims.judging import HOLDS, UNDECIDED, Verdict, judge, undecided
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
 
-EXACT = "exact"
-"""The kind of claims that tests prove."""
 PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
 
@@ -89,7 +87,7 @@ class JointJudge:
             missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
             return JudgedClaim(claim, missing, NOT_RUN)
         values = {key: numbers for place in places.values() for key, numbers in place.values.items()}
-        judged = judge_settings(claim, values, list(places), [name for name, one in places.items() if one.is_free])
+        judged = judge_settings(claim, values, list(places), _free(places))
         if judged.outcome == NOT_RUN:
             return judged
         used = tuple(dict.fromkeys(place.study for place in places.values() if place.values))
@@ -119,6 +117,12 @@ class JointJudge:
         is_free = any(setting in FREE for setting in claim.settings)
         alike = one.settings.alike(claim)
         return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
+
+
+def _free(places: Mapping[str, _Place]) -> list[str]:
+    """Return where a claim is judged that is about what is the same everywhere: where most of its methods were run."""
+    counts = {name: len(place.values) for name, place in places.items() if place.is_free}
+    return [name for name, count in counts.items() if count == max(counts.values())]
 
 
 def judge_settings(claim: Claim, values: Values, run: Sequence[str], free: Sequence[str] = ()) -> JudgedClaim:

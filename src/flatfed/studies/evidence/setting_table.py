@@ -24,6 +24,8 @@ EDGE = "°"
 OPEN = frozenset(("waiting", "begun"))
 """States of runs that have not ended."""
 FLATNESS = ("lambda_max", "lambda_ratio", "lpf")
+LEFT_OUT = ("chosen", "traffic per round", "rounds to target", "λmax/λ5", "LPF")
+"""Columns that a short table does without."""
 
 Cell = Callable[[str], str]
 """Of a variant, the text in a column."""
@@ -31,7 +33,16 @@ Cell = Callable[[str], str]
 
 def setting_table(study: PublishedStudy, setting: str, paper: str = "") -> str:
     """Return the table of a setting as Markdown, with the numbers that a paper printed."""
-    columns = _columns(study, setting, paper)
+    return _table(study, _columns(study, setting, paper))
+
+
+def short_table(study: PublishedStudy, setting: str) -> str:
+    """Return the same with what matters most: accuracy, its difference, passes, traffic to the target, sharpness."""
+    columns = _columns(study, setting, "")
+    return _table(study, {head: cell for head, cell in columns.items() if head.partition(",")[0] not in LEFT_OUT})
+
+
+def _table(study: PublishedStudy, columns: dict[str, Cell]) -> str:
     rows = [
         [escape_markdown(variant), *(cell(variant) for cell in columns.values())] for variant in study.study.methods
     ]

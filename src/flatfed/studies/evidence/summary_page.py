@@ -10,7 +10,7 @@ from flatfed.reports.tables.grid import markdown_table, rule
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PARTLY, PROVED, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import OPEN, setting_table
+from flatfed.studies.evidence.setting_table import OPEN, short_table
 from flatfed.studies.evidence.study_section import SEEDS, is_drawn, picture_name, progress
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -99,7 +99,7 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
         return ""
     study, setting = shown
     picture = f"docs/pictures/evidence/{picture_name(study, setting)}"
-    table = setting_table(study, setting)
+    table = short_table(study, setting)
     return "\n\n".join(
         [
             "## What we found",
