@@ -1,4 +1,4 @@
-"""The network of the FedSAM, FedGloSS and FedGF papers at a quarter of its width."""
+"""The network of the FedSAM, FedGloSS and FedGF papers, narrower: for runs of many rounds without a GPU."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ def cnn_quarter(classes: int, in_channels: int, image_size: int) -> nn.Module:
     many rounds are possible without a GPU.
     """
     return lenet_like("cnn-quarter", 16, classes, in_channels, image_size)
+
+
+@model("cnn-eighth")
+def cnn_eighth(classes: int, in_channels: int, image_size: int) -> nn.Module:
+    """The papers' CNN at an eighth of its width: two 5x5 convolutions of 8, layers of 48 and 24.
+
+    13,290 parameters for 3x32x32 and 10 classes. A step takes about half of the time of cnn-quarter, so that many
+    methods can be compared over many rounds.
+    """
+    return lenet_like("cnn-eighth", 8, classes, in_channels, image_size)
