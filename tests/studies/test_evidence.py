@@ -11,6 +11,8 @@ import pytest
 
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims import find_claim
+from flatfed.published.claims.intervals import MeasuredNumbers
+from flatfed.published.claims.joint_numbers import JointNumbers
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.studies.evidence.about import read_about
 from flatfed.studies.evidence.joint_judge import NOT_RUN, PARTLY, PROVED, JudgedClaim, judge_settings
@@ -94,7 +96,7 @@ def judged_by(claim: str, settings: Sequence[str], **means: float) -> JudgedClai
         for setting in settings
         for method, mean in means.items()
     }
-    return judge_settings(find_claim(claim), values, settings)
+    return judge_settings(find_claim(claim), MeasuredNumbers(values), settings)
 
 
 def test_a_claim_whose_settings_were_not_all_run_holds_in_part() -> None:
@@ -103,6 +105,23 @@ def test_a_claim_whose_settings_were_not_all_run_holds_in_part() -> None:
     one = judged_by("fedwmsam-55", ["cifar10-beta-0.1-100-clients"], **means)
     assert one.outcome == PARTLY and one.is_tested and one.reason.startswith("in 1 of 5 settings; ")
     assert judged_by("fedwmsam-55", find_claim("fedwmsam-55").settings, **means).outcome == HOLDS
+
+
+def numbers_of(**means: float) -> MeasuredNumbers:
+    """Return the accuracies of fedavg, for three seeds; `two_epochs` is the setting with two local epochs."""
+    names = {"one_epoch": "cifar10-0", "two_epochs": "cifar10-0-two-epochs"}
+    return MeasuredNumbers({(names[name], "fedavg"): dict.fromkeys(range(3), mean) for name, mean in means.items()})
+
+
+def test_a_comparison_is_of_one_study_alone() -> None:
+    """Networks and rounds of two studies may differ, so that a difference between them says nothing."""
+    claim = find_claim("fedsam-33")
+    run = ["cifar10-0", "cifar10-0-two-epochs"]
+    apart = {"a": numbers_of(one_epoch=60.0), "b": numbers_of(two_epochs=50.0)}
+    assert judge_settings(claim, JointNumbers(apart), run).outcome == NOT_RUN
+    joint = JointNumbers(apart | {"c": numbers_of(one_epoch=40.0, two_epochs=50.0)})
+    assert judge_settings(claim, joint, run).outcome == FAILS
+    assert list(joint.used) == ["c"]
 
 
 def test_a_rule_is_not_judged_where_the_claim_does_not_mean_it() -> None:

@@ -83,7 +83,12 @@ def judge(claim: Claim, values: Values, settings: Sequence[str] | None = None) -
             was not reached.
         settings: those in which rules are judged that name none; those of the claim where nothing is given.
     """
-    return judge_numbers(claim, MeasuredNumbers(values, WORST.get(claim.metric, math.nan)), settings)
+    return judge_numbers(claim, measured_numbers(claim, values), settings)
+
+
+def measured_numbers(claim: Claim, values: Values) -> MeasuredNumbers:
+    """Return values of a claim's metric as numbers that know what a run that diverged counts as."""
+    return MeasuredNumbers(values, WORST.get(claim.metric, math.nan))
 
 
 def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None = None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Claims judged by several studies together: a comparison within a setting is always of one study's runs."""
+"""Claims judged by several studies together: a comparison is always of one study's runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import EXACT, Claim
-from flatfed.published.claims.intervals import Key, Values
-from flatfed.published.claims.judging import HOLDS, UNDECIDED, Verdict, judge, undecided
+from flatfed.published.claims.intervals import Key, Numbers
+from flatfed.published.claims.joint_numbers import JointNumbers
+from flatfed.published.claims.judging import (
+    HOLDS,
+    UNDECIDED,
+    Verdict,
+    judge,
+    judge_numbers,
+    measured_numbers,
+    undecided,
+)
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
@@ -50,15 +59,24 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a setting of a claim was run: the study, its own name for it, and the numbers."""
+class _Part:
+    """What one study has of a claim.
 
-    study: str
+    Attributes:
+        places: the study's own settings for those of the claim.
+        values: its numbers, under the claim's names.
+        free: the settings that count because the claim is about what is the same everywhere.
+    """
+
     judge: ClaimJudge
-    ours: str
+    places: Mapping[str, str]
     values: Mapping[Key, Mapping[int, float]]
-    is_free: bool
-    """Whether the claim is about what is the same everywhere, and this is such a place."""
+    free: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many runs speak of the claim."""
+        return sum(len(by_seed) for by_seed in self.values.values())
 
 
 class JointJudge:
@@ -82,32 +100,32 @@ class JointJudge:
         return judged
 
     def _by_runs(self, claim: Claim) -> JudgedClaim:
-        places = self._places(claim)
-        if not places:
+        parts = self._parts(claim)
+        if not parts:
             missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
             return JudgedClaim(claim, missing, NOT_RUN)
-        values = {key: numbers for place in places.values() for key, numbers in place.values.items()}
-        judged = judge_settings(claim, values, list(places), _free(places))
+        numbers = JointNumbers({name: measured_numbers(claim, part.values) for name, part in parts.items()})
+        run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
+        judged = judge_settings(claim, numbers, run, _free(parts))
         if judged.outcome == NOT_RUN:
             return judged
-        used = tuple(dict.fromkeys(place.study for place in places.values() if place.values))
-        return replace(judged, verdict=_remarked(claim, judged.verdict, places), studies=used)
+        used = {name: part for name, part in parts.items() if name in numbers.used}
+        return replace(judged, verdict=_remarked(claim, judged.verdict, used), studies=tuple(used))
 
     def _missing(self, claim: Claim) -> str:
         names = [name for name in claim.every_setting if name != "any"]
         return f"the setting {' or '.join(names)}" if names else claim.metric
 
-    def _places(self, claim: Claim) -> dict[str, _Place]:
-        """Return each setting of a claim with the study that has the most of its numbers there."""
-        found: dict[str, _Place] = {}
+    def _parts(self, claim: Claim) -> dict[str, _Part]:
+        """Return what studies have of a claim, the one with the most runs first."""
+        found: dict[str, _Part] = {}
         for name, one in self._judges.items():
             alike, named = self._alike(one, claim), one.settings.named(claim)
-            for theirs, ours in (named | alike).items():
-                is_free = theirs in alike and theirs not in claim.settings
-                place = _Place(name, one, ours, one.values_in(claim, {theirs: ours}), is_free)
-                if theirs not in found or len(place.values) > len(found[theirs].values):
-                    found[theirs] = place
-        return found
+            places = named | alike
+            if places:
+                free = tuple(theirs for theirs in alike if theirs not in claim.settings)
+                found[name] = _Part(one, places, one.values_in(claim, places), free)
+        return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
         """Return the settings that were said to be the claim's; any, where it is about what is the same everywhere.
@@ -119,23 +137,26 @@ class JointJudge:
         return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
 
 
-def _free(places: Mapping[str, _Place]) -> list[str]:
+def _free(parts: Mapping[str, _Part]) -> list[str]:
     """Return where a claim is judged that is about what is the same everywhere: where most of its methods were run."""
-    counts = {name: len(place.values) for name, place in places.items() if place.is_free}
+    counts: Counter[str] = Counter()
+    for part in parts.values():
+        for theirs in part.free:
+            counts[theirs] = max(counts[theirs], sum(setting == theirs for setting, _ in part.values))
     return [name for name, count in counts.items() if count == max(counts.values())]
 
 
-def judge_settings(claim: Claim, values: Values, run: Sequence[str], free: Sequence[str] = ()) -> JudgedClaim:
+def judge_settings(claim: Claim, numbers: Numbers, run: Sequence[str], free: Sequence[str] = ()) -> JudgedClaim:
     """Judge a claim by the settings that were run, and say where they are only a part of its own.
 
     Args:
         claim: what is claimed.
-        values: of its metric, by setting and method and then by seed.
+        numbers: of its metric.
         run: the settings that there are runs of.
         free: those of them that are judged because the claim is about what is the same everywhere.
     """
     own = [name for name in run if name in claim.settings or name in free]
-    verdict = judge(claim, values, own)
+    verdict = judge_numbers(claim, numbers, own)
     if all(comparison.is_missing for comparison in verdict.comparisons):
         return JudgedClaim(claim, verdict, NOT_RUN)
     wanted = [name for name in claim.every_setting if name not in FREE]
@@ -146,9 +167,9 @@ def judge_settings(claim: Claim, values: Values, run: Sequence[str], free: Seque
     return JudgedClaim(claim, replace(verdict, sentence=said), PARTLY)
 
 
-def _remarked(claim: Claim, verdict: Verdict, places: Mapping[str, _Place]) -> Verdict:
+def _remarked(claim: Claim, verdict: Verdict, parts: Mapping[str, _Part]) -> Verdict:
     """Return the verdict with a word on data that are not the claim's."""
-    remarks = dict.fromkeys(place.judge.settings.remark(claim, [place.ours]) for place in places.values())
+    remarks = dict.fromkeys(part.judge.settings.remark(claim, part.places.values()) for part in parts.values())
     said = "; ".join(filter(None, remarks))
     return replace(verdict, sentence=f"{verdict.sentence} ({said})") if said else verdict
 
