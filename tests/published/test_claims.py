@@ -196,6 +196,23 @@ def test_a_rule_in_settings_of_its_own() -> None:
     assert [str(pair.left) for pair in rule.pairs_in(["z"])] == ["a @ x", "a @ y"]
 
 
+def test_every_pair_of_a_rule_is_meant_in_each_of_its_own_settings() -> None:
+    rule = read_rule({"order": ["a", ["b", "c"]], "is": "lower", "in": ["x", "y"]})
+    assert [str(pair.right) for pair in rule.pairs] == ["b @ x", "b @ y", "c @ x", "c @ y"]
+
+
+def test_pairs_of_one_setting_belong_together() -> None:
+    rule = read_rule({"order": ["a", ["b", "c"]], "is": "lower"})
+    groups = [([str(pair.right) for pair in group.pairs], group.is_whole) for group in rule.groups_in(["x", "y"])]
+    assert groups == [(["b @ x", "c @ x"], False), (["b @ y", "c @ y"], False)]
+
+
+def test_pairs_across_settings_belong_together() -> None:
+    rule = read_rule({"order": ["b @ x", "a @ x", "a @ y"], "is": "lower"})
+    (group,) = rule.groups_in(["z"])
+    assert group.is_whole and group.settings == ("x", "y") and len(group.pairs) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

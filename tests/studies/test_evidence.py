@@ -12,10 +12,9 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims import find_claim
 from flatfed.published.claims.intervals import MeasuredNumbers
-from flatfed.published.claims.joint_numbers import JointNumbers
-from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
+from flatfed.published.claims.judging import FAILS, HOLDS
 from flatfed.studies.evidence.about import read_about
-from flatfed.studies.evidence.joint_judge import NOT_RUN, PARTLY, PROVED, JudgedClaim, judge_settings
+from flatfed.studies.evidence.joint_judge import NOT_RUN, PARTLY, PROVED, JudgedClaim, judge_studies
 from flatfed.studies.evidence.make_pages import Evidence
 from studies.evidence_bench import cells, copied, publish, row
 
@@ -96,7 +95,7 @@ def judged_by(claim: str, settings: Sequence[str], **means: float) -> JudgedClai
         for setting in settings
         for method, mean in means.items()
     }
-    return judge_settings(find_claim(claim), MeasuredNumbers(values), settings)
+    return judge_studies(find_claim(claim), {"tiny": MeasuredNumbers(values)}, settings)
 
 
 def test_a_claim_whose_settings_were_not_all_run_holds_in_part() -> None:
@@ -108,26 +107,51 @@ def test_a_claim_whose_settings_were_not_all_run_holds_in_part() -> None:
 
 
 def numbers_of(**means: float) -> MeasuredNumbers:
-    """Return the accuracies of fedavg, for three seeds; `two_epochs` is the setting with two local epochs."""
-    names = {"one_epoch": "cifar10-0", "two_epochs": "cifar10-0-two-epochs"}
-    return MeasuredNumbers({(names[name], "fedavg"): dict.fromkeys(range(3), mean) for name, mean in means.items()})
+    """Return accuracies for three seeds: `fedsam`, `fedavg`, and `two_epochs` for fedavg with two local epochs."""
+    places = {
+        "fedsam": ("cifar10-0", "fedsam"),
+        "fedavg": ("cifar10-0", "fedavg"),
+        "two_epochs": ("cifar10-0-two-epochs", "fedavg"),
+    }
+    return MeasuredNumbers({places[name]: dict.fromkeys(range(3), mean) for name, mean in means.items()})
 
 
-def test_a_comparison_is_of_one_study_alone() -> None:
+BOTH = ["cifar10-0", "cifar10-0-two-epochs"]
+
+
+def test_a_rule_across_settings_is_judged_by_one_study_alone() -> None:
     """Networks and rounds of two studies may differ, so that a difference between them says nothing."""
     claim = find_claim("fedsam-33")
-    run = ["cifar10-0", "cifar10-0-two-epochs"]
-    apart = {"a": numbers_of(one_epoch=60.0), "b": numbers_of(two_epochs=50.0)}
-    assert judge_settings(claim, JointNumbers(apart), run).outcome == NOT_RUN
-    joint = JointNumbers(apart | {"c": numbers_of(one_epoch=40.0, two_epochs=50.0)})
-    assert judge_settings(claim, joint, run).outcome == FAILS
-    assert list(joint.used) == ["c"]
+    apart = {"a": numbers_of(fedsam=70.0, fedavg=60.0), "b": numbers_of(two_epochs=50.0)}
+    assert judge_studies(claim, apart, BOTH).outcome == NOT_RUN
+    together = {"c": numbers_of(fedsam=50.0, fedavg=40.0, two_epochs=45.0)}
+    judged = judge_studies(claim, apart | together, BOTH)
+    assert judged.outcome == FAILS and judged.studies == ("c",)
+    assert "in 2 of 4 settings" in judged.reason
+
+
+def test_a_rule_across_settings_is_not_refuted_by_a_part_of_it() -> None:
+    """That FedSAM is worse than FedAvg says nothing of two epochs against one."""
+    assert judge_studies(find_claim("fedsam-33"), {"a": numbers_of(fedsam=50.0, fedavg=60.0)}, BOTH).outcome == NOT_RUN
+
+
+def test_a_setting_that_has_nothing_of_a_claim_takes_nothing_from_it() -> None:
+    near = {("cifar10-10", name): dict.fromkeys(range(3), 40.0) for name in ("fedgf(c=0)", "fedsam")}
+    numbers = {"near": MeasuredNumbers(near), "one class": numbers_of(fedsam=50.0, fedavg=60.0)}
+    judged = judge_studies(find_claim("fedgf-68"), numbers, ["cifar10-10", "cifar10-0"])
+    assert judged.outcome == PARTLY and judged.studies == ("near",)
+    assert judged.reason.startswith("in 1 of 4 settings; ")
+
+
+def test_who_trains_is_judged_only_beside_who_should_fail() -> None:
+    """That FedAvg is near chance does not refute that SCAFFOLD fails, where nobody trained SCAFFOLD."""
+    assert judge_studies(find_claim("fedgf-81"), {"a": numbers_of(fedavg=10.0)}, ["cifar10-0"]).outcome == NOT_RUN
 
 
 def test_a_rule_is_not_judged_where_the_claim_does_not_mean_it() -> None:
     """On CIFAR-100 the claim does not say that ADMM alone helps."""
     means = {"fedgloss_sam": 9.0, "feddyn_sam": 1.0, "fedsam": 5.0, "fedgloss": 9.0, "feddyn": 1.0, "fedavg": 5.0}
-    assert judged_by("fedgloss-22", ["cifar100-0"], **means).outcome == UNDECIDED
+    assert judged_by("fedgloss-22", ["cifar100-0"], **means).outcome == PARTLY
     assert judged_by("fedgloss-22", ["cifar10-0"], **means).outcome == FAILS
 
 

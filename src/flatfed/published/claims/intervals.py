@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from flatfed.bootstrap import Interval, bootstrap_interval, ratio_interval
-from flatfed.published.claims.rules import MethodPlace, Quantity
+from flatfed.published.claims.rules import MethodPlace, Pair, Quantity
 
 FEWEST = 3
 """With fewer seeds nothing is decided, and with so few only what all of them agree in: the interval is their range."""
@@ -70,6 +70,10 @@ class MeasuredNumbers:
 
     def __init__(self, values: Values, diverged: float = math.nan) -> None:
         self.values, self.diverged = values, diverged
+
+    def has(self, pair: Pair) -> bool:
+        """Say whether all numbers of a comparison are there."""
+        return all(self.values.get((place.setting, place.method)) for place in pair.places)
 
     def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
         """Return the means over the seeds in common."""

@@ -6,7 +6,7 @@ A claim holds where every comparison does; it does not hold where one is decided
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -96,12 +96,22 @@ def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None
     if not claim.rules:
         return undecided(claim, _without_rules(claim))
     own = claim.settings if settings is None else tuple(settings)
-    is_coarse = claim.metric in TARGET_COSTS
-    comparisons = tuple(_compared(pair, numbers, is_coarse) for rule in claim.rules for pair in rule.pairs_in(own))
-    if not comparisons:
+    pairs = [pair for rule in claim.rules for pair in rule.pairs_in(own)]
+    if not pairs:
         return undecided(claim, "there is no setting to judge it in")
+    return verdict_of(claim, compare(claim, pairs, numbers))
+
+
+def compare(claim: Claim, pairs: Iterable[Pair], numbers: Numbers) -> tuple[ComparedPair, ...]:
+    """Make some comparisons of a claim."""
+    is_coarse = claim.metric in TARGET_COSTS
+    return tuple(_compared(pair, numbers, is_coarse) for pair in pairs)
+
+
+def verdict_of(claim: Claim, comparisons: Sequence[ComparedPair]) -> Verdict:
+    """Return what comparisons, one at least, say of a claim."""
     outcome = _outcome([one.outcome for one in comparisons])
-    return Verdict(claim.id, outcome, comparisons, _sentence(outcome, comparisons))
+    return Verdict(claim.id, outcome, tuple(comparisons), _sentence(outcome, comparisons))
 
 
 def undecided(claim: Claim, reason: str) -> Verdict:

@@ -15,7 +15,7 @@ is meant in each setting of its claim, or in each of those that its own entry `i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +90,18 @@ class Pair:
     low: float | None = None
     high: float | None = None
 
-    def within_each(self, settings: Iterable[str]) -> Iterator[Pair]:
+    @property
+    def places(self) -> Iterator[MethodPlace]:
+        """Every method that is compared, with its setting."""
+        for _, place in (*self.left.places, *self.right.places):
+            yield place
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Every setting that it names."""
+        return tuple(dict.fromkeys(place.setting for place in self.places if place.setting))
+
+    def within_each(self, settings: Sequence[str]) -> Iterator[Pair]:
         """Yield the pair in each setting, or itself if it names its settings."""
         if self.left.names_settings and self.right.names_settings:
             yield self
@@ -100,23 +111,47 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class PairGroup:
+    """Comparisons of a rule that speak of the same runs.
+
+    Attributes:
+        settings: that they name.
+        is_whole: whether they say something only together: across settings, or who fails where others train.
+    """
+
+    pairs: tuple[Pair, ...]
+    settings: tuple[str, ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
 class Rule:
     """What must hold: pairs, each meant in the settings that they name or in each setting of the claim."""
 
     kind: str
     pairs: tuple[Pair, ...]
 
-    def pairs_in(self, settings: Iterable[str]) -> Iterator[Pair]:
+    def pairs_in(self, settings: Sequence[str]) -> Iterator[Pair]:
         """Yield each pair in each setting that it is meant in."""
         for pair in self.pairs:
             yield from pair.within_each(settings)
+
+    def groups_in(self, settings: Sequence[str]) -> Iterator[PairGroup]:
+        """Yield the pairs of each setting together, or all of them where some compare settings."""
+        pairs = tuple(self.pairs_in(settings))
+        if any(len(pair.settings) > 1 for pair in pairs):
+            every = tuple(dict.fromkeys(name for pair in pairs for name in pair.settings))
+            yield PairGroup(pairs, every, is_whole=True)
+            return
+        for named in dict.fromkeys(pair.settings for pair in pairs):
+            own = tuple(pair for pair in pairs if pair.settings == named)
+            yield PairGroup(own, named, is_whole=self.kind == "fails")
 
     @property
     def places(self) -> Iterator[MethodPlace]:
         """Every method that the rule names, with its setting."""
         for pair in self.pairs:
-            for _, place in (*pair.left.places, *pair.right.places):
-                yield place
+            yield from pair.places
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -148,7 +183,7 @@ def read_rule(content: Any) -> Rule:
     rule = Rule(kind, tuple(readers[kind](kind, content)))
     if "in" not in content:
         return rule
-    return Rule(kind, tuple(rule.pairs_in(map(str, _list("in", content["in"])))))
+    return Rule(kind, tuple(rule.pairs_in([str(name) for name in _list("in", content["in"])])))
 
 
 def _order(_: str, content: Mapping[str, Any]) -> Iterator[Pair]:

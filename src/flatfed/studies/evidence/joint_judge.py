@@ -1,4 +1,9 @@
-"""Claims judged by several studies together: a comparison is always of one study's runs."""
+"""Claims judged by several studies together.
+
+The comparisons of a rule in a setting are made by the runs of one study, the one that has the most of them, and so are
+all comparisons of a rule across settings: networks and rounds of two studies may differ. What no study has run is left
+out, and said.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import EXACT, Claim
-from flatfed.published.claims.intervals import Key, Numbers
-from flatfed.published.claims.joint_numbers import JointNumbers
+from flatfed.published.claims.intervals import FEWEST, Key, MeasuredNumbers
 from flatfed.published.claims.judging import (
     HOLDS,
     UNDECIDED,
+    ComparedPair,
     Verdict,
+    compare,
     judge,
-    judge_numbers,
     measured_numbers,
     undecided,
+    verdict_of,
 )
+from flatfed.published.claims.rules import PairGroup
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
@@ -64,7 +71,7 @@ class _Part:
 
     Attributes:
         places: the study's own settings for those of the claim.
-        values: its numbers, under the claim's names.
+        values: its numbers, under the claim's names, of methods with seeds enough.
         free: the settings that count because the claim is about what is the same everywhere.
     """
 
@@ -104,13 +111,11 @@ class JointJudge:
         if not parts:
             missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
             return JudgedClaim(claim, missing, NOT_RUN)
-        numbers = JointNumbers({name: measured_numbers(claim, part.values) for name, part in parts.items()})
+        numbers = {name: measured_numbers(claim, part.values) for name, part in parts.items()}
         run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
-        judged = judge_settings(claim, numbers, run, _free(parts))
-        if judged.outcome == NOT_RUN:
-            return judged
-        used = {name: part for name, part in parts.items() if name in numbers.used}
-        return replace(judged, verdict=_remarked(claim, judged.verdict, used), studies=tuple(used))
+        judged = judge_studies(claim, numbers, run, _free(parts))
+        used = {name: parts[name] for name in judged.studies}
+        return replace(judged, verdict=_remarked(claim, judged.verdict, used))
 
     def _missing(self, claim: Claim) -> str:
         names = [name for name in claim.every_setting if name != "any"]
@@ -124,7 +129,9 @@ class JointJudge:
             places = named | alike
             if places:
                 free = tuple(theirs for theirs in alike if theirs not in claim.settings)
-                found[name] = _Part(one, places, one.values_in(claim, places), free)
+                values = one.values_in(claim, places)
+                enough = {key: by_seed for key, by_seed in values.items() if len(by_seed) >= FEWEST}
+                found[name] = _Part(one, places, enough, free)
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
@@ -146,25 +153,59 @@ def _free(parts: Mapping[str, _Part]) -> list[str]:
     return [name for name, count in counts.items() if count == max(counts.values())]
 
 
-def judge_settings(claim: Claim, numbers: Numbers, run: Sequence[str], free: Sequence[str] = ()) -> JudgedClaim:
-    """Judge a claim by the settings that were run, and say where they are only a part of its own.
+def judge_studies(
+    claim: Claim, studies: Mapping[str, MeasuredNumbers], run: Sequence[str], free: Sequence[str] = ()
+) -> JudgedClaim:
+    """Judge a claim by what was run of it, and say where that is only a part.
 
     Args:
         claim: what is claimed.
-        numbers: of its metric.
+        studies: the numbers of its metric in each study, at least one; of two that have as much, the first is asked.
         run: the settings that there are runs of.
         free: those of them that are judged because the claim is about what is the same everywhere.
     """
     own = [name for name in run if name in claim.settings or name in free]
-    verdict = judge_numbers(claim, numbers, own)
-    if all(comparison.is_missing for comparison in verdict.comparisons):
+    groups = [group for rule in claim.rules for group in rule.groups_in(own)]
+    judged = [_judged_group(claim, group, studies) for group in groups]
+    # In a setting that was run a missing method leaves the claim open there.
+    settings = {name for one in judged if one.has_numbers for name in one.group.settings}
+    ran = [one for one in judged if one.has_numbers or (not one.group.is_whole and settings & {*one.group.settings})]
+    comparisons = [one for group in ran or judged for one in group.comparisons]
+    if not ran:
+        verdict = verdict_of(claim, comparisons) if comparisons else undecided(claim, "no setting of it was run")
         return JudgedClaim(claim, verdict, NOT_RUN)
+    verdict = verdict_of(claim, comparisons)
+    used = tuple(dict.fromkeys(one.study for one in ran))
     wanted = [name for name in claim.every_setting if name not in FREE]
-    there = [name for name in wanted if name in run]
-    if verdict.outcome != HOLDS or len(there) == len(wanted):
-        return JudgedClaim(claim, verdict, verdict.outcome)
-    said = verdict.sentence.replace(": ", f": in {len(there)} of {len(wanted)} settings; ", 1)
-    return JudgedClaim(claim, replace(verdict, sentence=said), PARTLY)
+    there = {name for one in ran for name in one.group.settings}
+    count = sum(name in there for name in wanted)
+    if count < len(wanted):
+        said = verdict.sentence.replace(": ", f": in {count} of {len(wanted)} settings; ", 1)
+        verdict = replace(verdict, sentence=said)
+    is_part = count < len(wanted) or len(ran) < len(judged)
+    outcome = PARTLY if is_part and verdict.outcome == HOLDS else verdict.outcome
+    return JudgedClaim(claim, verdict, outcome, used)
+
+
+@dataclass(frozen=True)
+class _JudgedGroup:
+    """Comparisons that were made by one study."""
+
+    group: PairGroup
+    study: str
+    comparisons: Sequence[ComparedPair]
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether there are numbers enough to say something."""
+        measured = [not one.is_missing for one in self.comparisons]
+        return all(measured) if self.group.is_whole else any(measured)
+
+
+def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, MeasuredNumbers]) -> _JudgedGroup:
+    """Make comparisons by the study that has the most of them."""
+    name = max(studies, key=lambda name: sum(studies[name].has(pair) for pair in group.pairs))
+    return _JudgedGroup(group, name, compare(claim, group.pairs, studies[name]))
 
 
 def _remarked(claim: Claim, verdict: Verdict, parts: Mapping[str, _Part]) -> Verdict:
