@@ -66,7 +66,7 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _StudyPart:
     """What one study has of a claim.
 
     Attributes:
@@ -121,9 +121,9 @@ class JointJudge:
         names = [name for name in claim.every_setting if name != "any"]
         return f"the setting {' or '.join(names)}" if names else claim.metric
 
-    def _parts(self, claim: Claim) -> dict[str, _Part]:
+    def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
         """Return what studies have of a claim, the one with the most runs first."""
-        found: dict[str, _Part] = {}
+        found: dict[str, _StudyPart] = {}
         for name, one in self._judges.items():
             alike, named = self._alike(one, claim), one.settings.named(claim)
             places = named | alike
@@ -131,7 +131,7 @@ class JointJudge:
                 free = tuple(theirs for theirs in alike if theirs not in claim.settings)
                 values = one.values_in(claim, places)
                 enough = {key: by_seed for key, by_seed in values.items() if len(by_seed) >= FEWEST}
-                found[name] = _Part(one, places, enough, free)
+                found[name] = _StudyPart(one, places, enough, free)
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
@@ -144,7 +144,7 @@ class JointJudge:
         return {theirs: ours for theirs, ours in alike.items() if is_free or theirs in claim.settings}
 
 
-def _free(parts: Mapping[str, _Part]) -> list[str]:
+def _free(parts: Mapping[str, _StudyPart]) -> list[str]:
     """Return where a claim is judged that is about what is the same everywhere: where most of its methods were run."""
     counts: Counter[str] = Counter()
     for part in parts.values():
@@ -208,7 +208,7 @@ def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, Measured
     return _JudgedGroup(group, name, compare(claim, group.pairs, studies[name]))
 
 
-def _remarked(claim: Claim, verdict: Verdict, parts: Mapping[str, _Part]) -> Verdict:
+def _remarked(claim: Claim, verdict: Verdict, parts: Mapping[str, _StudyPart]) -> Verdict:
     """Return the verdict with a word on data that are not the claim's."""
     remarks = dict.fromkeys(part.judge.settings.remark(claim, part.places.values()) for part in parts.values())
     said = "; ".join(filter(None, remarks))
