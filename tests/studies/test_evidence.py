@@ -27,7 +27,12 @@ STUDY: dict[str, Any] = {
     "seeds": [0, 1, 2],
     "grid": {"fedsam": {"rho": [0.05, 0.1, 0.2]}},
     "select": {"rounds": 2},
-    "report": {"reference": "fedavg", "targets": [1], "flatness": "lambda_max", "flatness_samples": 20},
+    "report": {
+        "reference": "fedavg",
+        "targets": [1],
+        "flatness": "lambda_max, discrepancy(clients=2)",
+        "flatness_samples": 20,
+    },
 }
 ABOUT = """
 question: Does it work?
@@ -170,6 +175,13 @@ def test_the_summary_counts_every_claim(evidence: Evidence, pages: dict[str, str
     assert all(f"`{one.claim.id}`" in pages["README.md"] for one in evidence.judged if one.outcome == NOT_RUN)
 
 
+def test_a_page_has_what_else_was_measured(pages: dict[str, str]) -> None:
+    heads = "| method | discrepancy | sharpness global | sharpness local |"
+    assert heads in pages["fedsam.md"]
+    line = next(line for line in pages["fedsam.md"].split(heads)[1].splitlines() if line.startswith("| fedavg |"))
+    assert line.count("±") == 3
+
+
 def test_the_ledger_has_the_difference_by_seed(evidence: Evidence, pages: dict[str, str]) -> None:
     table = evidence.studies[0].table
     values = [table.entry("one", method).values for method in ("fedavg", "fedsam")]
@@ -231,6 +243,7 @@ def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
     [
         ("question: Does it work?", "", "the question is missing"),
         ("limits", "limit", "limits"),
+        ("fedsam: [It", 'fedsam: [{"It": "is: so"}, It', "a sentence is a text"),
         ("fedsam: [It", "fedsome: [It", "paper"),
         ("cifar10-0:", "cifar10-zero:", "setting of claims"),
         ("cifar10-0: one", "cifar10-0: three", "setting of the study"),

@@ -87,7 +87,10 @@ def _about(content: Any) -> StudyWords:
 
 def _sentences(content: Any) -> tuple[str, ...]:
     entries = content if isinstance(content, list) else [content]
-    return tuple(" ".join(str(entry).split()) for entry in entries if entry)
+    for entry in entries:
+        if entry is not None and not isinstance(entry, str):
+            raise ConfigError(f"a sentence is a text, not {entry!r:.60}; one with a colon is put in quotes")
+    return tuple(" ".join(entry.split()) for entry in entries if entry)
 
 
 def _pair(entry: Any) -> FormPair:

@@ -42,6 +42,17 @@ def short_table(study: PublishedStudy, setting: str) -> str:
     return _table(study, {head: cell for head, cell in columns.items() if head.partition(",")[0] not in LEFT_OUT})
 
 
+def measured_table(study: PublishedStudy, setting: str) -> str:
+    """Return what else was measured of the final models; nothing where nothing was."""
+    columns = {
+        block.title: _flatness(study, setting, block)
+        for block in study.flatness
+        if block.number.partition(",")[0] not in FLATNESS
+    }
+    cells = [cell(variant) for variant in study.study.methods for cell in columns.values()]
+    return _table(study, columns) if any(cell != NOTHING for cell in cells) else ""
+
+
 def _table(study: PublishedStudy, columns: dict[str, Cell]) -> str:
     rows = [
         [escape_markdown(variant), *(cell(variant) for cell in columns.values())] for variant in study.study.methods

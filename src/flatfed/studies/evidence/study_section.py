@@ -19,6 +19,7 @@ from flatfed.studies.evidence.setting_table import (
     difference_text,
     interval_words,
     is_best,
+    measured_table,
     setting_table,
     target_words,
     tried_text,
@@ -30,6 +31,7 @@ from flatfed.studies.results import Entry
 PICTURES = PurePosixPath("../pictures/evidence")
 SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
 """Options of all runs that a page names; what a setting has of its own stands in the study's file."""
+MEASURED = "What else was [measured](../flatness.md) of the final models, mean ± sample standard deviation over seeds:"
 MOST_DRAWN = 7
 """Methods of a picture."""
 SEEDS = 3
@@ -78,6 +80,10 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
         return
     yield f"### {name}"
     yield setting_table(study, setting, paper)
+    measured = measured_table(study, setting)
+    if measured:
+        yield MEASURED
+        yield measured
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
     if len(study.study.methods) > MOST_DRAWN:
         reference = study.statistics.reference
