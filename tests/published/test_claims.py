@@ -203,14 +203,28 @@ def test_every_pair_of_a_rule_is_meant_in_each_of_its_own_settings() -> None:
 
 def test_pairs_of_one_setting_belong_together() -> None:
     rule = read_rule({"order": ["a", ["b", "c"]], "is": "lower"})
-    groups = [([str(pair.right) for pair in group.pairs], group.is_whole) for group in rule.groups_in(["x", "y"])]
-    assert groups == [(["b @ x", "c @ x"], False), (["b @ y", "c @ y"], False)]
+    first, second = rule.groups_in(["x", "y"])
+    assert [str(pair.right) for pair in first.pairs] == ["b @ x", "c @ x"]
+    assert [str(pair.right) for pair in second.pairs] == ["b @ y", "c @ y"]
+    assert first.speaks([True, False]) and not first.speaks([False, False])
 
 
-def test_pairs_across_settings_belong_together() -> None:
-    rule = read_rule({"order": ["b @ x", "a @ x", "a @ y"], "is": "lower"})
-    (group,) = rule.groups_in(["z"])
-    assert group.is_whole and group.settings == ("x", "y") and len(group.pairs) == 2
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"order": ["b @ x", "a @ x", "a @ y"], "is": "lower"},
+        {"fails": ["a @ x"], "trains": ["a @ y"], "below": 15},
+    ],
+)
+def test_pairs_across_settings_belong_together(content: dict[str, object]) -> None:
+    (group,) = read_rule(content).groups_in(["z"])
+    assert group.settings == ("x", "y") and len(group.pairs) == 2
+    assert group.speaks([True, True]) and not group.speaks([True, False])
+
+
+def test_who_trains_says_nothing_without_one_that_should_fail() -> None:
+    (group,) = read_rule({"fails": ["a", "b"], "trains": ["c"], "below": 2}).groups_in(["x"])
+    assert group.speaks([True, False, False]) and not group.speaks([False, False, True])
 
 
 @pytest.mark.parametrize(

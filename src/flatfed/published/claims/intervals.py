@@ -72,8 +72,11 @@ class MeasuredNumbers:
         self.values, self.diverged = values, diverged
 
     def has(self, pair: Pair) -> bool:
-        """Say whether all numbers of a comparison are there."""
-        return all(self.values.get((place.setting, place.method)) for place in pair.places)
+        """Say whether the numbers of a comparison are there, with seeds enough in common."""
+        try:
+            return len(self._seeds(pair.left, pair.right)) >= FEWEST
+        except NotMeasured:
+            return False
 
     def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
         """Return the means over the seeds in common."""

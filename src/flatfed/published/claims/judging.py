@@ -56,7 +56,15 @@ class ComparedPair:
             return ""
         at = self.interval
         seeds = f", {at.count} seeds" if at.count else ""
-        return f"{self.left:.4g} against {self.right:.4g}, {at.estimate:.4g} [{at.low:.4g}, {at.high:.4g}]{seeds}"
+        compared = f"{_side_text(self.left)} against {_side_text(self.right)}"
+        if not math.isfinite(at.estimate):
+            return f"{compared}{seeds}"
+        return f"{compared}, {at.estimate:.4g} [{at.low:.4g}, {at.high:.4g}]{seeds}"
+
+
+def _side_text(mean: float) -> str:
+    """Return a mean; it is infinite where a seed did not reach the target, or diverged."""
+    return f"{mean:.4g}" if math.isfinite(mean) else "not by all seeds"
 
 
 @dataclass(frozen=True)

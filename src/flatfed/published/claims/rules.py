@@ -116,12 +116,22 @@ class PairGroup:
 
     Attributes:
         settings: that they name.
-        is_whole: whether they say something only together: across settings, or who fails where others train.
     """
 
     pairs: tuple[Pair, ...]
     settings: tuple[str, ...]
-    is_whole: bool
+
+    def speaks(self, measured: Sequence[bool]) -> bool:
+        """Say whether those pairs that were measured say something of the rule.
+
+        Across settings they do only together; and who trains says nothing without one that should fail.
+        """
+        if len(self.settings) > 1:
+            return all(measured)
+        failing = [pair.relation == "fails" for pair in self.pairs]
+        if any(failing):
+            return any(is_there and fails for is_there, fails in zip(measured, failing, strict=True))
+        return any(measured)
 
 
 @dataclass(frozen=True)
@@ -139,13 +149,23 @@ class Rule:
     def groups_in(self, settings: Sequence[str]) -> Iterator[PairGroup]:
         """Yield the pairs of each setting together, or all of them where some compare settings."""
         pairs = tuple(self.pairs_in(settings))
-        if any(len(pair.settings) > 1 for pair in pairs):
+        if self.is_across:
             every = tuple(dict.fromkeys(name for pair in pairs for name in pair.settings))
-            yield PairGroup(pairs, every, is_whole=True)
+            yield PairGroup(pairs, every)
             return
         for named in dict.fromkeys(pair.settings for pair in pairs):
-            own = tuple(pair for pair in pairs if pair.settings == named)
-            yield PairGroup(own, named, is_whole=self.kind == "fails")
+            yield PairGroup(tuple(pair for pair in pairs if pair.settings == named), named)
+
+    @property
+    def is_across(self) -> bool:
+        """Whether some pair compares settings, or some are meant in other settings than others."""
+        if any(len(pair.settings) > 1 for pair in self.pairs):
+            return True
+        by_comparison: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for pair in self.pairs:
+            compared = (pair.relation, *(place.method for place in pair.places))
+            by_comparison.setdefault(compared, set()).add(pair.settings)
+        return len(set(map(frozenset, by_comparison.values()))) > 1
 
     @property
     def places(self) -> Iterator[MethodPlace]:

@@ -23,6 +23,10 @@ HEAD = """# Which method when
 Made from the published results alone. A method is named only where all seeds of its study have ended, at least three,
 and none diverged. A study that is not complete names the best so far.
 
+Runs are small: networks of some ten thousand parameters, tens to hundreds of rounds, targets that the papers pass
+early, three seeds, and no interval for an order of means. What each study cannot say stands on the papers' pages; take
+this as what to try first.
+
 Costs are counted to a target: the mean of the study's reference in the same setting, or a number that the study names;
 it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
 grid of evaluations only, and later rounds may be worse. A method is named only where every seed reached the target and

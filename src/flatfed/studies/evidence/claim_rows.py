@@ -9,6 +9,7 @@ from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.claims.printed import judge_printed, printed_numbers
 from flatfed.reports.tables.grid import NOTHING, markdown_table
+from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.evidence.joint_judge import JudgedClaim
 
 HEADS = ["claim", "statement", "outcome", "by what", "printed numbers"]
@@ -23,7 +24,7 @@ def claim_table(judged: Sequence[JudgedClaim]) -> str:
 
 def _row(one: JudgedClaim) -> list[str]:
     reason = "; ".join(filter(None, (one.reason, _not_judged(one.claim))))
-    texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), reason, printed_outcome(one.claim)]
+    texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), reason, printed_outcome(one)]
     return [" ".join(text.split()).replace("|", "\\|") for text in texts]
 
 
@@ -43,14 +44,17 @@ def outcome_text(one: JudgedClaim) -> str:
     return SIGNS.get(one.outcome, one.outcome)
 
 
-def printed_outcome(claim: Claim) -> str:
-    """Return what the paper's own numbers say of a claim, and some of them."""
-    numbers = printed_numbers(claim) if claim.rules else {}
+def printed_outcome(one: JudgedClaim) -> str:
+    """Return what the paper's own numbers say of a claim, and some of a setting that was run, if there are any."""
+    numbers = printed_numbers(one.claim) if one.claim.rules else {}
     if not numbers:
         return NOTHING
-    shown = [f"{method} {_number(value)}" for (_, method), (value, _) in list(numbers.items())[:SHOWN]]
-    more = ", …" if len(numbers) > SHOWN else ""
-    return f"{judge_printed(claim).outcome}: {', '.join(shown)}{more}"
+    printed = list(dict.fromkeys(setting for setting, _ in numbers))
+    setting = next((name for name in one.settings if name in printed), printed[0])
+    own = [f"{method} {_number(value)}" for (name, method), (value, _) in numbers.items() if name == setting]
+    more = ", …" if len(numbers) > len(own[:SHOWN]) else ""
+    where = "" if setting in FREE else f" {setting}:"
+    return f"{judge_printed(one.claim).outcome};{where} {', '.join(own[:SHOWN])}{more}"
 
 
 SHOWN = 3

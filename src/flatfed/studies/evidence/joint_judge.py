@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import EXACT, Claim
-from flatfed.published.claims.intervals import FEWEST, Key, MeasuredNumbers
+from flatfed.published.claims.intervals import Key, MeasuredNumbers
 from flatfed.published.claims.judging import (
     HOLDS,
     UNDECIDED,
@@ -38,14 +38,16 @@ class JudgedClaim:
     """A claim, what the runs say of it, and the studies that were used.
 
     Attributes:
-        outcome: `holds`, `holds in part` where some of its settings were not run, `does not hold`, `undecided`, or
-            why no run decides it.
+        outcome: `holds`, `holds in part` where some of its settings or rules were not run, `does not hold`,
+            `undecided`, or why no run decides it.
+        settings: of the claim that runs speak of.
     """
 
     claim: Claim
     verdict: Verdict
     outcome: str
     studies: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
     @property
     def is_tested(self) -> bool:
@@ -71,7 +73,7 @@ class _StudyPart:
 
     Attributes:
         places: the study's own settings for those of the claim.
-        values: its numbers, under the claim's names, of methods with seeds enough.
+        values: its numbers, under the claim's names.
         free: the settings that count because the claim is about what is the same everywhere.
     """
 
@@ -101,8 +103,8 @@ class JointJudge:
         if not claim.rules:
             return JudgedClaim(claim, judge(claim, {}), PROVED if claim.tests else NOT_CHECKED)
         judged = self._by_runs(claim)
-        # Runs may confirm or refute an identity or a count; where they leave it open, its tests prove it.
-        if claim.kind == EXACT and claim.tests and judged.outcome in (UNDECIDED, NOT_RUN):
+        # Runs may confirm or refute an identity or a count; where they do so for a part, its tests prove the whole.
+        if claim.kind == EXACT and claim.tests and judged.outcome in (PARTLY, UNDECIDED, NOT_RUN):
             return JudgedClaim(claim, judged.verdict, PROVED)
         return judged
 
@@ -129,9 +131,7 @@ class JointJudge:
             places = named | alike
             if places:
                 free = tuple(theirs for theirs in alike if theirs not in claim.settings)
-                values = one.values_in(claim, places)
-                enough = {key: by_seed for key, by_seed in values.items() if len(by_seed) >= FEWEST}
-                found[name] = _StudyPart(one, places, enough, free)
+                found[name] = _StudyPart(one, places, one.values_in(claim, places), free)
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
@@ -167,45 +167,56 @@ def judge_studies(
     own = [name for name in run if name in claim.settings or name in free]
     groups = [group for rule in claim.rules for group in rule.groups_in(own)]
     judged = [_judged_group(claim, group, studies) for group in groups]
-    # In a setting that was run a missing method leaves the claim open there.
-    settings = {name for one in judged if one.has_numbers for name in one.group.settings}
-    ran = [one for one in judged if one.has_numbers or (not one.group.is_whole and settings & {*one.group.settings})]
-    comparisons = [one for group in ran or judged for one in group.comparisons]
-    if not ran:
+    speaking = [one for one in judged if one.speaks]
+    if not speaking:
+        comparisons = [one for group in judged for one in group.comparisons]
         verdict = verdict_of(claim, comparisons) if comparisons else undecided(claim, "no setting of it was run")
         return JudgedClaim(claim, verdict, NOT_RUN)
-    verdict = verdict_of(claim, comparisons)
-    used = tuple(dict.fromkeys(one.study for one in ran))
-    wanted = [name for name in claim.every_setting if name not in FREE]
-    there = {name for one in ran for name in one.group.settings}
-    count = sum(name in there for name in wanted)
-    if count < len(wanted):
-        said = verdict.sentence.replace(": ", f": in {count} of {len(wanted)} settings; ", 1)
-        verdict = replace(verdict, sentence=said)
-    is_part = count < len(wanted) or len(ran) < len(judged)
-    outcome = PARTLY if is_part and verdict.outcome == HOLDS else verdict.outcome
-    return JudgedClaim(claim, verdict, outcome, used)
+    there = tuple(dict.fromkeys(name for one in speaking for name in one.group.settings))
+    # In a setting that was run a method that is missing leaves the claim open.
+    counting = [one for one in judged if one.speaks or one.is_missing_in(there)]
+    verdict = verdict_of(claim, [one for group in counting for one in group.comparisons])
+    left_out = _left_out(claim, there, [one for one in judged if one not in counting])
+    if left_out:
+        verdict = replace(verdict, sentence=verdict.sentence.replace(": ", f": {left_out}; ", 1))
+    outcome = PARTLY if left_out and verdict.outcome == HOLDS else verdict.outcome
+    return JudgedClaim(claim, verdict, outcome, tuple(dict.fromkeys(one.study for one in speaking)), there)
 
 
 @dataclass(frozen=True)
 class _JudgedGroup:
-    """Comparisons that were made by one study."""
+    """Comparisons that were made by one study.
+
+    Attributes:
+        speaks: whether there are numbers enough to say something of the rule.
+    """
 
     group: PairGroup
     study: str
     comparisons: Sequence[ComparedPair]
+    speaks: bool
 
-    @property
-    def has_numbers(self) -> bool:
-        """Whether there are numbers enough to say something."""
-        measured = [not one.is_missing for one in self.comparisons]
-        return all(measured) if self.group.is_whole else any(measured)
+    def is_missing_in(self, settings: Sequence[str]) -> bool:
+        """Say whether it is about one of some settings, and no other."""
+        return len(self.group.settings) == 1 and self.group.settings[0] in settings
 
 
 def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, MeasuredNumbers]) -> _JudgedGroup:
     """Make comparisons by the study that has the most of them."""
-    name = max(studies, key=lambda name: sum(studies[name].has(pair) for pair in group.pairs))
-    return _JudgedGroup(group, name, compare(claim, group.pairs, studies[name]))
+    measured = {name: [numbers.has(pair) for pair in group.pairs] for name, numbers in studies.items()}
+    name = max(measured, key=lambda name: sum(measured[name]))
+    return _JudgedGroup(group, name, compare(claim, group.pairs, studies[name]), group.speaks(measured[name]))
+
+
+def _left_out(claim: Claim, there: Sequence[str], missing: Sequence[_JudgedGroup]) -> str:
+    """Say what of a claim was not run; nothing where all of it was."""
+    wanted = [name for name in claim.every_setting if name not in FREE]
+    count = sum(name in there for name in wanted)
+    if count < len(wanted):
+        return f"in {count} of {len(wanted)} settings"
+    if missing:
+        return f"without {missing[0].comparisons[0].statement}"
+    return ""
 
 
 def _remarked(claim: Claim, verdict: Verdict, parts: Mapping[str, _StudyPart]) -> Verdict:

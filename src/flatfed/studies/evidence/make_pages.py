@@ -52,6 +52,7 @@ class Evidence:
     def _of_paper(self, paper: str) -> str:
         judged = [one for one in self.judged if one.claim.paper == paper]
         studies = [study for study in self.studies if paper in study.about.differences]
+        studies.sort(key=lambda study: study.ended[0] == 0)
         parts = [f"# Evidence on {name(paper)}"]
         parts.append(
             f"{papers()[paper].title}. What it shows as studies: [its page](../papers/{paper}.md); all evidence: "

@@ -144,16 +144,25 @@ def _notes(study: PublishedStudy) -> Iterator[str]:
         f"{note_of(study.table)} Differences are by seed, with {interval_words(study)}, and with the number of "
         "pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
         f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a machine that did other "
-        f"work too.{target}"
+        f"work too.{target}{_measured_on(study)}"
     )
     yield from study.statistics.warnings
+
+
+def _measured_on(study: PublishedStudy) -> str:
+    samples = study.study.report.flatness_samples
+    if not study.flatness or samples is None:
+        return ""
+    return f" λ and what else is measured is over {samples:,} training examples, drawn at random."
 
 
 def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
     """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
     ended, total = study.ended
     seeds = len(study.study.seeds)
-    sentences = [f"{len(study.study.methods)} methods, {seeds} seeds each; {ended} of {total} runs have ended."]
+    count = len(study.study.methods)
+    variants = "One method" if count == 1 else f"{count} methods and forms of them"
+    sentences = [f"{variants}, {seeds} seeds each; {ended} of {total} runs have ended."]
     if any(map(study.study.is_searched, study.study.methods)):
         sentences.append(study.study.select.sentence)
     sentences += _best(study)

@@ -70,8 +70,8 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
     counts = counted(judged)
     tested = sum(one.is_tested for one in judged)
     return (
-        f"Of {len(judged)} claims, {tested} were held against runs (holds: {counts[HOLDS]}, holds in those of its "
-        f"settings that were run: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
+        f"Of {len(judged)} claims, {tested} were held against runs (holds: {counts[HOLDS]}, holds in what "
+        f"was run of it: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
         f"Proved by tests, as identities or counts: {counts[PROVED]}. Not to be checked by runs: "
         f"{counts[NOT_CHECKED]}. Not run: {counts[NOT_RUN]}."
     )
@@ -107,7 +107,8 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
         [
             "## What we found",
             f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
-            "[which method when](docs/evidence/choosing.md).",
+            "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
+            "rounds: that a claim does not hold here does not say that it did not hold there.",
             f"{study.study.title or study.name} ({setting_name(setting)}): {study.about.question}",
             table,
             f"![Accuracy over rounds, bytes and compute]({picture})",
