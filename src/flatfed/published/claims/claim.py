@@ -38,10 +38,10 @@ METRICS = {
     "c": "FedGF's interpolation between local and global perturbation",
     "parameters": "the model itself, number by number",
 }
+"""What claims are about, each with its meaning."""
 
 TARGET_COSTS = ("rounds_to_target", "bytes_to_target")
 """Metrics that are known to the round of an evaluation only: two that are equal may differ in between."""
-"""What claims are about, each with its meaning."""
 
 BETWEEN = "between"
 """The paper of claims about several papers."""
