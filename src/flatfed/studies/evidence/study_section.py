@@ -10,6 +10,7 @@ from flatfed.reports.results.result import Result
 from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
+from flatfed.studies.claimed.variants import taken_apart
 from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
@@ -160,14 +161,24 @@ def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
     """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
     ended, total = study.ended
     seeds = len(study.study.seeds)
-    count = len(study.study.methods)
-    variants = "One method" if count == 1 else f"{count} methods and forms of them"
-    sentences = [f"{variants}, {seeds} seeds each; {ended} of {total} runs have ended."]
+    sentences = [f"{_methods(study)}, {_counted(seeds, 'seed')} each; {ended} of {total} runs have ended."]
     if any(map(study.study.is_searched, study.study.methods)):
         sentences.append(study.study.select.sentence)
     sentences += _best(study)
     sentences += _claims(study, judged)
     return " ".join([*sentences, *study.about.limits])
+
+
+def _methods(study: PublishedStudy) -> str:
+    """Say how many methods there are, and in how many forms."""
+    forms = len(study.study.methods)
+    methods = len({taken_apart(spelling)[0] for spelling in study.study.methods.values()})
+    said = _counted(methods, "method")
+    return said if forms == methods else f"{said} in {forms} forms"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _best(study: PublishedStudy) -> Iterator[str]:
