@@ -140,6 +140,15 @@ def test_a_rule_across_settings_is_not_refuted_by_a_part_of_it() -> None:
     assert judge_studies(find_claim("fedsam-33"), {"a": numbers_of(fedsam=50.0, fedavg=60.0)}, BOTH).outcome == NOT_RUN
 
 
+def test_a_study_that_decides_otherwise_is_named() -> None:
+    most = {"fedsam": 50.0, "fedavg": 60.0, "fedasam": 70.0}
+    values = {("cifar10-0", name): dict.fromkeys(range(3), mean) for name, mean in most.items()}
+    numbers = {"most": MeasuredNumbers(values), "other": numbers_of(fedsam=65.0, fedavg=60.0)}
+    judged = judge_studies(find_claim("fedsam-30"), numbers, ["cifar10-0"])
+    assert judged.outcome == FAILS and judged.studies == ("most",)
+    assert "otherwise in other: holds: fedsam @ cifar10-0 is higher than fedavg @ cifar10-0" in judged.reason
+
+
 def test_a_setting_that_has_nothing_of_a_claim_takes_nothing_from_it() -> None:
     near = {("cifar10-10", name): dict.fromkeys(range(3), 40.0) for name in ("fedgf(c=0)", "fedsam")}
     numbers = {"near": MeasuredNumbers(near), "one class": numbers_of(fedsam=50.0, fedavg=60.0)}

@@ -179,6 +179,9 @@ def judge_studies(
     left_out = _left_out(claim, there, [one for one in judged if one not in counting])
     if left_out:
         verdict = replace(verdict, sentence=verdict.sentence.replace(": ", f": {left_out}; ", 1))
+    otherwise = "; ".join(said for one in counting for said in one.otherwise)
+    if otherwise:
+        verdict = replace(verdict, sentence=f"{verdict.sentence}; otherwise in {otherwise}")
     outcome = PARTLY if left_out and verdict.outcome == HOLDS else verdict.outcome
     return JudgedClaim(claim, verdict, outcome, tuple(dict.fromkeys(one.study for one in speaking)), there)
 
@@ -189,12 +192,14 @@ class _JudgedGroup:
 
     Attributes:
         speaks: whether there are numbers enough to say something of the rule.
+        otherwise: comparisons that another study decides the other way, in words.
     """
 
     group: PairGroup
     study: str
     comparisons: Sequence[ComparedPair]
     speaks: bool
+    otherwise: Sequence[str]
 
     def is_missing_in(self, settings: Sequence[str]) -> bool:
         """Say whether it is about one of some settings, and no other."""
@@ -205,7 +210,15 @@ def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, Measured
     """Make comparisons by the study that has the most of them."""
     measured = {name: [numbers.has(pair) for pair in group.pairs] for name, numbers in studies.items()}
     name = max(measured, key=lambda name: sum(measured[name]))
-    return _JudgedGroup(group, name, compare(claim, group.pairs, studies[name]), group.speaks(measured[name]))
+    made = compare(claim, group.pairs, studies[name])
+    others = {other: compare(claim, group.pairs, numbers) for other, numbers in studies.items() if other != name}
+    otherwise = [
+        f"{other}: {theirs.sentence}"
+        for other, compared in others.items()
+        for ours, theirs in zip(made, compared, strict=True)
+        if {ours.outcome, theirs.outcome} == {HOLDS, FAILS}
+    ]
+    return _JudgedGroup(group, name, made, group.speaks(measured[name]), otherwise)
 
 
 def _left_out(claim: Claim, there: Sequence[str], missing: Sequence[_JudgedGroup]) -> str:

@@ -25,7 +25,8 @@ evidence` from the compact results in `studies/`, none is typed.
   side. It does not hold where that of one lies on the other side. All else is undecided.
 - A claim speaks of several settings: in how many it was run is said, and it holds in part where that is not all. Within
   a setting a method that was not trained leaves it open. The comparisons of a rule in a setting, and all of a rule
-  across settings, are made by the runs of one study: the one that has the most of them.
+  across settings, are made by the runs of one study: the one that has the most of them. Where another study decides
+  one of them the other way, that is said.
 - Parameters that are searched are chosen on held-out training examples, never on the test set; what is not searched
   stands in the study's file. A value at the end of its grid is marked, and so is what diverged.
 - Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
