@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from flatfed.published.claims.claim import EXACT, Claim
 from flatfed.published.claims.intervals import Key, MeasuredNumbers
 from flatfed.published.claims.judging import (
+    FAILS,
     HOLDS,
     UNDECIDED,
     ComparedPair,
