@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import interpolate, pad
@@ -142,4 +143,9 @@ def cropped(inputs: Tensor, padding: int, tops: Tensor, lefts: Tensor) -> Tensor
     height, width = inputs.shape[2:]
     # Views of all windows; only the chosen ones are copied.
     windows = pad(inputs, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
-    return windows[torch.arange(len(inputs), device=inputs.device), :, tops, lefts]
+    rows = torch.arange(len(inputs), device=inputs.device)
+    if inputs.device.type != "cpu":
+        return windows[rows, :, tops, lefts]
+    # NumPy copies whole lines of a window, PyTorch goes pixel by pixel and takes four times as long.
+    chosen = windows.numpy()[rows.numpy(), :, tops.numpy(), lefts.numpy()]
+    return torch.from_numpy(np.ascontiguousarray(chosen))

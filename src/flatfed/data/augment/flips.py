@@ -57,4 +57,6 @@ class HorizontalFlipPair:
 
 def flipped(batch: Tensor, chosen: Tensor) -> Tensor:
     """Return the batch with the chosen images flipped left to right."""
-    return torch.where(chosen.view(-1, *[1] * (batch.ndim - 1)), batch.flip(-1), batch)
+    # Only the chosen ones are touched: a choice pixel by pixel would take five times as long.
+    rows = chosen.nonzero().flatten()
+    return batch.index_copy(0, rows, batch.index_select(0, rows).flip(-1))
