@@ -24,6 +24,7 @@ from models.samples import OF_IMAGES, examples, facts, made, parameters
         ("cnn", 10, 3, 32, 797_962),
         ("cnn-quarter", 10, 3, 32, 51_274),
         ("cnn-eighth", 10, 3, 32, 13_290),
+        ("cnn-patches", 10, 3, 32, 36_346),
         ("cnn", 100, 3, 32, 815_332),
         ("cnn-small", 10, 1, 8, 13_706),
         ("mlp", 10, 1, 8, 64 * 128 + 128 + 128 * 10 + 10),

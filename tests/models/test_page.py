@@ -33,7 +33,16 @@ def test_every_model_has_a_row_with_its_options(id: str) -> None:
         *((id, 10, DIGITS) for id in ("logreg", "mlp", "cnn-small", "cnn-small-bn")),
         *(
             (id, classes, IMAGES)
-            for id in ("cnn", "cnn-quarter", "cnn-eighth", "resnet18-gn", "resnet18-bn", "resnet18", "wrn-28-4")
+            for id in (
+                "cnn",
+                "cnn-quarter",
+                "cnn-eighth",
+                "cnn-patches",
+                "resnet18-gn",
+                "resnet18-bn",
+                "resnet18",
+                "wrn-28-4",
+            )
             for classes in (10, 100)
         ),
         *(("mobilenetv2-gn", classes, IMAGES) for classes in (1000, 2028)),
