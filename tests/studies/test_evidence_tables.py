@@ -12,8 +12,8 @@ from flatfed.studies.evidence.choosing_page import choosing_page
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import setting_table, target_words
-from flatfed.studies.evidence.study_section import MOST_DRAWN, drawn_methods, paragraph
+from flatfed.studies.evidence.sections.setting_table import setting_table, target_words
+from flatfed.studies.evidence.sections.study_section import MOST_DRAWN, drawn_methods, paragraph
 from flatfed.studies.evidence.summary_page import readme_section
 from flatfed.studies.results import Entry
 from flatfed.studies.run_study import RunningStudy

@@ -237,7 +237,7 @@ class _Reader:
                 self._note(here, "write the options that it has here, such as {rounds: 5}")
 
     def _figures(self, content: Any, way: Way) -> dict[str, Figure]:
-        return read_figures(content, way, self._note)
+        return read_figures(content, way, self._note, self.values.seeds)
 
     def _part(self, cls: type[T], content: Any, way: Way, **readers: Callable[[Any, Way], Any]) -> T:
         """Return a part that has fields of its own."""

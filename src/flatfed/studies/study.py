@@ -183,7 +183,8 @@ class Study:
         for way, message in name_faults(figures, "figures"):
             yield ("report", *way), message
         # That there are no methods at all is said elsewhere.
-        for way, message in figure_faults(figures if self.methods else {}, list(self.methods), list(self.settings)):
+        wanted = figures if self.methods else {}
+        for way, message in figure_faults(wanted, list(self.methods), list(self.settings), self.seeds):
             yield ("report", "figures", *way), message
 
     def _faults_of_grid(self) -> Iterator[Fault]:

@@ -79,6 +79,13 @@ def undrawn(running: RunningStudy) -> list[str]:
     ]
 
 
+def drawn_record(running: RunningStudy, picture: Picture) -> Mapping[str, Any]:
+    """Return what is recorded of a picture, its numbers among it; empty where it is not drawn, or of something else."""
+    folder = running.folder.path / FOLDER
+    record = _record(folder, picture)
+    return record if _is_there(folder, record, _key(running, picture)) else {}
+
+
 def _draw_all(artist: _Artist, again: bool, result: DrawnFigures) -> None:
     plan = plan_pictures(artist.running)
     for remark in plan.remarks:

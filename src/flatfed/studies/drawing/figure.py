@@ -38,17 +38,20 @@ class Figure:
         options: those of the command that draws it, as far as they are given.
         methods: whose runs; all where there is none.
         settings: a picture for each; all where there is none.
+        seeds: a picture for each; the first of the study where there is none.
     """
 
     draw: str
     options: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
 
     @classmethod
     def recorded(cls, content: Mapping[str, Any]) -> Figure:
         """Return a figure from a study's record."""
-        return cls(content["draw"], content["options"], tuple(content["methods"]), tuple(content["settings"]))
+        methods, settings = tuple(content["methods"]), tuple(content["settings"])
+        return cls(content["draw"], content["options"], methods, settings, tuple(content.get("seeds", ())))
 
     @property
     def values(self) -> dict[str, Any]:
@@ -68,13 +71,14 @@ class Figure:
         """Whether each method has a picture of its own."""
         return self.runs[1] == 1
 
-    def faults(self, methods: Sequence[str], settings: Sequence[str]) -> Iterator[Fault]:
-        """Yield what is wrong with it in a study of these methods and settings; ways begin here."""
+    def faults(self, methods: Sequence[str], settings: Sequence[str], seeds: Sequence[int]) -> Iterator[Fault]:
+        """Yield what is wrong with it in a study of these methods, settings and seeds; ways begin here."""
         if self.draw not in DRAWN:
             yield ("draw",), nearest(self.draw, DRAWN, "drawing")
             return
         yield from _unknown(self.methods, methods, "method")
         yield from _unknown(self.settings, settings, "setting")
+        yield from _unknown([str(seed) for seed in self.seeds], [str(seed) for seed in seeds], "seed")
         if self.draw == CLASSES and self.methods:
             yield ("methods",), "all methods have the same examples; leave methods out"
         least, most, words = self.runs
@@ -92,25 +96,27 @@ def _unknown(chosen: Sequence[str], known: Sequence[str], kind: str) -> Iterator
         yield (f"{kind}s",), f"a {kind} stands there twice"
 
 
-def picture_name(figure: str, setting: str, variant: str = "") -> str:
-    """Return what a picture's files are called: the figure, the setting and, where it shows one alone, the method."""
-    return "-".join(filter(None, (figure, setting, variant)))
+def picture_name(figure: str, setting: str, variant: str = "", seed: int | None = None) -> str:
+    """Return what a picture's files are called: figure, setting and, where it is of one alone, method and seed."""
+    of_seed = "" if seed is None else f"seed-{seed}"
+    return "-".join(filter(None, (figure, setting, variant, of_seed)))
 
 
 def picture_names(name: str, figure: Figure, methods: Sequence[str], settings: Sequence[str]) -> Iterator[str]:
     """Yield the names of a figure's pictures."""
+    alone = tuple(figure.methods or methods) if figure.is_of_one_run else ("",)
     for setting in figure.settings or settings:
-        if figure.is_of_one_run:
-            yield from (picture_name(name, setting, variant) for variant in figure.methods or methods)
-        else:
-            yield picture_name(name, setting)
+        for seed in figure.seeds or (None,):
+            yield from (picture_name(name, setting, variant, seed) for variant in alone)
 
 
-def figure_faults(figures: Mapping[str, Figure], methods: Sequence[str], settings: Sequence[str]) -> Iterator[Fault]:
+def figure_faults(
+    figures: Mapping[str, Figure], methods: Sequence[str], settings: Sequence[str], seeds: Sequence[int]
+) -> Iterator[Fault]:
     """Yield what is wrong with the figures of a study; ways begin at the figure's name."""
     owners: dict[str, str] = {}
     for name, figure in figures.items():
-        for way, message in figure.faults(methods, settings):
+        for way, message in figure.faults(methods, settings, seeds):
             yield (name, *way), message
         for picture in picture_names(name, figure, methods, settings):
             if len(picture.encode()) > LONGEST_BYTES:

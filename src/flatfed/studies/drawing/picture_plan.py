@@ -40,9 +40,10 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """What stands above it: the setting and, where nothing else says it, the method."""
+        """What stands above it: the setting and, where nothing else says it, the method and the seed."""
         alone = self.variants if len(self.cells) == 1 else []
-        return ", ".join(filter(None, (*alone, self.setting)))
+        seed = [f"seed {self.cells[0].seed}"] if self.figure.seeds else []
+        return ", ".join(filter(None, (*alone, self.setting, *seed)))
 
     def made_from(self, running: RunningStudy) -> dict[str, Any]:
         """Return all that decides what is on it, ready for JSON: where that is the same, so is the picture."""
@@ -75,34 +76,40 @@ class PicturePlan:
 
 
 def plan_pictures(running: RunningStudy) -> PicturePlan:
-    """Return the pictures of a study's figures, of the first seed that is reported."""
+    """Return the pictures of a study's figures, of the seeds that each names or else of the first that is reported."""
     plan = PicturePlan()
-    reported = _reported(running)
     for name, figure in running.study.report.figures.items():
         for setting in figure.settings or running.study.settings:
-            chosen = figure.methods or tuple(running.study.methods)
-            if figure.draw == CLASSES:
-                first = _first_cell(running, setting)
-                plan.pictures.append(Picture(picture_name(name, setting), figure, setting, (first,)))
-            elif figure.is_of_one_run:
-                for variant in chosen:
-                    whole = picture_name(name, setting, variant)
-                    _add(plan, whole, figure, setting, _finished(running, reported, setting, [variant], whole, plan))
-            else:
-                whole = picture_name(name, setting)
-                _add(plan, whole, figure, setting, _finished(running, reported, setting, chosen, whole, plan))
+            for seed in figure.seeds or (None,):
+                _plan_pictures_of(running, name, figure, setting, seed, plan)
     return plan
 
 
-def _first_cell(running: RunningStudy, setting: str) -> Cell:
+def _plan_pictures_of(
+    running: RunningStudy, name: str, figure: Figure, setting: str, named: int | None, plan: PicturePlan
+) -> None:
+    """Add the pictures of a figure for a setting and a seed; without one that is named, for the first."""
+    seed = running.study.seeds[0] if named is None else named
+    if figure.draw == CLASSES:
+        cell = _first_cell(running, setting, seed)
+        plan.pictures.append(Picture(picture_name(name, setting, seed=named), figure, setting, (cell,)))
+        return
+    reported = _reported(running, seed)
+    chosen = figure.methods or tuple(running.study.methods)
+    shown = [([variant], variant) for variant in chosen] if figure.is_of_one_run else [(list(chosen), "")]
+    for variants, alone in shown:
+        whole = picture_name(name, setting, alone, named)
+        _add(plan, whole, figure, setting, _finished(running, reported, setting, variants, whole, plan))
+
+
+def _first_cell(running: RunningStudy, setting: str, seed: int) -> Cell:
     study = running.study
     variant = next(iter(study.methods))
-    return Cell(setting, variant, study.seeds[0], study.points(variant)[0])
+    return Cell(setting, variant, seed, study.points(variant)[0])
 
 
-def _reported(running: RunningStudy) -> dict[tuple[str, str], Cell]:
-    """Return the cells of the first seed, as far as their parameters are chosen."""
-    seed = running.study.seeds[0]
+def _reported(running: RunningStudy, seed: int) -> dict[tuple[str, str], Cell]:
+    """Return the cells of a seed, as far as their parameters are chosen."""
     cells = [cell for cell in running.cells() if not cell.chooses and cell.seed == seed]
     return {(cell.setting, cell.variant): cell for cell in cells}
 

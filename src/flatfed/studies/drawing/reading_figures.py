@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from flatfed.core.configuration.checking import shown
@@ -16,10 +17,13 @@ from flatfed.studies.drawing.figure import DRAWN, Figure
 
 Way = tuple[str, ...]
 Note = Callable[[Way, str], None]
-DRAW, METHODS, SETTINGS = "draw", "methods", "settings"
+ReadSeeds = Callable[[Any, Way], tuple[int, ...]]
+DRAW, METHODS, SETTINGS, SEEDS = "draw", "methods", "settings", "seeds"
+OF_FIGURE = (DRAW, METHODS, SETTINGS, SEEDS)
+"""What every figure may say, whatever it draws."""
 
 
-def read_figures(content: Any, way: Way, note: Note) -> dict[str, Figure]:
+def read_figures(content: Any, way: Way, note: Note, read_seeds: ReadSeeds) -> dict[str, Figure]:
     """Return the figures that a study's file asks for; what is wrong is noted with its place."""
     if not isinstance(content, Mapping):
         note(way, "figures must be names, each with what it draws: {draw: landscape}")
@@ -30,8 +34,11 @@ def read_figures(content: Any, way: Way, note: Note) -> dict[str, Figure]:
         if str(name) in figures:
             note(here, f"the name {str(name)!r} stands there twice; give another")
         figure = _figure(entries, here, note)
-        if figure is not None:
-            figures[str(name)] = figure
+        if figure is None:
+            continue
+        if entries.get(SEEDS) is not None:
+            figure = replace(figure, seeds=read_seeds(entries[SEEDS], (*here, SEEDS)))
+        figures[str(name)] = figure
     return figures
 
 
@@ -58,10 +65,10 @@ def _figure(content: Any, way: Way, note: Note) -> Figure | None:
 def _options(content: Mapping[Any, Any], draw: str, way: Way, mistakes: list[tuple[Way, str]]) -> dict[str, Any]:
     """Return the options that are given, in Python's types."""
     declared = DRAWN[draw]
-    known = [*declared, DRAW, METHODS, SETTINGS]
+    known = [*declared, *OF_FIGURE]
     options: dict[str, Any] = {}
     for name, value in content.items():
-        if name in (DRAW, METHODS, SETTINGS):
+        if name in OF_FIGURE:
             continue
         here = (*way, str(name))
         if name not in declared:

@@ -11,8 +11,8 @@ from flatfed.reports.tables.grid import markdown_table, megabytes, of_metric, ru
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import target_of, target_words
-from flatfed.studies.evidence.study_section import SEEDS
+from flatfed.studies.evidence.sections.setting_table import target_of, target_words
+from flatfed.studies.evidence.sections.study_section import SEEDS
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.reporting.study_targets import TargetLine
 

@@ -9,8 +9,8 @@ from flatfed.reports.tables.grid import NOTHING, markdown_table, number, rule
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.studies.evidence.about import FormPair
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import OPEN, interval_text, interval_words, value_text
-from flatfed.studies.evidence.study_section import SEEDS, progress
+from flatfed.studies.evidence.sections.setting_table import OPEN, interval_text, interval_words, value_text
+from flatfed.studies.evidence.sections.study_section import SEEDS, progress
 from flatfed.studies.reporting.study_flatness import spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
 

@@ -9,13 +9,16 @@ from flatfed.core.errors import ConfigError
 from flatfed.published.claims import claims
 from flatfed.published.numbers import papers
 from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
+from flatfed.reports.figures.lines import draw_lines
 from flatfed.studies.evidence.choosing_page import choosing_page
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
 from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
-from flatfed.studies.evidence.study_section import drawn_results, is_drawn, picture_name, study_section
+from flatfed.studies.evidence.sections.barriers import first_lines
+from flatfed.studies.evidence.sections.picture_files import line_picture_name, picture_name
+from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 
 COLOURS = 128
@@ -80,6 +83,11 @@ class Evidence:
                 except ConfigError:
                     # Nothing finite: the page says that all diverged.
                     continue
+                drawn.append(file)
+            for first in first_lines(study).values():
+                file = folder / line_picture_name(study, first)
+                draw_lines(first.lines, [file], f"{study.study.title}, seed {first.seed}")
+                make_small(file)
                 drawn.append(file)
         return drawn
 

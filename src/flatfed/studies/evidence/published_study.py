@@ -21,6 +21,7 @@ from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import FILE as ABOUT
 from flatfed.studies.evidence.about import StudyWords, read_about
 from flatfed.studies.folder import StudyFolder
+from flatfed.studies.packing.packed_lines import LinesOfSeed, read_lines
 from flatfed.studies.packing.unpack import unpack_study
 from flatfed.studies.reading import read_study
 from flatfed.studies.reporting.study_flatness import FlatnessBlock, flatness_blocks
@@ -43,12 +44,14 @@ class PublishedStudy:
         about: what people say of it.
         study: what is trained, as the results have it, or the file where there are none.
         running: its results; an empty folder where there are none.
+        lines: the loss between its models, where a figure of it shows that.
     """
 
     name: str
     about: StudyWords
     study: Study
     running: RunningStudy
+    lines: Sequence[LinesOfSeed] = ()
 
     @functools.cached_property
     def table(self) -> StudyTable:
@@ -106,7 +109,7 @@ def _open(folder: Path, workplace: Path) -> PublishedStudy:
         unpack_study(folder / RESULTS, place)
         study = recorded_study(StudyFolder(place))
     _check(about, study, folder / ABOUT)
-    return PublishedStudy(folder.name, about, study, RunningStudy(study, place))
+    return PublishedStudy(folder.name, about, study, RunningStudy(study, place), read_lines(folder / RESULTS))
 
 
 def _check(about: StudyWords, study: Study, file: Path) -> None:

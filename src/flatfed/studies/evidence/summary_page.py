@@ -10,8 +10,9 @@ from flatfed.reports.tables.grid import markdown_table, rule
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PARTLY, PROVED, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import OPEN, short_table
-from flatfed.studies.evidence.study_section import SEEDS, is_drawn, picture_name, progress
+from flatfed.studies.evidence.sections.picture_files import picture_name
+from flatfed.studies.evidence.sections.setting_table import OPEN, short_table
+from flatfed.studies.evidence.sections.study_section import SEEDS, is_drawn, progress
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 

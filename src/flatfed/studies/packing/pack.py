@@ -5,6 +5,7 @@
     study.json                                 what is studied
     cells/SETTING/VARIANT/lr=0.1/seed-0.json   what is reported
     choosing/...                               what chose parameters
+    lines/FIGURE-SETTING.json                  the loss between models, where a figure shows it
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from flatfed.studies.cells import Cell
 from flatfed.studies.entering import content_of
 from flatfed.studies.folder import FILE
 from flatfed.studies.packing.packed_cell import packed_cell
+from flatfed.studies.packing.packed_lines import packed_lines
 from flatfed.studies.packing.without_places import without_places
 from flatfed.studies.run_study import RunningStudy
 
@@ -60,6 +62,8 @@ def pack_study(running: RunningStudy, destination: Path) -> Packed:
             _keep(cell, destination, packed)
             continue
         _pack(cell, packed_cell(running.folder, cell, standing), destination, packed)
+    for name, record in packed_lines(running):
+        _write(destination / name, record)
     return packed
 
 

@@ -9,8 +9,8 @@ from flatfed.reports.statistics.paired import PairedDifference
 from flatfed.reports.tables.grid import NOTHING, markdown_table, megabytes, number, of_metric, rule
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.reports.tables.target_tables import round_text
-from flatfed.studies.evidence.beside_papers import printed_of, printed_text
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.sections.beside_papers import printed_of, printed_text
 from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import PurePosixPath
 
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.reports.results.result import Result
@@ -11,10 +10,12 @@ from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.claimed.variants import taken_apart
-from flatfed.studies.evidence.beside_papers import differences_in_size
 from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.setting_table import (
+from flatfed.studies.evidence.sections.barriers import barrier_parts
+from flatfed.studies.evidence.sections.beside_papers import differences_in_size
+from flatfed.studies.evidence.sections.picture_files import PICTURES, picture_name
+from flatfed.studies.evidence.sections.setting_table import (
     EDGE,
     OPEN,
     difference_text,
@@ -29,7 +30,6 @@ from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 
-PICTURES = PurePosixPath("../pictures/evidence")
 SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
 """Options of all runs that a page names; what a setting has of its own stands in the study's file."""
 MEASURED = "What else was [measured](../flatness.md) of the final models, mean ± sample standard deviation over seeds:"
@@ -86,6 +86,7 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
         yield MEASURED
         yield measured
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
+    yield from barrier_parts(study, setting)
     if len(study.study.methods) > MOST_DRAWN:
         reference = study.statistics.reference
         yield f"Drawn are {reference}, what the papers are about, and the best others, {MOST_DRAWN} at the most."
@@ -128,12 +129,6 @@ def drawn_methods(best: Sequence[str], reference: str, papers: Collection[str]) 
     own = [name for name in best if name.partition("+")[0] in papers and "," not in name]
     first = [name for name in best if name == reference]
     return list(dict.fromkeys([*first, *own, *best]))[:MOST_DRAWN]
-
-
-def picture_name(study: PublishedStudy, setting: str) -> str:
-    """Return the file of a setting's picture."""
-    text = f"{study.name}-{setting_name(setting)}"
-    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in text) + ".png"
 
 
 def _notes(study: PublishedStudy) -> Iterator[str]:

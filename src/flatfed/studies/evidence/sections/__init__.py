@@ -1,0 +1,1 @@
+"""A study on a page: its tables, pictures and words."""
