@@ -28,6 +28,8 @@ from flatfed.data.augment import (
     ScaleCrop,
     named,
 )
+from flatfed.data.augment.crops import cropped
+from flatfed.data.augment.flips import flipped
 
 FACTS = {"classes": 10, "in_channels": 3, "image_size": 8}
 RAW = [Crop(2), Flip(), BatchCrop(2), BatchFlip(), RandomResizedCrop(6), Chain((Crop(1), Flip()))]
@@ -128,6 +130,30 @@ def test_what_is_for_masks_leaves_classes_alone(step: Any) -> None:
 def test_no_padding_changes_nothing() -> None:
     for step in (Crop(0), BatchCrop(0)):
         assert torch.equal(step(images(), seeded()), images())
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_crops_and_flips_are_the_same_in_every_type_and_layout(dtype: torch.dtype, count: int) -> None:
+    images = torch.randint(0, 256, (count, 3, 8, 8), generator=torch.Generator().manual_seed(0)).to(dtype)
+    tops, lefts = torch.arange(count) % 5, torch.arange(count) * 2 % 5
+    padded = torch.nn.functional.pad(images, [2] * 4)
+    windows = [padded[row, :, row % 5 : row % 5 + 8, row * 2 % 5 : row * 2 % 5 + 8] for row in range(count)]
+    chosen = torch.arange(count) % 2 == 0
+    turned = [image.flip(-1) if is_chosen else image for image, is_chosen in zip(images, chosen, strict=True)]
+    for batch in (images, images.contiguous(memory_format=torch.channels_last), images.mT.contiguous().mT):
+        assert torch.equal(cropped(batch, 2, tops, lefts), torch.stack(windows) if windows else images)
+        assert torch.equal(flipped(batch, chosen), torch.stack(turned) if turned else images)
+
+
+def test_gradients_go_through_crops_and_flips() -> None:
+    images = torch.ones(2, 1, 4, 4, requires_grad=True)
+    moved = cropped(images, 1, torch.tensor([0, 1]), torch.tensor([0, 1]))
+    flipped(moved, torch.tensor([True, False])).sum().backward()
+    assert images.grad is not None
+    assert images.grad.sum(dim=(1, 2, 3)).tolist() == [9.0, 16.0]
 
 
 def test_a_batch_is_cropped_alike() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from flatfed.studies.entering import changes
 from flatfed.studies.evidence.make_pages import Evidence
-from flatfed.studies.evidence.sections.barriers import first_lines
+from flatfed.studies.evidence.sections.barriers import drawn_lines
 from flatfed.studies.evidence.sections.picture_files import line_picture_name, picture_name
 from flatfed.studies.evidence.sections.study_section import is_drawn
 from flatfed.studies.reading import read_study
@@ -47,7 +47,12 @@ def test_pictures_are_there_and_small(evidence: Evidence) -> None:
         for setting in study.study.settings
         if is_drawn(study, setting) and setting in study.table.metrics
     }
-    drawn |= {line_picture_name(study, first) for study in evidence.studies for first in first_lines(study).values()}
+    drawn |= {
+        line_picture_name(study, first)
+        for study in evidence.studies
+        for setting in study.study.settings
+        for first in drawn_lines(study, setting)
+    }
     assert {file.name for file in folder.glob("*.png")} == drawn
     assert all(file.stat().st_size < MOST_BYTES for file in folder.glob("*.png"))
 

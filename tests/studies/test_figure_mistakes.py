@@ -53,6 +53,7 @@ MISTAKES = {
     "an unknown setting": ("x:\n      draw: flatness\n      settings: [c]", 3, "unknown setting 'c'; known: a, b"),
     "an unknown seed": ("x:\n      draw: flatness\n      seeds: [7]", 3, "unknown seed '7'; known: 0"),
     "a word for seeds": ("x:\n      draw: flatness\n      seeds: many", 3, "is not a seed; write 0, 1, 2 or 0..4"),
+    "no seeds": ("x: {draw: flatness, seeds: []}", 1, "name a seed of the study"),
     "a seed twice": ("x: {draw: flatness, seeds: [0, 0]}", 1, "a seed stands there twice"),
     "a method twice": ("x: {draw: flatness, methods: [fedavg, fedavg]}", 1, "stands there twice"),
     "methods that are a mapping": ("x: {draw: flatness, methods: [{a: 1}]}", 1, "is not a list of names"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flatfed.runs.records.files import read_json
+from flatfed.runs.records.files import KEY, read_json, write_json
 from flatfed.studies.drawing.draw_figures import draw_figures
+from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
+from flatfed.studies.folder import StudyFolder
 from flatfed.studies.packing.pack import pack_study
 from flatfed.studies.packing.packed_lines import read_lines
+from flatfed.studies.packing.unpack import unpack_study
 from flatfed.studies.reading import study_of
 from flatfed.studies.run_study import RunningStudy
 from studies.bench import run_here, small
@@ -93,6 +97,35 @@ def test_lines_of_other_runs_are_not_packed(base: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "packed" / "lines").exists()
 
 
+def test_lines_that_are_of_other_models_by_now_are_removed(base: Path, tmp_path: Path) -> None:
+    pack_study(RunningStudy(study_of(small(**STUDY)), base / "runs"), tmp_path / "packed")
+    assert len(list((tmp_path / "packed" / "lines").iterdir())) == 2
+    fewer = {**STUDY, "report": {"figures": {"between": {**LINE, "seeds": [3]}}}}
+    pack_study(RunningStudy(study_of(small(**fewer)), base / "runs"), tmp_path / "packed")
+    assert [file.name for file in (tmp_path / "packed" / "lines").iterdir()] == ["between-a-seed-3.json"]
+
+
+def test_lines_of_an_unpacked_study_stay(base: Path, tmp_path: Path) -> None:
+    results = base / "studies" / "tiny" / "results"
+    before = {file.name: file.read_bytes() for file in (results / "lines").iterdir()}
+    unpack_study(results, tmp_path / "again")
+    pack_study(RunningStudy(recorded_study(StudyFolder(tmp_path / "again")), tmp_path / "again"), results)
+    assert {file.name: file.read_bytes() for file in (results / "lines").iterdir()} == before
+
+
+def test_a_barrier_that_is_not_finite_is_said(base: Path, published: Evidence, tmp_path: Path) -> None:
+    file = base / "studies" / "tiny" / "results" / "lines" / "between-a-seed-0.json"
+    record = {name: value for name, value in read_json(file).items() if name != KEY}
+    line = record["lines"][0]
+    line["losses"]["train"][line["xs"].index(0.5)] = None
+    line["barriers"]["train"] = None
+    (tmp_path / "lines").mkdir()
+    write_json(tmp_path / "lines" / file.name, record)
+    study = replace(study_in(published), lines=read_lines(tmp_path))
+    _, table, _ = barrier_parts(study, "a")
+    assert table.count("not finite") == 1
+
+
 def test_packed_lines_are_sealed(base: Path) -> None:
     for file in (base / "studies" / "tiny" / "results" / "lines").glob("*.json"):
         assert "lines" in read_json(file)  # which refuses what was changed
@@ -104,13 +137,10 @@ def test_the_page_has_the_barrier_of_each_seed(base: Path, published: Evidence) 
     for seed in (0, 3):
         data = drawn_data(base, seed)
         for name, barrier in data["barriers"].items():
-            ends = (
-                f"{data['losses'][name][data['xs'].index(0.0)]:.4g} | {data['losses'][name][data['xs'].index(1.0)]:.4g}"
-            )
-            assert f"| two to one | {seed} | {name} | {ends} | {barrier:.4g} |" in table.replace(
-                "one to two", "two to one"
-            )
-    assert "../pictures/evidence/tiny-between-a-seed-0.png" in picture
+            losses = dict(zip(data["xs"], data["losses"][name], strict=True))
+            ends = f"{losses[0.0]:.4g} | {losses[1.0]:.4g}"
+            assert f"| two to one | {seed} | {name} | {ends} | {barrier:.4g} |" in table
+    assert "../pictures/evidence/tiny--between-a-seed-0.png" in picture
     assert picture in published.pages()["fedsam.md"]
 
 
@@ -120,5 +150,5 @@ def test_a_setting_without_lines_has_nothing_of_them(published: Evidence) -> Non
 
 def test_the_picture_of_the_first_seed_is_drawn(published: Evidence, tmp_path: Path) -> None:
     files = {file.name for file in published.draw(tmp_path)}
-    assert "tiny-between-a-seed-0.png" in files
-    assert "tiny-between-a-seed-3.png" not in files
+    assert "tiny--between-a-seed-0.png" in files
+    assert "tiny--between-a-seed-3.png" not in files

@@ -144,7 +144,8 @@ def cropped(inputs: Tensor, padding: int, tops: Tensor, lefts: Tensor) -> Tensor
     # Views of all windows; only the chosen ones are copied.
     windows = pad(inputs, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
     rows = torch.arange(len(inputs), device=inputs.device)
-    if inputs.device.type != "cpu":
+    if inputs.device.type != "cpu" or inputs.dtype == torch.bfloat16 or inputs.requires_grad:
+        # What NumPy does not know.
         return windows[rows, :, tops, lefts]
     # NumPy copies whole lines of a window, PyTorch goes pixel by pixel and takes four times as long.
     chosen = windows.numpy()[rows.numpy(), :, tops.numpy(), lefts.numpy()]

@@ -83,7 +83,9 @@ def drawn_record(running: RunningStudy, picture: Picture) -> Mapping[str, Any]:
     """Return what is recorded of a picture, its numbers among it; empty where it is not drawn, or of something else."""
     folder = running.folder.path / FOLDER
     record = _record(folder, picture)
-    return record if _is_there(folder, record, _key(running, picture)) else {}
+    if not record or not _is_there(folder, record, _key(running, picture)):
+        return {}
+    return record
 
 
 def _draw_all(artist: _Artist, again: bool, result: DrawnFigures) -> None:

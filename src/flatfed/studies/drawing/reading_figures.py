@@ -38,6 +38,8 @@ def read_figures(content: Any, way: Way, note: Note, read_seeds: ReadSeeds) -> d
             continue
         if entries.get(SEEDS) is not None:
             figure = replace(figure, seeds=read_seeds(entries[SEEDS], (*here, SEEDS)))
+            if entries[SEEDS] in ([], ""):
+                note((*here, SEEDS), "name a seed of the study, or leave seeds out for the first")
         figures[str(name)] = figure
     return figures
 

@@ -16,7 +16,7 @@ from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
 from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
-from flatfed.studies.evidence.sections.barriers import first_lines
+from flatfed.studies.evidence.sections.barriers import drawn_lines
 from flatfed.studies.evidence.sections.picture_files import line_picture_name, picture_name
 from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
@@ -84,12 +84,19 @@ class Evidence:
                     # Nothing finite: the page says that all diverged.
                     continue
                 drawn.append(file)
-            for first in first_lines(study).values():
-                file = folder / line_picture_name(study, first)
-                draw_lines(first.lines, [file], f"{study.study.title}, seed {first.seed}")
-                make_small(file)
-                drawn.append(file)
+                drawn += _draw_lines(study, setting, folder)
         return drawn
+
+
+def _draw_lines(study: PublishedStudy, setting: str, folder: Path) -> list[Path]:
+    """Draw the loss between models of a setting, and return the files."""
+    files = []
+    for first in drawn_lines(study, setting):
+        file = folder / line_picture_name(study, first)
+        draw_lines(first.lines, [file], f"{study.study.title}, seed {first.seed}")
+        make_small(file)
+        files.append(file)
+    return files
 
 
 def make_small(file: Path) -> None:

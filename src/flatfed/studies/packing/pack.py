@@ -5,7 +5,7 @@
     study.json                                 what is studied
     cells/SETTING/VARIANT/lr=0.1/seed-0.json   what is reported
     choosing/...                               what chose parameters
-    lines/FIGURE-SETTING.json                  the loss between models, where a figure shows it
+    lines/FIGURE-SETTING-seed-0.json           the loss between models, where a figure shows it
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from flatfed.studies.cells import Cell
 from flatfed.studies.entering import content_of
 from flatfed.studies.folder import FILE
 from flatfed.studies.packing.packed_cell import packed_cell
-from flatfed.studies.packing.packed_lines import packed_lines
+from flatfed.studies.packing.packed_lines import FOLDER as LINES
+from flatfed.studies.packing.packed_lines import outdated_lines, packed_lines
 from flatfed.studies.packing.without_places import without_places
 from flatfed.studies.run_study import RunningStudy
 
@@ -62,9 +63,16 @@ def pack_study(running: RunningStudy, destination: Path) -> Packed:
             _keep(cell, destination, packed)
             continue
         _pack(cell, packed_cell(running.folder, cell, standing), destination, packed)
-    for name, record in packed_lines(running):
-        _write(destination / name, record)
+    _pack_lines(running, destination)
     return packed
+
+
+def _pack_lines(running: RunningStudy, destination: Path) -> None:
+    records = dict(packed_lines(running))
+    for name, record in records.items():
+        _write(destination / LINES / f"{name}.json", record)
+    for file in outdated_lines(running, destination, records):
+        file.unlink()
 
 
 def _pack(cell: Cell, record: Mapping[str, Any], destination: Path, packed: Packed) -> None:

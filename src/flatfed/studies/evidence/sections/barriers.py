@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from flatfed.reports.tables.grid import markdown_table, number, rule
@@ -14,8 +15,9 @@ WORDS = (
     "The barrier between two models: how far the loss, on the straight line between their weights, rises above the "
     "straight line between their two losses. 0 is no barrier."
 )
-HEADS = ("models", "seed", "examples", "loss of one", "loss of the other", "barrier")
+HEADS = ("models", "seed", "examples", "loss of the first", "loss of the second", "barrier")
 WORDY = ("models", "examples")
+NOT_FINITE = "not finite"
 
 
 def barrier_parts(study: PublishedStudy, setting: str) -> Iterator[str]:
@@ -26,23 +28,29 @@ def barrier_parts(study: PublishedStudy, setting: str) -> Iterator[str]:
         return
     yield WORDS
     yield markdown_table(HEADS, [rule(words=head in WORDY) for head in HEADS], rows)
-    first = first_lines(study)[setting]
-    yield f"![The loss on the line between two models, seed {first.seed}]({PICTURES / line_picture_name(study, first)})"
+    for first in drawn_lines(study, setting):
+        file = PICTURES / line_picture_name(study, first)
+        yield f"![The loss on the line between two models, seed {first.seed}]({file})"
 
 
-def first_lines(study: PublishedStudy) -> dict[str, LinesOfSeed]:
-    """Return by setting the lines of the first seed, which are drawn."""
+def drawn_lines(study: PublishedStudy, setting: str) -> list[LinesOfSeed]:
+    """Return the lines of a setting that are drawn: of each figure those of the first seed."""
     first: dict[str, LinesOfSeed] = {}
     for of_seed in study.lines:
-        first.setdefault(of_seed.setting, of_seed)
-    return first
+        if of_seed.setting == setting:
+            first.setdefault(of_seed.figure, of_seed)
+    return list(first.values())
 
 
 def _rows(of_seed: LinesOfSeed) -> Iterator[list[str]]:
     """Yield a row for each set of examples on which a line has a barrier."""
     for line in of_seed.lines:
         for name, barrier in line.barriers.items():
-            # A share of 0 is the one model, a share of 1 the other.
+            # The label is `first to second`; the second has the share 0 at the first, and 1 at itself.
             by_share = dict(zip(line.xs.tolist(), line.losses[name].tolist(), strict=True))
-            ends = [number((by_share[share], None)) for share in (0.0, 1.0)]
-            yield [escape_markdown(line.label), str(of_seed.seed), name, *ends, number((barrier, None))]
+            numbers = [by_share[0.0], by_share[1.0], barrier]
+            yield [escape_markdown(line.label), str(of_seed.seed), name, *map(_written, numbers)]
+
+
+def _written(value: float) -> str:
+    return number((value, None)) if math.isfinite(value) else NOT_FINITE

@@ -18,7 +18,8 @@ def picture_name(study: PublishedStudy, setting: str) -> str:
 
 def line_picture_name(study: PublishedStudy, of_seed: LinesOfSeed) -> str:
     """Return the file of a picture of the loss between models."""
-    return _plain(f"{study.name}-{of_seed.name}")
+    # Two dashes, which no setting begins with: its curves have another file.
+    return _plain(f"{study.name}--{of_seed.name}")
 
 
 def _plain(text: str) -> str:
