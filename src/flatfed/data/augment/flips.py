@@ -59,7 +59,7 @@ def flipped(batch: Tensor, chosen: Tensor) -> Tensor:
     """Return the batch with the chosen images flipped left to right."""
     if batch.device.type != "cpu":
         return torch.where(chosen.view(-1, *[1] * (batch.ndim - 1)), batch.flip(-1), batch)
-    # Only the chosen ones are touched: a choice pixel by pixel takes five times as long on a CPU. Elsewhere, to count the
-    # chosen ones would be to wait for the device.
+    # Only the chosen ones are touched: a choice pixel by pixel takes five times as long on a CPU. On another device it
+    # would have to be waited for, to count them.
     rows = chosen.nonzero().flatten()
     return batch.index_copy(0, rows, batch.index_select(0, rows).flip(-1))
