@@ -93,6 +93,36 @@ def test_a_claim_is_judged_by_its_own_setting_alone(evidence: Evidence) -> None:
     assert judged["fedsam-26"].outcome == NOT_RUN
 
 
+def with_words(root: Path, tmp_path: Path, more: str) -> Evidence:
+    """Return the evidence with more said of the study."""
+    part = copied(root, tmp_path / "part")
+    (part / "tiny" / "about.yaml").write_text(ABOUT + more)
+    return Evidence(part, tmp_path / "workplace")
+
+
+def test_a_study_does_not_judge_what_it_says_too_little_of(root: Path, tmp_path: Path) -> None:
+    evidence = with_words(root, tmp_path, "cannot judge: {fedsam-30: its radius is too small}\n")
+    one = next(one for one in evidence.judged if one.claim.id == "fedsam-30")
+    assert one.outcome == NOT_RUN
+    assert "tiny cannot judge it: its radius is too small" in one.reason
+
+
+def test_a_study_of_times_has_them_beside_the_reference_and_no_best(root: Path, tmp_path: Path) -> None:
+    evidence = with_words(root, tmp_path, "is timed: true\n")
+    page = evidence.pages()["fedsam.md"]
+    times = evidence.studies[0].numbers.of("client_seconds")
+    ratios = [times["one", "fedsam"][seed] / times["one", "fedavg"][seed] for seed in (0, 1, 2)]
+    shown = cells(page, "fedsam")["client time, x fedavg"]
+    assert shown == f"{sum(ratios) / 3:.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+    assert cells(page, "fedavg")["client time, x fedavg"] == "–"
+    assert "**" not in row(page, "fedavg") + row(page, "fedsam") and "the best is" not in page
+    assert "a machine that did no other work" in page
+
+
+def test_other_studies_show_no_times(pages: dict[str, str]) -> None:
+    assert "client time" not in pages["fedsam.md"] and "did other work too" in pages["fedsam.md"]
+
+
 def judged_by(claim: str, settings: Sequence[str], **means: float) -> JudgedClaim:
     """Judge a claim by the same numbers in some settings, for three seeds."""
     values = {
@@ -258,6 +288,8 @@ def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
         ("cifar10-0: one", "cifar10-0: three", "setting of the study"),
         ("paper: fedavg", "paper: fedavig", "method of the study"),
         (", differs: what or why", "", "a pair has"),
+        ("limits:", "cannot judge: {fedsam-300: why}\nlimits:", "claim"),
+        ("limits:", "cannot judge: [fedsam-30]\nlimits:", "with the reason of each"),
     ],
 )
 def test_words_about_nothing_are_refused(root: Path, tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -64,7 +64,7 @@ class ComparedPair:
 
 def _side_text(mean: float) -> str:
     """Return a mean; it is infinite where a seed did not reach the target, or diverged."""
-    return f"{mean:.4g}" if math.isfinite(mean) else "not by all seeds"
+    return f"{mean:.4g}" if math.isfinite(mean) else "not reached by all seeds"
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,12 @@ def _sentence(outcome: Outcome, comparisons: Sequence[ComparedPair]) -> str:
 def _counts(comparisons: Sequence[ComparedPair]) -> Iterator[tuple[str, int]]:
     names = {HOLDS: "for it", FAILS: "against it", UNDECIDED: "undecided"}
     for outcome, name in names.items():
-        count = sum(one.outcome == outcome for one in comparisons)
+        count = sum(one.outcome == outcome and not one.is_missing for one in comparisons)
         if count:
             yield name, count
+    missing = sum(one.is_missing for one in comparisons)
+    if missing:
+        yield "not measured", missing
 
 
 def _compared(pair: Pair, numbers: Numbers, is_coarse: bool) -> ComparedPair:

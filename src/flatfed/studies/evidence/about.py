@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flatfed.core.configuration.values import read_yaml
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.machine import read_regular
+from flatfed.published.claims import claims
 from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.numbers import papers as known_papers
 
 FILE = "about.yaml"
-ENTRIES = ("question", "papers", "stands for", "limits", "pairs")
+ENTRIES = ("question", "papers", "stands for", "limits", "pairs", "cannot judge", "is timed")
 OF_PAIR = ("method", "differs", "paper", "code", "page")
 
 
@@ -47,6 +48,8 @@ class StudyWords:
         stands_for: the study's setting for some of the claims'; one of the same name stands for it anyway.
         limits: what cannot be concluded from it.
         pairs: of a study of papers against code.
+        cannot_judge: claims of which the study says too little, whatever its runs come to, each with the reason.
+        is_timed: whether its runs had the machine to themselves, so that their times can be compared.
     """
 
     question: str
@@ -54,6 +57,8 @@ class StudyWords:
     stands_for: Mapping[str, str]
     limits: tuple[str, ...] = ()
     pairs: tuple[FormPair, ...] = ()
+    cannot_judge: Mapping[str, str] = field(default_factory=dict)
+    is_timed: bool = False
 
 
 def read_about(file: Path) -> StudyWords:
@@ -82,7 +87,22 @@ def _about(content: Any) -> StudyWords:
         raise ConfigError("the question is missing")
     pairs = tuple(_pair(entry) for entry in content.get("pairs") or [])
     question = " ".join(str(content["question"]).split())
-    return StudyWords(question, differences, stands_for, _sentences(content.get("limits")), pairs)
+    limits = _sentences(content.get("limits"))
+    is_timed = content.get("is timed", False) is True
+    return StudyWords(question, differences, stands_for, limits, pairs, _cannot_judge(content), is_timed)
+
+
+def _cannot_judge(content: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the claims that a study says too little of, each with the reason."""
+    entries = content.get("cannot judge") or {}
+    if not isinstance(entries, Mapping):
+        raise ConfigError(
+            "write claims that it cannot judge with the reason of each: {fedgf-78: the threshold is too low}"
+        )
+    known = [claim.id for claim in claims()]
+    for name in entries:
+        _refuse_unknown(str(name), known, "claim")
+    return {str(name): " ".join(str(reason).split()) for name, reason in entries.items()}
 
 
 def _sentences(content: Any) -> tuple[str, ...]:

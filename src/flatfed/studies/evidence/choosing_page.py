@@ -23,7 +23,7 @@ HEAD = """# Which method when
 Made from the published results alone. A method is named only where all seeds of its study have ended, at least three,
 and none diverged. A study that is not complete names the best so far.
 
-Runs are small: networks of some ten thousand parameters, tens to hundreds of rounds, targets that the papers pass
+Runs are small: networks of ten to fifty thousand parameters, tens to hundreds of rounds, targets that the papers pass
 early, three seeds, and no interval for an order of means. What each study cannot say stands on the papers' pages; take
 this as what to try first.
 

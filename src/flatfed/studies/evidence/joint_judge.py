@@ -98,6 +98,7 @@ class JointJudge:
             for study in studies
             if study.about.differences and study.ended[0]
         }
+        self._silent = {study.name: study.about.cannot_judge for study in studies}
 
     def judge(self, claim: Claim) -> JudgedClaim:
         """Judge one claim."""
@@ -112,7 +113,7 @@ class JointJudge:
     def _by_runs(self, claim: Claim) -> JudgedClaim:
         parts = self._parts(claim)
         if not parts:
-            missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}")
+            missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}{self._not_asked(claim)}")
             return JudgedClaim(claim, missing, NOT_RUN)
         numbers = {name: measured_numbers(claim, part.values) for name, part in parts.items()}
         run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
@@ -124,10 +125,17 @@ class JointJudge:
         names = [name for name in claim.every_setting if name != "any"]
         return f"the setting {' or '.join(names)}" if names else claim.metric
 
+    def _not_asked(self, claim: Claim) -> str:
+        """Say which studies cannot judge a claim, and why."""
+        reasons = [f"{name} cannot judge it: {by[claim.id]}" for name, by in self._silent.items() if claim.id in by]
+        return "".join(f"; {reason}" for reason in reasons)
+
     def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
         """Return what studies have of a claim, the one with the most runs first."""
         found: dict[str, _StudyPart] = {}
         for name, one in self._judges.items():
+            if claim.id in self._silent[name]:
+                continue
             alike, named = self._alike(one, claim), one.settings.named(claim)
             places = named | alike
             if places:

@@ -28,8 +28,9 @@ evidence` from the compact results in `studies/`, none is typed.
   a setting a method that was not trained leaves it open. The comparisons of a rule in a setting, and all of a rule
   across settings, are made by the runs of one study: the one that has the most of them. Where another study decides
   one of them the other way, that is said.
-- Parameters that are searched are chosen on held-out training examples, never on the test set; what is not searched
-  stands in the study's file. A value at the end of its grid is marked, and so is what diverged.
+- Parameters that are searched by a study are chosen on held-out training examples, never on the test set; what is not
+  searched stands in the study's file, and where it comes from on its page. A value at the end of its grid is marked,
+  and so is what diverged. A study that says too little of a claim, whatever its runs come to, does not judge it.
 - Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
   did not hold there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 
 from flatfed.bootstrap import FEW
@@ -75,12 +76,30 @@ def _columns(study: PublishedStudy, setting: str, paper: str) -> dict[str, Cell]
         "rounds to target": lambda variant: _cost(study, setting, variant, "round"),
         "traffic to target": lambda variant: _cost(study, setting, variant, "bytes"),
     }
+    if study.about.is_timed:
+        columns["seconds of a client"] = lambda variant: _client_seconds(study, setting, variant)
+        columns[f"client time, x {reference}"] = lambda variant: _time_ratio(study, setting, variant)
     for block in study.flatness:
         if block.number.partition(",")[0] in FLATNESS:
             columns[block.title] = _flatness(study, setting, block)
     if paper:
         columns["published"] = lambda variant: printed_text(printed_of(study, setting, variant, paper))
     return columns
+
+
+def _client_seconds(study: PublishedStudy, setting: str, variant: str) -> str:
+    times = list(study.numbers.of("client_seconds").get((setting, variant), {}).values())
+    return number((statistics.fmean(times), statistics.stdev(times))) if len(times) > 1 else NOTHING
+
+
+def _time_ratio(study: PublishedStudy, setting: str, variant: str) -> str:
+    """Return the mean over seeds of a client's time by that of the reference, with its range."""
+    by_method = study.numbers.of("client_seconds")
+    own, other = (by_method.get((setting, name), {}) for name in (variant, study.statistics.reference))
+    ratios = [own[seed] / other[seed] for seed in own if other.get(seed)]
+    if not ratios or variant == study.statistics.reference:
+        return NOTHING
+    return f"{statistics.fmean(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
 
 
 def _head(study: PublishedStudy, setting: str) -> str:
@@ -105,9 +124,12 @@ def value_text(study: PublishedStudy, entry: Entry) -> str:
 
 
 def is_best(study: PublishedStudy, entry: Entry) -> bool:
-    """Say whether a method is the best of at least two that have all seeds: one alone is the best of nothing."""
+    """Say whether a method is the best of at least two that have all seeds: one alone is the best of nothing.
+
+    A study of times compares nothing else.
+    """
     others = [study.table.entry(entry.setting, variant) for variant in study.study.methods if variant != entry.variant]
-    return entry.best and any(other.mean is not None for other in others)
+    return entry.best and not study.about.is_timed and any(other.mean is not None for other in others)
 
 
 def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDifference | None:

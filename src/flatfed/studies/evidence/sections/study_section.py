@@ -139,10 +139,16 @@ def _notes(study: PublishedStudy) -> Iterator[str]:
     yield (
         f"{note_of(study.table)} Differences are by seed, with {interval_words(study)}, and with the number of "
         "pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
-        f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; times are of a machine that did other "
-        f"work too.{target}{_measured_on(study)}"
+        f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; {_times(study)}."
+        f"{target}{_measured_on(study)}"
     )
     yield from study.statistics.warnings
+
+
+def _times(study: PublishedStudy) -> str:
+    if study.about.is_timed:
+        return "times are of a machine that did no other work, by seed, with their range over the seeds"
+    return "times are of a machine that did other work too"
 
 
 def _measured_on(study: PublishedStudy) -> str:
