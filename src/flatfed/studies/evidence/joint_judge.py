@@ -112,12 +112,15 @@ class JointJudge:
 
     def _by_runs(self, claim: Claim) -> JudgedClaim:
         parts = self._parts(claim)
+        not_asked = self._not_asked(claim)
         if not parts:
-            missing = undecided(claim, f"no study with an ended run has {self._missing(claim)}{self._not_asked(claim)}")
-            return JudgedClaim(claim, missing, NOT_RUN)
+            missing = not_asked or f"no study with an ended run has {self._missing(claim)}"
+            return JudgedClaim(claim, undecided(claim, missing), NOT_RUN)
         numbers = {name: measured_numbers(claim, part.values) for name, part in parts.items()}
         run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
         judged = judge_studies(claim, numbers, run, _free(parts))
+        if judged.outcome == NOT_RUN and not_asked:
+            return JudgedClaim(claim, undecided(claim, not_asked), NOT_RUN)
         used = {name: parts[name] for name in judged.studies}
         return replace(judged, verdict=_remarked(claim, judged.verdict, used))
 
@@ -128,7 +131,7 @@ class JointJudge:
     def _not_asked(self, claim: Claim) -> str:
         """Say which studies cannot judge a claim, and why."""
         reasons = [f"{name} cannot judge it: {by[claim.id]}" for name, by in self._silent.items() if claim.id in by]
-        return "".join(f"; {reason}" for reason in reasons)
+        return "; ".join(reasons)
 
     def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
         """Return what studies have of a claim, the one with the most runs first."""
