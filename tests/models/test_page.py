@@ -35,6 +35,7 @@ def test_every_model_has_a_row_with_its_options(id: str) -> None:
             (id, classes, IMAGES)
             for id in (
                 "cnn",
+                "cnn-fourier",
                 "cnn-quarter",
                 "cnn-eighth",
                 "cnn-patches",
