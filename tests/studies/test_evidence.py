@@ -12,7 +12,7 @@ import pytest
 from flatfed.core.errors import ConfigError
 from flatfed.published.claims import find_claim
 from flatfed.published.claims.intervals import MeasuredNumbers
-from flatfed.published.claims.judging import FAILS, HOLDS
+from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.studies.evidence.about import read_about
 from flatfed.studies.evidence.joint_judge import NOT_RUN, PARTLY, PROVED, JudgedClaim, judge_studies
 from flatfed.studies.evidence.make_pages import Evidence
@@ -158,7 +158,9 @@ def test_a_rule_across_settings_is_judged_by_one_study_alone() -> None:
     """Networks and rounds of two studies may differ, so that a difference between them says nothing."""
     claim = find_claim("fedsam-33")
     apart = {"a": numbers_of(fedsam=70.0, fedavg=60.0), "b": numbers_of(two_epochs=50.0)}
-    assert judge_studies(claim, apart, BOTH).outcome == NOT_RUN
+    alone = judge_studies(claim, apart, BOTH)
+    assert alone.outcome == NOT_RUN
+    assert alone.reason == "fedavg @ cifar10-0-two-epochs was not measured by one study with the rest of the rule"
     together = {"c": numbers_of(fedsam=50.0, fedavg=40.0, two_epochs=45.0)}
     judged = judge_studies(claim, apart | together, BOTH)
     assert judged.outcome == FAILS and judged.studies == ("c",)
@@ -170,13 +172,27 @@ def test_a_rule_across_settings_is_not_refuted_by_a_part_of_it() -> None:
     assert judge_studies(find_claim("fedsam-33"), {"a": numbers_of(fedsam=50.0, fedavg=60.0)}, BOTH).outcome == NOT_RUN
 
 
-def test_a_study_that_decides_otherwise_is_named() -> None:
+def test_what_another_study_decides_otherwise_is_undecided() -> None:
     most = {"fedsam": 50.0, "fedavg": 60.0, "fedasam": 70.0}
     values = {("cifar10-0", name): dict.fromkeys(range(3), mean) for name, mean in most.items()}
     numbers = {"most": MeasuredNumbers(values), "other": numbers_of(fedsam=65.0, fedavg=60.0)}
     judged = judge_studies(find_claim("fedsam-30"), numbers, ["cifar10-0"])
-    assert judged.outcome == FAILS and judged.studies == ("most",)
+    assert judged.outcome == UNDECIDED and judged.studies == ("most",)
+    assert "it fails here, and otherwise in other" in judged.reason
     assert "otherwise in other: holds: fedsam @ cifar10-0 is higher than fedavg @ cifar10-0" in judged.reason
+    agreeing = {"most": numbers["most"], "other": numbers_of(fedsam=55.0, fedavg=60.0)}
+    assert judge_studies(find_claim("fedsam-30"), agreeing, ["cifar10-0"]).outcome == FAILS
+
+
+def test_a_claim_about_most_settings_is_not_refuted_by_the_exceptions_that_it_allows() -> None:
+    """It is about ten of twelve settings."""
+    claim = find_claim("fedwmsam-50")
+    others = ("fedavg", "fedcm", "scaffold", "fedsam", "mofedsam", "fedgamma", "fedsmoo", "fedlesam")
+    worse = {"fedwmsam": 40.0} | dict.fromkeys(others, 50.0)
+    assert judged_by(claim.id, claim.settings[:1], **worse).outcome == UNDECIDED
+    assert judged_by(claim.id, claim.settings[:2], **worse).outcome == UNDECIDED
+    assert "against it, which the claim allows in 2 settings" in judged_by(claim.id, claim.settings[:1], **worse).reason
+    assert judged_by(claim.id, claim.settings[:3], **worse).outcome == FAILS
 
 
 def test_a_setting_that_has_nothing_of_a_claim_takes_nothing_from_it() -> None:

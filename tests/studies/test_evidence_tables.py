@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from flatfed.studies.evidence.choosing_page import choosing_page
+from flatfed.published.claims.claim_file import settings as claim_settings
+from flatfed.published.claims.printed import printed_values
+from flatfed.studies.evidence.choosing_page import Ranked, choosing_page, named_best
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.sections.beside_papers import printed_text
 from flatfed.studies.evidence.sections.setting_table import setting_table, target_words
 from flatfed.studies.evidence.sections.study_section import MOST_DRAWN, drawn_methods, paragraph
 from flatfed.studies.evidence.summary_page import readme_section
@@ -79,7 +82,8 @@ def test_a_page_says_in_what_the_shown_numbers_differ(evidence: Evidence) -> Non
     assert "- rounds: 500 in the paper, 3 here" in pages["fedwmsam.md"]
     assert "- clients" not in pages["fedwmsam.md"] and "- local epochs" not in pages["fedwmsam.md"]
     assert "82.90 (Table 1)" in pages["fedgf.md"]
-    assert "- split: dirichlet 10 in the paper, dirichlet 100 here" in pages["fedgf.md"]
+    # The paper prints the concentration of each of ten classes.
+    assert "- split" not in pages["fedgf.md"]
 
 
 def test_a_difference_over_fewer_seeds_says_over_how_many(root: Path, tmp_path: Path) -> None:
@@ -131,6 +135,17 @@ def few_rounds(study: PublishedStudy) -> str:
 
 def test_a_method_that_reached_the_target_is_named_with_it(evidence: Evidence) -> None:
     assert f"| tiny | {SKEWED} | 1.00 % | **fed" in few_rounds(evidence.studies[0])
+
+
+def test_methods_that_cost_the_same_are_all_named_as_best() -> None:
+    two = [Ranked("fedavg", 20.0, "20 ± 3"), Ranked("fedsam", 20.0, "20 ± 1"), Ranked("fedgf", 30.0, "30 ± 2")]
+    assert named_best(two) == ["**fedavg: 20 ± 3**; **fedsam: 20 ± 1**", "fedgf: 30 ± 2"]
+    assert named_best(two[:2]) == ["**fedavg: 20 ± 3**; **fedsam: 20 ± 1**", "–"]
+
+
+def test_what_a_table_marks_as_failed_is_said() -> None:
+    (failed,) = printed_values("fedgf", claim_settings()["cifar10-0"], "scaffold", "accuracy")
+    assert printed_text([failed]) == "diverged (Table 1)"
 
 
 def test_one_lucky_evaluation_does_not_reach_a_target(evidence: Evidence) -> None:

@@ -71,7 +71,7 @@ def conditions_of(value: PublishedValue) -> Conditions:
     return Conditions(
         parameters,
         tuple(word for word in value.extras if word in AUGMENTATIONS),
-        _share(value),
+        moment_of(value),
         _behind("test", value),
         tuple(remarks),
     )
@@ -107,7 +107,7 @@ def _is_implied(word: str) -> bool:
     return word in IMPLIED or word.partition("=")[0] in IMPLIED_NAMES
 
 
-def _share(value: PublishedValue) -> float:
+def moment_of(value: PublishedValue) -> float:
     """Return the moment of a value: `eval_at=50%_of_rounds` is 0.5."""
     text = _behind("eval_at", value)
     if not text:

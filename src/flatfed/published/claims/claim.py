@@ -45,6 +45,8 @@ TARGET_COSTS = ("rounds_to_target", "bytes_to_target")
 
 BETWEEN = "between"
 """The paper of claims about several papers."""
+OF = " of "
+"""Between a metric and a method, where a quantity of a rule is not of the claim's metric: `accuracy of fedsam`."""
 PLACES = re.compile(r"(FedGloSS|FedSAM|FedGF|FedWMSAM|FedVSSAM)|(Table|Figure)s? (\d+(?:(?:, | and )\d+)*)")
 """A paper's name before its places, or tables and figures: `Tables 2, 3 and 6`."""
 
@@ -133,10 +135,25 @@ class Claim:
         return int(self.id.rpartition("-")[2])
 
     @property
+    def quantities(self) -> tuple[str, ...]:
+        """What its rules compare: methods, some perhaps with a metric of their own."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.methods))
+
+    @property
     def methods(self) -> tuple[str, ...]:
         """The methods it is about, as flatfed spells them."""
-        in_rules = [method for rule in self.rules for method in rule.methods]
+        in_rules = [self.metric_and_method(name)[1] for name in self.quantities]
         return tuple(dict.fromkeys([*in_rules, *self.named]))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Its metric, and those that quantities of its rules have of their own."""
+        return tuple(dict.fromkeys([self.metric, *(self.metric_and_method(name)[0] for name in self.quantities)]))
+
+    def metric_and_method(self, quantity: str) -> tuple[str, str]:
+        """Return what a quantity is of: `accuracy of fedsam` says its metric, and `fedsam` has that of the claim."""
+        metric, of, method = quantity.partition(OF)
+        return (metric, method) if of else (self.metric, quantity)
 
     @property
     def studies(self) -> tuple[str, ...]:

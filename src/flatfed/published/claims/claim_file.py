@@ -153,6 +153,8 @@ class _ClaimsReader:
         """Refuse a claim whose parts do not go together."""
         for setting in claim.every_setting:
             _refuse_unknown(setting, known, "setting")
+        for metric in claim.metrics:
+            _refuse_unknown(metric, METRICS, "metric of claims")
         if not claim.methods:
             raise ConfigError("name the `methods`, for no rule names one")
         if not claim.rules and not claim.not_checked and not claim.tests:
@@ -161,6 +163,8 @@ class _ClaimsReader:
             raise ConfigError("a claim that has rules is checked; put what they do not say into `left_out`")
         if claim.kind == "exact" and not claim.tests:
             raise ConfigError("an exact claim names the `tests` that prove it")
+        if any(rule.exceptions >= max(len(claim.settings), 1) for rule in claim.rules):
+            raise ConfigError("`but` must leave a setting of the claim in which the rule holds")
         if any(rule.needs_own_settings for rule in claim.rules) and not claim.settings:
             raise ConfigError("a rule leaves its setting to the claim, which names no `settings`")
 

@@ -39,6 +39,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "admm=false": ("admm=no",),
     "regularise=false": ("no_dynamic_regulariser",),
     "lam=0": ("ablation", "momentum=yes", "sam=yes", "weighted=no"),
+    "control=false,lam=0": ("ablation", "momentum=no", "sam=yes", "weighted=no"),
     "rho=0,lam=0": ("ablation", "momentum=yes", "sam=no", "weighted=no"),
     "control=false,rho=0,lam=0": ("ablation", "momentum=no", "sam=no", "weighted=no"),
 }
@@ -56,10 +57,10 @@ def printed_numbers(claim: Claim) -> dict[Key, tuple[float, float | None]]:
     """Return the printed means and deviations of a claim's methods in its settings, as far as tables hold them."""
     found: dict[Key, tuple[float, float | None]] = {}
     for setting in claim.every_setting:
-        for method in claim.methods:
-            number = _number(claim, settings()[setting], method)
+        for quantity in claim.quantities:
+            number = _number(claim, settings()[setting], quantity)
             if number is not None:
-                found[setting, method] = number
+                found[setting, quantity] = number
     return found
 
 
@@ -81,9 +82,10 @@ def judge_printed(claim: Claim) -> Verdict:
     return judge_numbers(claim, PrintedNumbers(numbers, WORST.get(claim.metric, math.nan)))
 
 
-def _number(claim: Claim, setting: Setting, method: str) -> tuple[float, float | None] | None:
-    names = PRINTED_AS.get(claim.metric, ())
-    if claim.metric not in DIVIDED:
+def _number(claim: Claim, setting: Setting, quantity: str) -> tuple[float, float | None] | None:
+    metric, method = claim.metric_and_method(quantity)
+    names = PRINTED_AS.get(metric, ())
+    if metric not in DIVIDED:
         return _one(claim, names, setting, method)
     above, below = (_one(claim, (name,), setting, method) for name in names)
     if above is None or below is None:

@@ -10,6 +10,9 @@ is meant in each setting of its claim, or in each of those that its own entry `i
 | `difference: [a, b]` with `between: [low, high]` | a - b lies there; a null is no bound |
 | `ratio: [a, b]` with `between: [low, high]` | a / b lies there |
 | `fails: [a, b]` with `trains: [c]`, `below: x` | a and b diverge or stay below x, c does not |
+
+`but: 2` allows two settings of the claim in which an `order` does not hold: "in 10 of 12 settings". A quantity that is
+not of the claim's metric says so: `accuracy of fedsam`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from flatfed.core.errors import ConfigError, nearest
 AT, MINUS = " @ ", " - "
 DIRECTIONS = ("lower", "higher")
 KINDS_OF_RULES = {
-    "order": ("order", "is", "ties", "in"),
+    "order": ("order", "is", "ties", "in", "but"),
     "difference": ("difference", "between", "in"),
     "ratio": ("ratio", "between", "in"),
     "fails": ("fails", "trains", "below", "in"),
@@ -136,10 +139,15 @@ class PairGroup:
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold: pairs, each meant in the settings that they name or in each setting of the claim."""
+    """What must hold: pairs, each meant in the settings that they name or in each setting of the claim.
+
+    Attributes:
+        exceptions: in how many settings they may not hold.
+    """
 
     kind: str
     pairs: tuple[Pair, ...]
+    exceptions: int = 0
 
     def pairs_in(self, settings: Sequence[str]) -> Iterator[Pair]:
         """Yield each pair in each setting that it is meant in."""
@@ -200,10 +208,16 @@ def read_rule(content: Any) -> Rule:
         if name not in KINDS_OF_RULES[kind]:
             raise ConfigError(nearest(str(name), KINDS_OF_RULES[kind], f"entry of the rule `{kind}`"))
     readers = {"order": _order, "difference": _bounded, "ratio": _bounded, "fails": _failing}
-    rule = Rule(kind, tuple(readers[kind](kind, content)))
+    rule = Rule(kind, tuple(readers[kind](kind, content)), _exceptions(content.get("but", 0)))
     if "in" not in content:
         return rule
-    return Rule(kind, tuple(rule.pairs_in([str(name) for name in _list("in", content["in"])])))
+    return replace(rule, pairs=tuple(rule.pairs_in([str(name) for name in _list("in", content["in"])])))
+
+
+def _exceptions(content: Any) -> int:
+    if isinstance(content, bool) or not isinstance(content, int) or content < 0:
+        raise ConfigError(f"`but` must be a number of settings, not {content!r:.60}")
+    return content
 
 
 def _order(_: str, content: Mapping[str, Any]) -> Iterator[Pair]:

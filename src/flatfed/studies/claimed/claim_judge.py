@@ -57,13 +57,17 @@ class ClaimJudge:
 
     def values_in(self, claim: Claim, places: Mapping[str, str]) -> dict[Key, Mapping[int, float]]:
         """Return the claim's numbers under its own names; `places` are the study's settings for the claim's."""
-        found = self.values.of(claim.metric)
+        variants = find_variants(claim.methods, self.methods)
         values: dict[Key, Mapping[int, float]] = {}
-        for method, variant in find_variants(claim.methods, self.methods).items():
+        for quantity in claim.quantities:
+            metric, method = claim.metric_and_method(quantity)
+            if method not in variants:
+                continue
+            found = self.values.of(metric)
             for theirs, ours in places.items():
-                key = (self.settings.names[ours], variant)
+                key = (self.settings.names[ours], variants[method])
                 if key in found:
-                    values[theirs, method] = found[key]
+                    values[theirs, quantity] = found[key]
         return values
 
     def _remarked(self, claim: Claim, verdict: Verdict, ours: list[str]) -> Verdict:

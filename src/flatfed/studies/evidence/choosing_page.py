@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
-from flatfed.reports.tables.grid import markdown_table, megabytes, of_metric, rule
+from flatfed.reports.tables.grid import NOTHING, Spread, markdown_table, megabytes, of_metric, rule
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.evidence.published_study import PublishedStudy
@@ -30,7 +30,8 @@ this as what to try first.
 Costs are counted to a target: the mean of the study's reference in the same setting, or a number that the study names;
 it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
 grid of evaluations only, and later rounds may be worse. A method is named only where every seed reached the target and
-the mean that is reported is as good as well."""
+the mean that is reported is as good as well. Methods whose means are equal are all named as best; those whose means lie
+within a deviation of each other are not told apart."""
 HEADS = ["study", "setting", "best", "then", "not separated from the best"]
 COST_HEADS = ["study", "setting", "target", "best", "then"]
 NOTHING_YET = "No study that speaks of it has two such methods yet."
@@ -53,6 +54,18 @@ class Need:
     why: str
     cost: str = ""
     fits: Callable[[dict[str, Any]], bool] = lambda described: True
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A method with what decides its rank, as a number and as text."""
+
+    method: str
+    mean: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{escape_markdown(self.method)}: {self.text}"
 
 
 def _one_class(described: dict[str, Any]) -> bool:
@@ -94,13 +107,18 @@ def _rows(study: PublishedStudy, need: Need) -> Rows:
             continue
         ranked = _by_cost(study, setting, need.cost) if need.cost else _by_accuracy(study, setting)
         if len(ranked) > 1:
-            best, *others = [f"{escape_markdown(method)}: {text}" for method, text in ranked]
-            named = [f"**{best}**", "; ".join(others[: SHOWN - 1])]
             place = [study.name, setting_name(setting)]
             if need.cost:
-                yield [*place, _target(study, setting, ranked[0][0]), *named]
+                yield [*place, _target(study, setting, ranked[0].method), *named_best(ranked)]
             else:
-                yield [*place, *named, ", ".join(_not_separated(study, setting, ranked)) or "none"]
+                yield [*place, *named_best(ranked), ", ".join(_not_separated(study, setting, ranked)) or "none"]
+
+
+def named_best(ranked: Sequence[Ranked]) -> list[str]:
+    """Return the best, with all that are equal to it, and those that come then."""
+    equal = [one for one in ranked if one.mean == ranked[0].mean]
+    then = ranked[len(equal) : len(equal) + SHOWN - 1]
+    return ["; ".join(f"**{one}**" for one in equal), "; ".join(map(str, then)) or NOTHING]
 
 
 def _target(study: PublishedStudy, setting: str, variant: str) -> str:
@@ -118,25 +136,25 @@ def _described(study: PublishedStudy, setting: str) -> dict[str, Any]:
     return {}
 
 
-def _by_accuracy(study: PublishedStudy, setting: str) -> list[tuple[str, str]]:
+def _by_accuracy(study: PublishedStudy, setting: str) -> list[Ranked]:
     metric = study.table.metrics.get(setting)
     entries = [study.table.entry(setting, variant) for variant in study.study.methods]
     whole = [(entry, entry.mean) for entry in entries if entry.mean is not None and len(entry.values) >= SEEDS]
     if metric is None:
         return []
     order = sorted(whole, key=lambda pair: pair[1], reverse=metric.shown.higher_is_better is not False)
-    return [(entry.variant, of_metric(metric, (mean, entry.spread))) for entry, mean in order]
+    return [Ranked(entry.variant, mean, of_metric(metric, (mean, entry.spread))) for entry, mean in order]
 
 
-def _by_cost(study: PublishedStudy, setting: str, name: str) -> list[tuple[str, str]]:
+def _by_cost(study: PublishedStudy, setting: str, name: str) -> list[Ranked]:
     """Return the methods that reached the target, with what it took; that which took least is the first."""
     found = []
     for variant in study.study.methods:
         line = target_of(study, setting, variant)
         spread = None if line is None else line.costs[name]
         if line is not None and spread is not None and _has_reached(study, setting, line):
-            found.append((variant, spread[0]))
-    return [(variant, _cost(name, mean)) for variant, mean in sorted(found, key=lambda pair: pair[1])]
+            found.append(Ranked(variant, spread[0], _cost(name, spread)))
+    return sorted(found, key=lambda one: one.mean)
 
 
 def _has_reached(study: PublishedStudy, setting: str, line: TargetLine) -> bool:
@@ -148,14 +166,19 @@ def _has_reached(study: PublishedStudy, setting: str, line: TargetLine) -> bool:
     return line.reached == line.runs == len(study.study.seeds) >= SEEDS
 
 
-def _cost(name: str, mean: float) -> str:
-    return megabytes(mean) if name == "bytes" else f"{mean:,.0f}"
+def _cost(name: str, spread: Spread) -> str:
+    written = [_amount(name, part) for part in spread if part is not None]
+    return " ± ".join(written)
 
 
-def _not_separated(study: PublishedStudy, setting: str, ranked: Sequence[tuple[str, str]]) -> list[str]:
+def _amount(name: str, amount: float) -> str:
+    return megabytes(amount) if name == "bytes" else f"{amount:,.0f}"
+
+
+def _not_separated(study: PublishedStudy, setting: str, ranked: Sequence[Ranked]) -> list[str]:
     """Return the methods whose difference to the best, by seed, has an interval that holds zero."""
-    best = ranked[0][0]
-    entries = {variant: study.table.entry(setting, variant) for variant, _ in ranked}
+    best = ranked[0].method
+    entries = {one.method: study.table.entry(setting, one.method) for one in ranked}
     samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
     compared = compare_with_reference(samples, best)
     return [

@@ -24,8 +24,9 @@ from flatfed.published.claims.judging import (
     measured_numbers,
     undecided,
     verdict_of,
+    with_exceptions,
 )
-from flatfed.published.claims.rules import PairGroup
+from flatfed.published.claims.rules import PairGroup, Rule
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
@@ -177,8 +178,7 @@ def judge_studies(
         free: those of them that are judged because the claim is about what is the same everywhere.
     """
     own = [name for name in run if name in claim.settings or name in free]
-    groups = [group for rule in claim.rules for group in rule.groups_in(own)]
-    judged = [_judged_group(claim, group, studies) for group in groups]
+    judged = [one for rule in claim.rules for one in _judged_rule(claim, rule, own, studies)]
     speaking = [one for one in judged if one.speaks]
     if not speaking:
         comparisons = [one for group in judged for one in group.comparisons]
@@ -209,7 +209,7 @@ class _JudgedGroup:
 
     group: PairGroup
     study: str
-    comparisons: Sequence[ComparedPair]
+    comparisons: tuple[ComparedPair, ...]
     speaks: bool
     otherwise: Sequence[str]
 
@@ -218,19 +218,49 @@ class _JudgedGroup:
         return len(self.group.settings) == 1 and self.group.settings[0] in settings
 
 
+def _judged_rule(
+    claim: Claim, rule: Rule, settings: Sequence[str], studies: Mapping[str, MeasuredNumbers]
+) -> list[_JudgedGroup]:
+    """Make the comparisons of a rule, setting by setting."""
+    judged = [_judged_group(claim, group, studies) for group in rule.groups_in(settings)]
+    counting = with_exceptions(claim, rule, [one.comparisons for one in judged])
+    return [replace(one, comparisons=compared) for one, compared in zip(judged, counting, strict=True)]
+
+
 def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, MeasuredNumbers]) -> _JudgedGroup:
     """Make comparisons by the study that has the most of them."""
     measured = {name: [numbers.has(pair) for pair in group.pairs] for name, numbers in studies.items()}
     name = max(measured, key=lambda name: sum(measured[name]))
-    made = compare(claim, group.pairs, studies[name])
+    made = [_said_across(group, one) for one in compare(claim, group.pairs, studies[name])]
     others = {other: compare(claim, group.pairs, numbers) for other, numbers in studies.items() if other != name}
     otherwise = [
         f"{other}: {theirs.sentence}"
         for other, compared in others.items()
         for ours, theirs in zip(made, compared, strict=True)
-        if {ours.outcome, theirs.outcome} == {HOLDS, FAILS}
+        if _contradicts(ours, theirs)
     ]
-    return _JudgedGroup(group, name, made, group.speaks(measured[name]), otherwise)
+    agreed = tuple(_disputed(ours, place, others) for place, ours in enumerate(made))
+    return _JudgedGroup(group, name, agreed, group.speaks(measured[name]), otherwise)
+
+
+def _said_across(group: PairGroup, one: ComparedPair) -> ComparedPair:
+    """Return a comparison; one across settings that is missing may have been measured, but by several studies."""
+    if not one.is_missing or len(group.settings) < 2:
+        return one
+    return replace(one, reason=f"{one.reason} by one study with the rest of the rule")
+
+
+def _contradicts(ours: ComparedPair, theirs: ComparedPair) -> bool:
+    return {ours.outcome, theirs.outcome} == {HOLDS, FAILS}
+
+
+def _disputed(ours: ComparedPair, place: int, others: Mapping[str, Sequence[ComparedPair]]) -> ComparedPair:
+    """Return a comparison, undecided where another study decides it the other way."""
+    names = [name for name, compared in others.items() if _contradicts(ours, compared[place])]
+    if not names:
+        return ours
+    said = f"it {'holds' if ours.outcome == HOLDS else 'fails'} here, and otherwise in {', '.join(names)}"
+    return replace(ours, outcome=UNDECIDED, reason=said)
 
 
 def _left_out(claim: Claim, there: Sequence[str], missing: Sequence[_JudgedGroup]) -> str:

@@ -16,12 +16,12 @@ from flatfed.studies.reporting.study_runs import setting_name
 
 HEAD = """# Paper against authors' code
 
-Where the text of a paper and the code of its authors differ, flatfed has both forms by name. This page has each
-difference with its measured effect: the two forms in one setting, with the papers' values but for the learning rate,
-nothing searched. The pages of the [methods](../algorithms/README.md) tell each difference in full.
+Where the text of a paper and the code of its authors differ, flatfed has both forms by name. This page has differences
+with their measured effect where both forms were trained: in one setting, with the papers' values but for the learning
+rate, nothing searched. The pages of the [methods](../algorithms/README.md) tell each difference in full.
 
-Each row changes one thing. In what else the paper and the code of a method differ, the two forms of a row are alike. So
-one run may be the paper's form in one row and the code's form in another."""
+Each row changes what its second column names. In what else the paper and the code of a method differ, the two forms of
+a row are alike. So one run may be the paper's form in one row and the code's form in another."""
 HEADS = [
     "method",
     "difference",

@@ -27,7 +27,9 @@ evidence` from the compact results in `studies/`, none is typed.
 - A claim speaks of several settings: in how many it was run is said, and it holds in part where that is not all. Within
   a setting a method that was not trained leaves it open. The comparisons of a rule in a setting, and all of a rule
   across settings, are made by the runs of one study: the one that has the most of them. Where another study decides
-  one of them the other way, that is said.
+  one of them the other way, it is undecided, and that is said.
+- Intervals over three seeds are short: two methods that are equal are told apart in one case of four, and of many
+  comparisons one may be decided by chance. [How claims are judged](../claims.md) says more.
 - Parameters that are searched by a study are chosen on held-out training examples, never on the test set; what is not
   searched stands in the study's file, and where it comes from on its page. A value at the end of its grid is marked,
   and so is what diverged. A study that says too little of a claim, whatever its runs come to, does not judge it.

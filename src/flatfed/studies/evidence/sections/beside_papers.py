@@ -9,7 +9,9 @@ from typing import Any
 from flatfed.published.claims.claim import Setting
 from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.claims.printed import printed_values
+from flatfed.published.conditions import moment_of
 from flatfed.published.numbers import PublishedValue
+from flatfed.published.setting_names import TOTAL_BY_CLASS, partition_of
 from flatfed.reports.tables.grid import NOTHING, known_items
 from flatfed.runs.directory import RunDirectory
 from flatfed.studies.claimed.variants import MAKES_ANOTHER, find_variant, taken_apart
@@ -80,7 +82,7 @@ def _narrowed(theirs: Setting, counts: Mapping[str, int]) -> Setting:
 
 def printed_text(values: list[PublishedValue]) -> str:
     """Return printed numbers with their tables."""
-    return "; ".join(f"{value.printed} ({value.table})" for value in values) or NOTHING
+    return "; ".join(f"{value.printed or value.status} ({value.table})" for value in values) or NOTHING
 
 
 def _as_claimed(spelling: str) -> str:
@@ -104,13 +106,26 @@ def differences_in_size(study: PublishedStudy, paper: str) -> list[str]:
 
 def _differences(value: PublishedValue, setting: str, config: Config) -> Iterator[str]:
     pairs = {
-        "rounds": (value.rounds, config["settings"]["rounds"]),
+        "rounds": (_rounds(value), config["settings"]["rounds"]),
         "network": (value.model or None, config["task"].get("model")),
-        "split": (_split(value), _split(claim_settings().get(setting))),
+        "split": (_printed_split(value), _split(claim_settings().get(setting))),
     }
     for name, (theirs, ours) in pairs.items():
         if theirs is not None and ours is not None and theirs != ours:
             yield f"{name}: {_text(theirs)} in the paper, {_text(ours)} here"
+
+
+def _rounds(value: PublishedValue) -> int | None:
+    """Return after how many rounds a value was measured; None where that is not stated."""
+    return None if value.rounds is None else round(value.rounds * moment_of(value))
+
+
+def _printed_split(value: PublishedValue) -> str | None:
+    """Return how the examples of a printed value are divided, its concentration over all classes."""
+    partition = partition_of(value)
+    if value.paper in TOTAL_BY_CLASS and partition is not None and "alpha" in partition:
+        return f"{value.partition} {partition['alpha']:g}"
+    return _split(value)
 
 
 def _split(of: PublishedValue | Setting | None) -> str | None:
