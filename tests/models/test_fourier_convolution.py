@@ -39,6 +39,26 @@ def test_it_is_the_direct_convolution(side: int, kernel: int) -> None:
     assert all(torch.allclose(a, b, atol=1e-12, rtol=0) for a, b in zip(found, wanted, strict=True))
 
 
+def test_an_empty_batch_has_an_empty_output() -> None:
+    assert layer(5)(images(14, samples=0)).shape == (0, 4, 10, 10)
+
+
+def test_models_in_rows_go_through_at_once() -> None:
+    conv, x = layer(3), images(9)
+    stacked = {name: torch.stack([value.detach(), 2 * value.detach()]) for name, value in conv.named_parameters()}
+    rows = torch.func.vmap(lambda values: torch.func.functional_call(conv, values, (x,)))(stacked)
+    assert torch.allclose(rows[0], conv(x), atol=1e-13, rtol=0)
+    assert torch.allclose(rows[1], 2 * conv(x), atol=1e-13, rtol=0)
+
+
+def test_the_output_has_the_type_and_layout_of_the_direct_one() -> None:
+    conv = FourierConv2d(3, 4, 5)
+    x = torch.zeros(2, 3, 14, 14).contiguous(memory_format=torch.channels_last)
+    assert conv(x).is_contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert conv(x).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("at_first", ["inference", "export"])
 def test_a_use_without_gradients_does_not_spoil_the_next_one(at_first: str) -> None:
     conv, x = layer(7), images(11)
@@ -78,6 +98,8 @@ def test_products_with_the_hessian_are_the_same() -> None:
     assert torch.allclose(along(conv), along(direct), atol=1e-11, rtol=0)
 
 
-def test_images_that_are_not_square_are_refused() -> None:
+def test_images_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"a kernel of 5x5 does not fit images of 4x4"):
+        layer(5)(images(4))
     with pytest.raises(ConfigError, match=r"FourierConv2d takes square images, not 8x9; use nn.Conv2d for these"):
         layer(3)(torch.zeros(1, 3, 8, 9, dtype=torch.float64))

@@ -12,7 +12,8 @@ the frequencies that mirrors the other half is left out.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 import numpy as np
 import torch
@@ -33,12 +34,14 @@ class FourierConv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the convolution of a batch of images."""
+        """Return the convolution of a batch of images (samples, channels, side, side)."""
         samples, _, height, width = input.shape
+        kernel = self.weight.shape[-1]
         if height != width:
             raise ConfigError(f"FourierConv2d takes square images, not {height}x{width}; use nn.Conv2d for these")
-        kernel = self.weight.shape[-1]
-        side = height - kernel + 1
+        side, half = height - kernel + 1, height // 2 + 1
+        if side < 1:
+            raise ConfigError(f"FourierConv2d: a kernel of {kernel}x{kernel} does not fit images of {height}x{width}")
         x_real, x_imaginary = transformed(input.permute(2, 3, 0, 1), transform(height, height, -1))
         w_real, w_imaginary = transformed(self.weight.permute(2, 3, 1, 0), transform(kernel, height, 1))
         # (a + bi)(c + di) with three products in the place of four (Gauss).
@@ -46,19 +49,21 @@ class FourierConv2d(nn.Conv2d):
         y_real = torch.baddbmm(common, x_imaginary, w_real + w_imaginary, alpha=-1)
         y_imaginary = torch.baddbmm(common, x_real, w_imaginary - w_real)
         columns, lines = as_tensors(inverse(side, height), like=input)
-        frequencies = torch.stack([y_real, y_imaginary]).view(2 * height, -1)
-        along_columns = (columns @ frequencies).view(side, -1, samples * self.out_channels)
+        frequencies = torch.stack([y_real, y_imaginary]).view(2 * height, half * samples * self.out_channels)
+        along_columns = (columns @ frequencies).view(side, 2 * half, samples * self.out_channels)
         pixels = torch.matmul(lines, along_columns).view(side, side, samples, self.out_channels)
         assert self.bias is not None
-        return (pixels + self.bias).permute(2, 3, 0, 1).contiguous(memory_format=torch.channels_last)
+        # Channels-last, as `nn.Conv2d` leaves them for a pool.
+        return (pixels + self.bias.to(pixels.dtype)).permute(2, 0, 1, 3).contiguous().permute(0, 3, 1, 2)
 
 
 def transformed(pixels: Tensor, matrices: Matrices) -> tuple[Tensor, Tensor]:
     """Return the real and the imaginary part, each (frequency, a, b), of pixels (line, column, a, b)."""
     lines, columns = as_tensors(matrices, like=pixels)
+    half, n = len(lines) // 2, len(columns) // 2
     count, _, a, b = pixels.shape
-    along_lines = torch.matmul(lines, pixels.reshape(count, -1, a * b))
-    parts = (columns @ along_lines.view(2 * count, -1)).view(2, -1, a, b)
+    along_lines = torch.matmul(lines, pixels.reshape(count, count, a * b))
+    parts = (columns @ along_lines.view(2 * count, half * a * b)).view(2, n * half, a, b)
     real, imaginary = parts.unbind()
     return real, imaginary
 
@@ -69,7 +74,20 @@ def as_tensors(matrices: Matrices, like: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(first).to(like), torch.from_numpy(second).to(like)
 
 
-@lru_cache(maxsize=64)
+def kept_between_calls(make: Callable[..., Matrices]) -> Callable[..., Matrices]:
+    """Keep matrices by what they are made from; a compiler, which warns of what is kept, has them made anew."""
+    cached = lru_cache(maxsize=64)(make)
+
+    @wraps(make)
+    def matrices(*given: int) -> Matrices:
+        if torch.compiler.is_compiling():
+            return make(*given)
+        return cached(*given)
+
+    return matrices
+
+
+@kept_between_calls
 def transform(points: int, n: int, sign: int) -> Matrices:
     """Return what multiplies pixels by `exp(sign 2 pi i f p / n)`: for lines of real, for columns of complex ones."""
     along_lines = angles(n // 2 + 1, points, n)
@@ -81,7 +99,7 @@ def transform(points: int, n: int, sign: int) -> Matrices:
     return lines, np.stack([real, imaginary]).reshape(2 * n, 2 * points)
 
 
-@lru_cache(maxsize=64)
+@kept_between_calls
 def inverse(points: int, n: int) -> Matrices:
     """Return what takes frequencies to the first `points` pixels: along columns to complex, along lines to real."""
     along_columns = angles(points, n, n)

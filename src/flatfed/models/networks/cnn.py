@@ -25,8 +25,8 @@ def cnn(classes: int, in_channels: int, image_size: int) -> nn.Module:
 def cnn_fourier(classes: int, in_channels: int, image_size: int) -> nn.Module:
     """The papers' CNN with its second convolution computed through frequencies: equal to `cnn` but for rounding.
 
-    The same parameters, drawn alike, so that weights of one fit the other. A step without a GPU takes two thirds of
-    the time.
+    The same parameters, drawn alike, so that weights of one fit the other. Without a GPU a step of 64 images of 32x32
+    takes about 70 % of the time; nothing is gained with 16 images or fewer, nor in evaluation.
     """
     return lenet_like("cnn-fourier", 64, classes, in_channels, image_size, inner=FourierConv2d)
 
