@@ -243,7 +243,7 @@ def test_the_ledger_has_the_difference_by_seed(evidence: Evidence, pages: dict[s
     mean = 100 * sum(values[1][seed] - values[0][seed] for seed in values[0]) / 3
     line = next(line for line in pages["ledger.md"].splitlines() if "what or why" in line)
     assert f"{mean:+.2f}".replace("-", "−").replace("+0.00", "0.00") in line
-    assert "in 1 of 1 pairs" in pages["ledger.md"]
+    assert "in 1 of 1 pairs, and none of them diverged in 1." in pages["ledger.md"]
 
 
 def test_a_method_is_named_for_each_need_that_runs_speak_of(evidence: Evidence, pages: dict[str, str]) -> None:

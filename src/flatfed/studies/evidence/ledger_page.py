@@ -96,10 +96,14 @@ def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
 
 
 def _counted(study: PublishedStudy, setting: str) -> str:
-    """Say of how many pairs the effect is known."""
+    """Say of how many pairs the effect is known, and in how many of these it is a difference."""
     pairs = study.about.pairs
     known = [pair for pair in pairs if all(_is_known(study, setting, name) for name in (pair.paper, pair.code))]
-    return f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs."
+    measured = [pair for pair in known if _difference(study, setting, pair) != NOTHING]
+    return (
+        f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs, and none of them "
+        f"diverged in {len(measured)}."
+    )
 
 
 def _is_known(study: PublishedStudy, setting: str, variant: str) -> bool:
