@@ -140,6 +140,8 @@ def test_a_method_that_reached_the_target_is_named_with_it(evidence: Evidence) -
 def test_methods_that_cost_the_same_are_all_named_as_best() -> None:
     two = [Ranked("fedavg", 20.0, "20 ± 3"), Ranked("fedsam", 20.0, "20 ± 1"), Ranked("fedgf", 30.0, "30 ± 2")]
     assert named_best(two) == ["**fedavg: 20 ± 3**; **fedsam: 20 ± 1**", "fedgf: 30 ± 2"]
+    last = [Ranked(name, 30.0, "30 ± 2") for name in ("feddyn", "fedprox")]
+    assert named_best([*two, *last])[1] == "fedgf: 30 ± 2; feddyn: 30 ± 2; fedprox: 30 ± 2"
     assert named_best(two[:2]) == ["**fedavg: 20 ± 3**; **fedsam: 20 ± 1**", "–"]
 
 

@@ -115,10 +115,12 @@ def _rows(study: PublishedStudy, need: Need) -> Rows:
 
 
 def named_best(ranked: Sequence[Ranked]) -> list[str]:
-    """Return the best, with all that are equal to it, and those that come then."""
-    equal = [one for one in ranked if one.mean == ranked[0].mean]
-    then = ranked[len(equal) : len(equal) + SHOWN - 1]
-    return ["; ".join(f"**{one}**" for one in equal), "; ".join(map(str, then)) or NOTHING]
+    """Return the best, with all that are equal to it, and those that come then, with all that are equal to the last."""
+    best = [one for one in ranked if one.mean == ranked[0].mean]
+    others = ranked[len(best) :]
+    last = [one.mean for one in others[: SHOWN - 1]][-1:]
+    then = [one for place, one in enumerate(others) if place < SHOWN - 1 or one.mean in last]
+    return ["; ".join(f"**{one}**" for one in best), "; ".join(map(str, then)) or NOTHING]
 
 
 def _target(study: PublishedStudy, setting: str, variant: str) -> str:
