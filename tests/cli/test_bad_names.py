@@ -127,7 +127,7 @@ def test_data_sets(command: str, dataset: str, parts: list[str]) -> None:
     ("option", "value", "parts"),
     [
         ("--model", "cn-small", ["model", "'cn-small'", "'cnn-small'"]),
-        ("--model", "zzz", ["model", "'zzz'", "cnn, cnn-eighth, cnn-patches, cnn-quarter"]),
+        ("--model", "zzz", ["model", "'zzz'", "cnn, cnn-eighth, cnn-fourier, cnn-patches, cnn-quarter"]),
         ("--partition", "dirichle", ["partition", "'dirichle'", "'dirichlet'"]),
         ("--partition", "zzz", ["partition", "'zzz'", "iid"]),
         ("--weighting", "sample", ["--weighting", "'sample'", "'samples'"]),
