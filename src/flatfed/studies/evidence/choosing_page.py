@@ -31,7 +31,7 @@ Costs are counted to a target: the mean of the study's reference in the same set
 it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
 grid of evaluations only, and later rounds may be worse. A method is named only where every seed reached the target and
 the mean that is reported is as good as well. Methods whose means are equal are all named as best; those whose means lie
-within a deviation of each other are not told apart."""
+within a deviation of each other are not distinguished."""
 HEADS = ["study", "setting", "best", "then", "not separated from the best"]
 COST_HEADS = ["study", "setting", "target", "best", "then"]
 NOTHING_YET = "No study that speaks of it has two such methods yet."

@@ -28,7 +28,7 @@ evidence` from the compact results in `studies/`, none is typed.
   a setting a method that was not trained leaves it open. The comparisons of a rule in a setting, and all of a rule
   across settings, are made by the runs of one study: the one that has the most of them. Where another study decides
   one of them the other way, it is undecided, and that is said.
-- Intervals over three seeds are short: two methods that are equal are told apart in one case of four, and of many
+- Intervals over three seeds are short: two methods that are equal are distinguished in one case of four, and of many
   comparisons one may be decided by chance. [How claims are judged](../claims.md) says more.
 - Parameters that are searched by a study are chosen on held-out training examples, never on the test set; what is not
   searched stands in the study's file, and where it comes from on its page. A value at the end of its grid is marked,
