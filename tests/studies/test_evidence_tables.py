@@ -10,11 +10,13 @@ import pytest
 
 from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.claims.printed import printed_values
+from flatfed.reports.figures.comparisons.printed_ends import EndPoint
 from flatfed.studies.evidence.choosing_page import Ranked, choosing_page, named_best
 from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.beside_papers import printed_text
+from flatfed.studies.evidence.sections.printed_ends import printed_ends
 from flatfed.studies.evidence.sections.setting_table import setting_table, target_words
 from flatfed.studies.evidence.sections.study_section import MOST_DRAWN, drawn_methods, paragraph
 from flatfed.studies.evidence.summary_page import readme_section
@@ -84,6 +86,22 @@ def test_a_page_says_in_what_the_shown_numbers_differ(evidence: Evidence) -> Non
     assert "82.90 (Table 1)" in pages["fedgf.md"]
     # The paper prints the concentration of each of ten classes.
     assert "- split" not in pages["fedgf.md"]
+
+
+def test_curves_are_drawn_beside_the_papers_end_points_where_a_study_says_so(root: Path, tmp_path: Path) -> None:
+    part = copied(root, tmp_path / "part")
+    (part / "tiny" / "about.yaml").write_text(ABOUT + "draws printed: true\n")
+    evidence = Evidence(part, tmp_path / "workplace")
+    (study,) = evidence.studies
+    assert EndPoint("fedavg", 500, 70.05) in printed_ends(study, SKEWED, "fedwmsam")
+    name = "tiny--ends-skewed-fedwmsam.png"
+    assert name in evidence.pages()["fedwmsam.md"]
+    assert tmp_path / "pictures" / name in evidence.draw(tmp_path / "pictures")
+
+
+def test_other_studies_are_drawn_by_themselves(evidence: Evidence, tmp_path: Path) -> None:
+    assert "--ends" not in evidence.pages()["fedwmsam.md"]
+    assert not [file for file in evidence.draw(tmp_path / "pictures") if "--ends" in file.name]
 
 
 def test_a_difference_over_fewer_seeds_says_over_how_many(root: Path, tmp_path: Path) -> None:

@@ -115,6 +115,11 @@ def moment_of(value: PublishedValue) -> float:
     return _percent(text.partition("_")[0])
 
 
+def rounds_at(value: PublishedValue) -> int | None:
+    """Return after how many rounds a value was measured; None where that is not stated."""
+    return None if value.rounds is None else round(value.rounds * moment_of(value))
+
+
 def _percent(text: str) -> float:
     return float(text.removesuffix("%")) / 100
 

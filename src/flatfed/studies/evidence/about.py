@@ -15,7 +15,7 @@ from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.numbers import papers as known_papers
 
 FILE = "about.yaml"
-ENTRIES = ("question", "papers", "stands for", "limits", "pairs", "cannot judge", "is timed")
+ENTRIES = ("question", "papers", "stands for", "limits", "pairs", "cannot judge", "is timed", "draws printed")
 OF_PAIR = ("method", "differs", "paper", "code", "page")
 
 
@@ -50,6 +50,7 @@ class StudyWords:
         pairs: of a study of papers against code.
         cannot_judge: claims of which the study says too little, whatever its runs come to, each with the reason.
         is_timed: whether its runs had the machine to themselves, so that their times can be compared.
+        draws_printed: whether curves are drawn beside the papers' end points: its runs are the papers', but shorter.
     """
 
     question: str
@@ -59,6 +60,7 @@ class StudyWords:
     pairs: tuple[FormPair, ...] = ()
     cannot_judge: Mapping[str, str] = field(default_factory=dict)
     is_timed: bool = False
+    draws_printed: bool = False
 
 
 def read_about(file: Path) -> StudyWords:
@@ -89,7 +91,8 @@ def _about(content: Any) -> StudyWords:
     question = " ".join(str(content["question"]).split())
     limits = _sentences(content.get("limits"))
     is_timed = content.get("is timed", False) is True
-    return StudyWords(question, differences, stands_for, limits, pairs, _cannot_judge(content), is_timed)
+    draws_printed = content.get("draws printed", False) is True
+    return StudyWords(question, differences, stands_for, limits, pairs, _cannot_judge(content), is_timed, draws_printed)
 
 
 def _cannot_judge(content: Mapping[Any, Any]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from flatfed.core.errors import ConfigError
 from flatfed.published.claims import claims
 from flatfed.published.numbers import papers
 from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
+from flatfed.reports.figures.comparisons.printed_ends import draw_printed_ends
 from flatfed.reports.figures.lines import draw_lines
 from flatfed.studies.evidence.choosing_page import choosing_page
 from flatfed.studies.evidence.claim_rows import claim_table
@@ -17,7 +18,8 @@ from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
 from flatfed.studies.evidence.sections.barriers import drawn_lines
-from flatfed.studies.evidence.sections.picture_files import line_picture_name, picture_name
+from flatfed.studies.evidence.sections.picture_files import ends_picture_name, line_picture_name, picture_name
+from flatfed.studies.evidence.sections.printed_ends import printed_ends
 from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 
@@ -85,6 +87,7 @@ class Evidence:
                     continue
                 drawn.append(file)
                 drawn += _draw_lines(study, setting, folder)
+                drawn += _draw_ends(study, setting, folder)
         return drawn
 
 
@@ -96,6 +99,20 @@ def _draw_lines(study: PublishedStudy, setting: str, folder: Path) -> list[Path]
         draw_lines(first.lines, [file], f"{study.study.title}, seed {first.seed}")
         make_small(file)
         files.append(file)
+    return files
+
+
+def _draw_ends(study: PublishedStudy, setting: str, folder: Path) -> list[Path]:
+    """Draw the curves of a setting beside the end points of each paper, and return the files."""
+    files = []
+    for paper in study.about.differences:
+        ends = printed_ends(study, setting, paper)
+        if ends:
+            file = folder / ends_picture_name(study, setting, paper)
+            column = study.table.metrics[setting].column
+            draw_printed_ends(drawn_results(study, setting), ends, [file], column, f"Beside {name(paper)}'s end points")
+            make_small(file)
+            files.append(file)
     return files
 
 

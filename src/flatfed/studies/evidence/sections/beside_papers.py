@@ -9,7 +9,7 @@ from typing import Any
 from flatfed.published.claims.claim import Setting
 from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.claims.printed import printed_values
-from flatfed.published.conditions import moment_of
+from flatfed.published.conditions import rounds_at
 from flatfed.published.numbers import PublishedValue
 from flatfed.published.setting_names import TOTAL_BY_CLASS, partition_of
 from flatfed.reports.tables.grid import NOTHING, known_items
@@ -106,18 +106,13 @@ def differences_in_size(study: PublishedStudy, paper: str) -> list[str]:
 
 def _differences(value: PublishedValue, setting: str, config: Config) -> Iterator[str]:
     pairs = {
-        "rounds": (_rounds(value), config["settings"]["rounds"]),
+        "rounds": (rounds_at(value), config["settings"]["rounds"]),
         "network": (value.model or None, config["task"].get("model")),
         "split": (_printed_split(value), _split(claim_settings().get(setting))),
     }
     for name, (theirs, ours) in pairs.items():
         if theirs is not None and ours is not None and theirs != ours:
             yield f"{name}: {_text(theirs)} in the paper, {_text(ours)} here"
-
-
-def _rounds(value: PublishedValue) -> int | None:
-    """Return after how many rounds a value was measured; None where that is not stated."""
-    return None if value.rounds is None else round(value.rounds * moment_of(value))
 
 
 def _printed_split(value: PublishedValue) -> str | None:

@@ -22,5 +22,10 @@ def line_picture_name(study: PublishedStudy, of_seed: LinesOfSeed) -> str:
     return _plain(f"{study.name}--{of_seed.name}")
 
 
+def ends_picture_name(study: PublishedStudy, setting: str, paper: str) -> str:
+    """Return the file of a picture of curves beside a paper's end points."""
+    return _plain(f"{study.name}--ends-{setting_name(setting)}-{paper}")
+
+
 def _plain(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in text) + ".png"

@@ -15,6 +15,7 @@ from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
 from flatfed.studies.evidence.sections.beside_papers import differences_in_size
 from flatfed.studies.evidence.sections.picture_files import PICTURES, picture_name
+from flatfed.studies.evidence.sections.printed_ends import ends_part
 from flatfed.studies.evidence.sections.setting_table import (
     EDGE,
     OPEN,
@@ -89,6 +90,7 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
     if len(study.study.methods) > MOST_DRAWN:
         reference = study.statistics.reference
         yield f"Drawn are {reference}, what the papers are about, and the best others, {MOST_DRAWN} at the most."
+    yield from ends_part(study, setting, paper)
     yield from barrier_parts(study, setting)
     yield _tried(study, setting)
 
