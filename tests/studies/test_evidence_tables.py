@@ -155,6 +155,12 @@ def test_a_method_that_reached_the_target_is_named_with_it(evidence: Evidence) -
     assert f"| tiny | {SKEWED} | 1.00 % | **fed" in few_rounds(evidence.studies[0])
 
 
+def test_forms_of_one_method_are_no_choice_of_a_method(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    forms = replace(study.study, methods={"fedavg": "fedsam(rho=0.1)", "fedsam": "fedsam(rho=0.2)"})
+    assert "tiny" not in choosing_page([replace(study, study=forms)])
+
+
 def test_methods_that_cost_the_same_are_all_named_as_best() -> None:
     two = [Ranked("fedavg", 20.0, "20 ± 3"), Ranked("fedsam", 20.0, "20 ± 1"), Ranked("fedgf", 30.0, "30 ± 2")]
     assert named_best(two) == ["**fedavg: 20 ± 3**; **fedsam: 20 ± 1**", "fedgf: 30 ± 2"]

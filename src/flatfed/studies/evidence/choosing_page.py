@@ -10,6 +10,7 @@ from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
 from flatfed.reports.tables.grid import NOTHING, Spread, markdown_table, megabytes, of_metric, rule
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.directory import RunDirectory
+from flatfed.studies.claimed.variants import taken_apart
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.setting_table import target_of, target_words
 from flatfed.studies.evidence.sections.study_section import SEEDS
@@ -31,7 +32,10 @@ Costs are counted to a target: the mean of the study's reference in the same set
 it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
 grid of evaluations only, and later rounds may be worse. A method is named only where every seed reached the target and
 the mean that is reported is as good as well. Methods whose means are equal are all named as best; those whose means lie
-within a deviation of each other are not distinguished."""
+within a deviation of each other are not distinguished.
+
+Accuracies are compared by seed: a method is separated from the best where the interval of the differences does not hold
+zero, also where their means lie within a deviation of each other, since seeds shift all methods alike."""
 HEADS = ["study", "setting", "best", "then", "not separated from the best"]
 COST_HEADS = ["study", "setting", "target", "best", "then"]
 NOTHING_YET = "No study that speaks of it has two such methods yet."
@@ -106,12 +110,17 @@ def _rows(study: PublishedStudy, need: Need) -> Rows:
         if not need.fits(_described(study, setting)):
             continue
         ranked = _by_cost(study, setting, need.cost) if need.cost else _by_accuracy(study, setting)
-        if len(ranked) > 1:
+        if len(_methods(study, ranked)) > 1:
             place = [study.name, setting_name(setting)]
             if need.cost:
                 yield [*place, _target(study, setting, ranked[0].method), *named_best(ranked)]
             else:
                 yield [*place, *named_best(ranked), ", ".join(_not_separated(study, setting, ranked)) or "none"]
+
+
+def _methods(study: PublishedStudy, ranked: Sequence[Ranked]) -> set[str]:
+    """Return the methods that are ranked; forms of one with other parameters leave no choice of a method."""
+    return {taken_apart(study.study.methods[one.method])[0] for one in ranked}
 
 
 def named_best(ranked: Sequence[Ranked]) -> list[str]:
