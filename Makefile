@@ -70,10 +70,12 @@ federation-faults: setup proxy
 cluster-faults: setup
 	FLATFED_CLUSTER=1 $(BIN)/python -m pytest -k "ray" tests/engines tests/cli/test_engines.py
 
-# The methods with every setting that a test knows, where `make test` takes a design of them.
+# The methods with every setting that a test knows, where `make test` takes a design of them; and every table and figure of the
+# papers on synthetic data, where `make test-rest` takes a third.
 battery: setup
 	FLATFED_BATTERY=1 $(BIN)/python -m pytest -n 2 tests/methods tests/core/test_probe.py tests/core/test_local_by_name.py \
-	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models tests/docs/test_walks.py
+	  tests/flatness/test_ends.py tests/runs/test_kill.py tests/models tests/docs/test_walks.py \
+	  tests/studies/test_preset_items.py
 
 # The tests that draw examples, with new ones (a failure prints how to have it again), and readers of bytes and texts
 # under inputs that are steered by coverage. A finding fails it. It takes about a quarter of an hour on two cores, a fifth of
