@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatfed.reports.curves import axis_name, by_round, points_of, scale_of
+from flatfed.reports.curves import THIN, Points, axis_name, by_round, points_of, rounds_of, scale_of
+from flatfed.reports.drawn_rounds import DrawnRounds
 from flatfed.reports.figures.drawing.style import (
     COLUMN,
     alone,
@@ -23,9 +24,7 @@ from flatfed.reports.figures.drawing.style import (
 from flatfed.reports.results.result import Result
 
 HEIGHT = 2.6
-NOTE = (
-    "Line: measured, mean over seeds. Circle: printed by the paper, after its rounds; dots join what belongs together."
-)
+NOTE = "Line: measured, mean over seeds. Dot: what is reported of it. Circle: printed by the paper, after its rounds."
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,13 @@ class EndPoint:
         method: as the results name it.
         round: after how many rounds.
         value: in the unit of the drawn axis: an accuracy in percent.
+        reported: what is reported of the method's runs here, in the same unit: the mean of the last rounds, say.
     """
 
     method: str
     round: int
     value: float
+    reported: float
 
 
 @in_style
@@ -49,37 +50,45 @@ def draw_printed_ends(
 ) -> None:
     """Draw a column of the history over rounds, on a logarithmic axis, with the end points of the same methods."""
     scale = scale_of(results, name)
-    curves = {result.method: _means(result, name, scale) for result in results}
-    require_some([points for points in curves.values() if points])
+    means = {result.method: _means(result, name, scale) for result in results}
+    require_some([points for points in means.values() if points])
     figure = new_figure(COLUMN, HEIGHT)
     axes = figure.subplots()
-    for place, (method, points) in enumerate(curves.items()):
-        own = [end for end in ends if end.method == method]
-        _draw_method(axes, place, points, own)
+    for place, result in enumerate(results):
+        points = means[result.method]
+        if points:
+            _draw_curve(axes, place, points, rounds_of(result, by_round([points])))
+            _draw_ends(axes, place, max(points), [end for end in ends if end.method == result.method])
     axes.set_xscale("log")
     axes.set_xlabel("round")
     axes.set_ylabel(axis_name(results, name))
     axes.grid(axis="y")
-    keys = [_key(place, method) for place, method in enumerate(curves) if curves[method]]
+    keys = [_key(place, method) for place, method in enumerate(means) if means[method]]
     finish(figure, files, NOTE, title, keys)
 
 
-def _means(result: Result, name: str, scale: float) -> dict[int, float]:
+def _means(result: Result, name: str, scale: float) -> Points:
     """Return the finite means over seeds, by round."""
     values = by_round([points_of(run, name, scale) for run in result.runs])
     means = {round: statistics.fmean(of_seeds) for round, of_seeds in values.items()}
     return {round: mean for round, mean in means.items() if math.isfinite(mean)}
 
 
-def _draw_method(axes: Any, place: int, points: Mapping[int, float], ends: Sequence[EndPoint]) -> None:
-    if not points:
-        return
-    axes.plot(list(points), list(points.values()), zorder=3, **look(place), **alone(len(points), size=3))
-    last = max(points)
+def _draw_curve(axes: Any, place: int, points: Points, rounds: DrawnRounds) -> None:
+    """Draw the evenly spaced rounds; those that were evaluated besides are thin."""
+    for stretch in rounds.stretches:
+        axes.plot(stretch, [points[round] for round in stretch], color=colour(place), **THIN)
+    even = [points[round] for round in rounds.even]
+    axes.plot(rounds.even, even, zorder=3, **look(place) | {"linewidth": 1.1}, **alone(len(even), size=3))
+
+
+def _draw_ends(axes: Any, place: int, last: int, ends: Sequence[EndPoint]) -> None:
+    """Join what is reported after the last round with what the paper has after all of its rounds."""
+    mark = {"color": colour(place), "marker": "o", "markersize": 5, "zorder": 4}
     for end in ends:
-        xs, ys = [last, end.round], [points[last], end.value]
-        axes.plot(xs, ys, color=colour(place), linestyle=":", linewidth=0.8)
-        axes.plot(end.round, end.value, "o", color=colour(place), markerfacecolor="white", markersize=5, zorder=4)
+        axes.plot([last, end.round], [end.reported, end.value], color=colour(place), linestyle=":", linewidth=0.8)
+        axes.plot(last, end.reported, **mark)
+        axes.plot(end.round, end.value, **mark, markerfacecolor="white")
 
 
 def _key(place: int, method: str) -> tuple[Any, str]:

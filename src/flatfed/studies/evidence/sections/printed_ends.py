@@ -27,7 +27,10 @@ def printed_ends(study: PublishedStudy, setting: str, paper: str) -> list[EndPoi
 
 
 def _of_method(study: PublishedStudy, setting: str, method: str, paper: str) -> Iterator[EndPoint]:
+    metric, mean = study.table.metrics.get(setting), study.table.entry(setting, method).mean
+    if metric is None or mean is None:
+        return
     for value in printed_of(study, setting, method, paper):
         rounds = rounds_at(value)
         if value.value is not None and rounds is not None:
-            yield EndPoint(method, rounds, value.value)
+            yield EndPoint(method, rounds, value.value, metric.scale * mean)
