@@ -11,7 +11,8 @@ import pytest
 from flatfed.studies.entering import changes
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.sections.barriers import drawn_lines
-from flatfed.studies.evidence.sections.picture_files import line_picture_name, picture_name
+from flatfed.studies.evidence.sections.curve_ends import printed_ends
+from flatfed.studies.evidence.sections.picture_files import ends_picture_name, line_picture_name, picture_name
 from flatfed.studies.evidence.sections.study_section import is_drawn
 from flatfed.studies.reading import read_study
 from flatfed.studies.run_study import RunningStudy
@@ -52,6 +53,13 @@ def test_pictures_are_there_and_small(evidence: Evidence) -> None:
         for study in evidence.studies
         for setting in study.study.settings
         for first in drawn_lines(study, setting)
+    }
+    drawn |= {
+        ends_picture_name(study, setting, paper)
+        for study in evidence.studies
+        for setting in study.study.settings
+        for paper in study.about.differences
+        if printed_ends(study, setting, paper)
     }
     assert {file.name for file in folder.glob("*.png")} == drawn
     assert all(file.stat().st_size < MOST_BYTES for file in folder.glob("*.png"))

@@ -16,7 +16,7 @@ from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.beside_papers import printed_text
-from flatfed.studies.evidence.sections.printed_ends import printed_ends
+from flatfed.studies.evidence.sections.curve_ends import printed_ends
 from flatfed.studies.evidence.sections.setting_table import setting_table, target_words
 from flatfed.studies.evidence.sections.study_section import MOST_DRAWN, drawn_methods, paragraph
 from flatfed.studies.evidence.summary_page import readme_section

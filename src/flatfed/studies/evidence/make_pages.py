@@ -18,8 +18,8 @@ from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
 from flatfed.studies.evidence.sections.barriers import drawn_lines
+from flatfed.studies.evidence.sections.curve_ends import printed_ends
 from flatfed.studies.evidence.sections.picture_files import ends_picture_name, line_picture_name, picture_name
-from flatfed.studies.evidence.sections.printed_ends import printed_ends
 from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 

@@ -14,8 +14,8 @@ from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
 from flatfed.studies.evidence.sections.beside_papers import differences_in_size
+from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import PICTURES, picture_name
-from flatfed.studies.evidence.sections.printed_ends import ends_part
 from flatfed.studies.evidence.sections.setting_table import (
     EDGE,
     OPEN,
