@@ -306,6 +306,8 @@ def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
         (", differs: what or why", "", "a pair has"),
         ("limits:", "cannot judge: {fedsam-300: why}\nlimits:", "claim"),
         ("limits:", "cannot judge: [fedsam-30]\nlimits:", "with the reason of each"),
+        ("limits:", "draws printed: always\nlimits:", "draws printed is true or false"),
+        ("limits:", "is timed: 1\nlimits:", "is timed is true or false"),
     ],
 )
 def test_words_about_nothing_are_refused(root: Path, tmp_path: Path, old: str, new: str, message: str) -> None:

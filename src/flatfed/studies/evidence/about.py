@@ -90,9 +90,17 @@ def _about(content: Any) -> StudyWords:
     pairs = tuple(_pair(entry) for entry in content.get("pairs") or [])
     question = " ".join(str(content["question"]).split())
     limits = _sentences(content.get("limits"))
-    is_timed = content.get("is timed", False) is True
-    draws_printed = content.get("draws printed", False) is True
+    is_timed = _switch(content, "is timed")
+    draws_printed = _switch(content, "draws printed")
     return StudyWords(question, differences, stands_for, limits, pairs, _cannot_judge(content), is_timed, draws_printed)
+
+
+def _switch(content: Mapping[Any, Any], name: str) -> bool:
+    """Return an entry that is on or off; off where it is not there."""
+    value = content.get(name, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is true or false, not {value!r:.60}")
+    return value
 
 
 def _cannot_judge(content: Mapping[Any, Any]) -> dict[str, str]:
