@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,19 @@ def test_a_study_goes_on_where_it_was_unpacked(study: Path, packed: Path, tmp_pa
 def test_what_was_unpacked_is_packed_only_where_it_comes_from(unpacked: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pack into where it comes from"):
         pack_study(opened(unpacked), tmp_path / "elsewhere")
+
+
+def test_compact_results_are_not_taken_for_a_study_without_runs(study: Path, packed: Path) -> None:
+    before = sorted(packed.rglob("*"))
+    wanted = rf"{re.escape(str(packed))} holds a packed study; make a folder of it first: flatfed study unpack "
+    with pytest.raises(ConfigError, match=wanted):
+        opened(packed)
+    with pytest.raises(ConfigError, match=wanted):
+        RunningStudy(opened(study).study, packed).enter()
+    shown = flatfed("study", "show", packed)
+    assert shown.code == 2
+    assert "make a folder of it first" in shown.err
+    assert sorted(packed.rglob("*")) == before
 
 
 def test_a_run_that_was_unpacked_cannot_be_resumed(unpacked: Path) -> None:

@@ -53,7 +53,8 @@ class ChannelsLastMaxPool2d(nn.MaxPool2d):
         """Return the largest value of each window, channels-last."""
         # Not `contiguous(memory_format=...)`: `vmap` does not take it.
         channels_last = input.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-        return super().forward(channels_last)
+        pooled: Tensor = super().forward(channels_last)
+        return pooled
 
 
 class BatchNorm(nn.BatchNorm2d):

@@ -18,6 +18,7 @@ from flatfed.runs.directory import is_run
 from flatfed.studies.cells import TUNING, Cell, Resolver, description, differences
 from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.folder import FILE, StudyFolder
+from flatfed.studies.packing.unpack import refuse_packed
 from flatfed.studies.parts import Reporting, Selection
 from flatfed.studies.study import Study
 
@@ -40,6 +41,7 @@ def recorded_study(folder: StudyFolder) -> Study:
     record = folder.record()
     if "study" not in record:
         raise ConfigError(f"{folder.path} is not the folder of a study")
+    refuse_packed(folder.path, record)
     try:
         return _study_of(record["study"])
     except FlatfedError:
@@ -176,6 +178,7 @@ def _refuse_taken(folder: StudyFolder) -> None:
     visible = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")} if path.is_dir() else {""}
     if visible and FILE not in visible:
         raise ConfigError(f"{path} exists and is not a study; choose another {PARAMETER}", parameter="out")
+    refuse_packed(path, folder.record())
 
 
 def is_extended(changed: Changes, resolver: Resolver, cell: Cell) -> bool:

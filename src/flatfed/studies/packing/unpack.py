@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -56,6 +57,14 @@ def _record(source: Path) -> dict[str, Any]:
     if "study" not in record or "command" in record:
         raise ConfigError(f"{source} is the folder of a study, not a packed one; it can be shown as it is")
     return record
+
+
+def refuse_packed(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuse compact results where the folder of a study is meant, and say how to make one of them."""
+    if "study" not in record or "command" in record or not packed_files(folder):
+        return
+    source = shlex.quote(str(folder))
+    raise ConfigError(f"{folder} holds a packed study; make a folder of it first: flatfed study unpack {source} FOLDER")
 
 
 def packed_files(source: Path) -> list[Path]:
