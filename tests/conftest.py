@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from hypothesis.internal.conjecture import providers
 from browser import launched
 from flatfed.cli.output import progress
 from flatfed.machine import STOP_SIGNALS
-from shares import SHARE, in_share
+from shares import REST, SHARE, files_with_rest, in_share
 
 # A slow machine is no failure of what is tested: no deadlines, no check of how long the drawing took.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,6 +45,16 @@ def seed_everything() -> None:
     torch.default_generator.manual_seed(20)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(20)
+
+
+FILES_OF_REST = files_with_rest()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files that have nothing for this share: reading all of them takes each process half a minute."""
+    if SHARE == REST and collection_path.suffix == ".py" and collection_path not in FILES_OF_REST:
+        return True
+    return None
 
 
 def pytest_collectstart() -> None:

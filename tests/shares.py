@@ -52,6 +52,12 @@ def in_short(nodeids: Sequence[str]) -> set[str]:
     return chosen
 
 
+def files_with_rest() -> set[Path]:
+    """Return the files that have tests which `make test` leaves out; no other file is read for `make test-rest`."""
+    root = LIST.parents[1]
+    return {root / name.partition("::")[0] for name in cases_in_short()}
+
+
 def in_share(nodeids: Sequence[str], share: str) -> set[str]:
     """Return the tests of a share."""
     if share == SHORT:
