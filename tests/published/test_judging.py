@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,30 +156,6 @@ def test_all_comparisons_must_hold() -> None:
     assert verdict(rule, a=[1, 2, 3], b=[4, 5, 6], c=[0, 9, 9]).outcome == "undecided"
     assert verdict(rule, a=[1, 2, 3], b=[4, 5, 6]).outcome == "undecided"
     assert verdict(rule, a=[1, 2, 3], b=[0, 0, 0]).outcome == "does not hold"
-
-
-def in_settings(*a_of_each: float) -> Values:
-    """Return a in settings s0, s1 and so on beside a b that is 10 in all, for three seeds."""
-    left = {(f"s{place}", "a"): dict.fromkeys(range(3), a) for place, a in enumerate(a_of_each)}
-    right = {(f"s{place}", "b"): dict.fromkeys(range(3), 10.0) for place in range(len(a_of_each))}
-    return left | right
-
-
-@pytest.mark.parametrize(
-    ("a", "outcome"),
-    [
-        ([1, 2, 3, 4], "holds"),
-        ([1, 2, 3, 20], "holds"),
-        ([1, 2, 20, 20], "does not hold"),
-        ([1, 2], "undecided"),
-        ([1, 20], "undecided"),
-    ],
-)
-def test_exceptions_that_a_rule_allows(a: list[float], outcome: str) -> None:
-    """Of four settings one may be against it; where some were not run, one that is decides nothing."""
-    settings = tuple(f"s{place}" for place in range(4))
-    allowing = replace(claim({**LOWER, "but": 1}), settings=settings)
-    assert judge(allowing, in_settings(*a)).outcome == outcome
 
 
 def test_a_quantity_may_be_of_another_metric() -> None:

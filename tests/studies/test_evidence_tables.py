@@ -16,10 +16,11 @@ from flatfed.studies.evidence.claim_rows import claim_table
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.beside_papers import printed_text
+from flatfed.studies.evidence.sections.chance import chance_mark, chance_note
 from flatfed.studies.evidence.sections.curve_ends import printed_ends
 from flatfed.studies.evidence.sections.setting_table import setting_table, target_words
 from flatfed.studies.evidence.sections.study_section import MOST_DRAWN, drawn_methods, paragraph
-from flatfed.studies.evidence.summary_page import readme_section
+from flatfed.studies.evidence.summary_page import readme_section, summary_page
 from flatfed.studies.results import Entry
 from flatfed.studies.run_study import RunningStudy
 from studies.evidence_bench import cells, copied, publish
@@ -98,6 +99,9 @@ def test_curves_are_drawn_beside_the_papers_end_points_where_a_study_says_so(roo
     assert EndPoint("fedavg", 500, 70.05, 100 * mean) in printed_ends(study, SKEWED, "fedwmsam")
     name = "tiny--ends-skewed-fedwmsam.png"
     assert name in evidence.pages()["fedwmsam.md"]
+    # The summary has its numbers too, of which no claim is judged.
+    summary = evidence.pages()["README.md"].partition("## tiny")[2]
+    assert name in summary and "| fedavg |" in summary
     assert tmp_path / "pictures" / name in evidence.draw(tmp_path / "pictures")
 
 
@@ -214,10 +218,10 @@ def test_the_readme_shows_the_setting_with_the_most_methods(evidence: Evidence) 
     for setting in study.study.settings:
         entry = Entry(setting, "again", dict(study.table.entry(setting, "fedavg").values))
         more.table.entries[setting, "again"] = entry
-    assert f"({NEARLY_IID})" in readme_section([study], [])
-    assert f"({NEARLY_IID})" in readme_section([more], [])
+    assert f"tiny-{NEARLY_IID}.png" in readme_section([study], [])
+    assert f"tiny-{NEARLY_IID}.png" in readme_section([more], [])
     more.table.entry(NEARLY_IID, "again").ended[2] = "waiting"
-    assert f"({SKEWED})" in readme_section([more], [])
+    assert f"tiny-{SKEWED}.png" in readme_section([more], [])
 
 
 @pytest.mark.parametrize(
@@ -237,10 +241,38 @@ def test_a_row_says_what_of_a_claim_is_not_judged(evidence: Evidence, left_out: 
 
 def test_words_on_pages_say_what_is_so(evidence: Evidence) -> None:
     pages = {name: " ".join(text.split()) for name, text in evidence.pages().items()}
-    assert "It does not hold where that of one lies on the other side." in pages["README.md"]
+    assert "It does not hold if at least one interval lies wholly on the other side." in pages["README.md"]
     assert "the paper's form in one row and the code's form in another" in pages["ledger.md"]
     assert "– not run yet, or a form diverged" in pages["ledger.md"]
     assert "the papers' values but for the learning rate" in pages["ledger.md"]
+
+
+@pytest.mark.parametrize(
+    ("values", "mark"),
+    [
+        ([0.1, 0.1, 0.1], " ‡"),
+        ([0.105, 0.02, 0.1], " ‡"),
+        ([0.5, 0.1, 0.6], " ‡ 1 of 3 seeds"),
+        ([0.106, 0.5, 0.6], ""),
+    ],
+)
+def test_runs_at_chance_are_marked(evidence: Evidence, values: list[float], mark: str) -> None:
+    """Ten digits: guessing has 10 %."""
+    (study,) = evidence.studies
+    entry = Entry(SKEWED, "fedsam", dict(enumerate(values)))
+    assert chance_mark(study, entry) == mark
+    study.table.entries[SKEWED, "fedsam"] = entry
+    shown = cells(setting_table(study, SKEWED), "fedsam")["test accuracy in %"]
+    assert shown.endswith(f"{mark}") and ("‡" in shown) == bool(mark)
+    assert ("of chance" in chance_note(study)) == bool(mark)
+
+
+def test_claims_are_counted_by_what_they_are_about(evidence: Evidence) -> None:
+    table = summary_page(evidence.studies, evidence.judged).partition("| about | claims |")[2].splitlines()[2:5]
+    counts = {line.split(" | ")[0].strip("| "): int(line.split(" | ")[1]) for line in table}
+    costs = [one for one in evidence.judged if one.claim.metric in ("bytes_per_round", "backprops", "client_seconds")]
+    assert counts["costs of a round"] == len(costs)
+    assert sum(counts.values()) == len(evidence.judged)
 
 
 def test_a_picture_has_the_reference_and_what_the_papers_are_about() -> None:

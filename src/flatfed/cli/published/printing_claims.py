@@ -57,6 +57,7 @@ def _about(claim: Claim) -> list[str]:
         "not checked": claim.not_checked,
         "not said by the rules": claim.left_out,
         "against it": claim.against,
+        "changed after runs were seen": claim.changed,
     }
     lines += [f"{name}: {text}" for name, text in parts.items() if text]
     named = [(name, settings()[name].words or "anything") for name in claim.every_setting]

@@ -78,6 +78,10 @@ class MeasuredNumbers:
         except NotMeasured:
             return False
 
+    def has_place(self, place: MethodPlace) -> bool:
+        """Say whether a method was measured in a setting."""
+        return bool(self.values.get((place.setting, place.method)))
+
     def means(self, left: Quantity, right: Quantity) -> tuple[float, float]:
         """Return the means over the seeds in common."""
         seeds = self._seeds(left, right)

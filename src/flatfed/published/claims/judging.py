@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from flatfed.published.claims.claim import TARGET_COSTS, Claim
 from flatfed.published.claims.intervals import MeanInterval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
-from flatfed.published.claims.rules import Pair, Rule
+from flatfed.published.claims.rules import Pair
 
 HOLDS: Literal["holds"] = "holds"
 FAILS: Literal["does not hold"] = "does not hold"
@@ -106,8 +106,7 @@ def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None
     own = claim.settings if settings is None else tuple(settings)
     comparisons: list[ComparedPair] = []
     for rule in claim.rules:
-        groups = [compare(claim, group.pairs, numbers) for group in rule.groups_in(own)]
-        comparisons += [one for group in with_exceptions(claim, rule, groups) for one in group]
+        comparisons += compare(claim, rule.pairs_in(own), numbers)
     if not comparisons:
         return undecided(claim, "there is no setting to judge it in")
     return verdict_of(claim, comparisons)
@@ -117,29 +116,6 @@ def compare(claim: Claim, pairs: Iterable[Pair], numbers: Numbers) -> tuple[Comp
     """Make some comparisons of a claim."""
     is_coarse = claim.metric in TARGET_COSTS
     return tuple(_compared(pair, numbers, is_coarse) for pair in pairs)
-
-
-def with_exceptions(
-    claim: Claim, rule: Rule, groups: Sequence[tuple[ComparedPair, ...]]
-) -> list[tuple[ComparedPair, ...]]:
-    """Return the comparisons of a rule, setting by setting, as the exceptions that it allows let them count.
-
-    What fails in no more settings than that decides nothing yet; once the rule holds in all others, it is taken out.
-    """
-    failing = [any(one.outcome == FAILS for one in group) for group in groups]
-    if sum(failing) > rule.exceptions:
-        return list(groups)
-    holding = sum(all(one.outcome == HOLDS for one in group) for group in groups)
-    if holding >= len(claim.settings) - rule.exceptions:
-        return [() if fails else group for group, fails in zip(groups, failing, strict=True)]
-    return [tuple(_excused(rule, one) for one in group) for group in groups]
-
-
-def _excused(rule: Rule, one: ComparedPair) -> ComparedPair:
-    if one.outcome != FAILS:
-        return one
-    settings = "setting" if rule.exceptions == 1 else "settings"
-    return replace(one, outcome=UNDECIDED, reason=f"against it, which the claim allows in {rule.exceptions} {settings}")
 
 
 def verdict_of(claim: Claim, comparisons: Sequence[ComparedPair]) -> Verdict:

@@ -27,7 +27,7 @@ from flatfed.core.errors import ConfigError, nearest
 AT, MINUS = " @ ", " - "
 DIRECTIONS = ("lower", "higher")
 KINDS_OF_RULES = {
-    "order": ("order", "is", "ties", "in", "but"),
+    "order": ("order", "is", "ties", "in"),
     "difference": ("difference", "between", "in"),
     "ratio": ("ratio", "between", "in"),
     "fails": ("fails", "trains", "below", "in"),
@@ -139,15 +139,10 @@ class PairGroup:
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold: pairs, each meant in the settings that they name or in each setting of the claim.
-
-    Attributes:
-        exceptions: in how many settings they may not hold.
-    """
+    """What must hold: pairs, each meant in the settings that they name or in each setting of the claim."""
 
     kind: str
     pairs: tuple[Pair, ...]
-    exceptions: int = 0
 
     def pairs_in(self, settings: Sequence[str]) -> Iterator[Pair]:
         """Yield each pair in each setting that it is meant in."""
@@ -208,16 +203,10 @@ def read_rule(content: Any) -> Rule:
         if name not in KINDS_OF_RULES[kind]:
             raise ConfigError(nearest(str(name), KINDS_OF_RULES[kind], f"entry of the rule `{kind}`"))
     readers = {"order": _order, "difference": _bounded, "ratio": _bounded, "fails": _failing}
-    rule = Rule(kind, tuple(readers[kind](kind, content)), _exceptions(content.get("but", 0)))
+    rule = Rule(kind, tuple(readers[kind](kind, content)))
     if "in" not in content:
         return rule
     return replace(rule, pairs=tuple(rule.pairs_in([str(name) for name in _list("in", content["in"])])))
-
-
-def _exceptions(content: Any) -> int:
-    if isinstance(content, bool) or not isinstance(content, int) or content < 0:
-        raise ConfigError(f"`but` must be a number of settings, not {content!r:.60}")
-    return content
 
 
 def _order(_: str, content: Mapping[str, Any]) -> Iterator[Pair]:

@@ -9,9 +9,9 @@ from typing import Any
 from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
 from flatfed.reports.tables.grid import NOTHING, Spread, markdown_table, megabytes, of_metric, rule
 from flatfed.reports.tables.pivot import escape_markdown
-from flatfed.runs.directory import RunDirectory
 from flatfed.studies.claimed.variants import taken_apart
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.sections.chance import chance_of
 from flatfed.studies.evidence.sections.setting_table import target_of, target_words
 from flatfed.studies.evidence.sections.study_section import SEEDS
 from flatfed.studies.reporting.study_runs import setting_name
@@ -30,13 +30,16 @@ this as what to try first.
 
 Costs are counted to a target: the mean of the study's reference in the same setting, or a number that the study names;
 it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
-grid of evaluations only, and later rounds may be worse. A method is named only where every seed reached the target and
-the mean that is reported is as good as well. Methods whose means are equal are all named as best; those whose means lie
-within a deviation of each other are not distinguished.
+grid of evaluations only, and later rounds may be worse: where accuracy jumps from round to round, as with one class per
+client, the first such round is a lucky one, and costs say little. A method is named only where every seed reached the
+target and the mean that is reported is as good as well. Methods whose means are equal are all named as best; those
+whose means lie within a deviation of each other are not distinguished.
 
 Accuracies are compared by seed: a method is separated from the best where the interval of the differences does not hold
-zero, also where their means lie within a deviation of each other, since seeds shift all methods alike."""
-HEADS = ["study", "setting", "best", "then", "not separated from the best"]
+zero, also where their means lie within a deviation of each other, since seeds shift all methods alike. With three seeds
+one pair of equal methods in four is separated by chance. SWA can be added to any method, and raises it where clients
+differ much; a method with SWA is compared here with others that do without."""
+HEADS = ["study", "setting", "chance", "best", "then", "not separated from the best"]
 COST_HEADS = ["study", "setting", "target", "best", "then"]
 NOTHING_YET = "No study that speaks of it has two such methods yet."
 
@@ -107,7 +110,7 @@ def _table(need: Need, rows: list[list[str]]) -> str:
 
 def _rows(study: PublishedStudy, need: Need) -> Rows:
     for setting in study.study.settings:
-        if not need.fits(_described(study, setting)):
+        if not need.fits(study.described(setting)):
             continue
         ranked = _by_cost(study, setting, need.cost) if need.cost else _by_accuracy(study, setting)
         if len(_methods(study, ranked)) > 1:
@@ -115,7 +118,14 @@ def _rows(study: PublishedStudy, need: Need) -> Rows:
             if need.cost:
                 yield [*place, _target(study, setting, ranked[0].method), *named_best(ranked)]
             else:
-                yield [*place, *named_best(ranked), ", ".join(_not_separated(study, setting, ranked)) or "none"]
+                close = ", ".join(_not_separated(study, setting, ranked)) or "none"
+                yield [*place, _chance(study, setting), *named_best(ranked), close]
+
+
+def _chance(study: PublishedStudy, setting: str) -> str:
+    """Return the accuracy of guessing, beside which small accuracies are to be read."""
+    chance = chance_of(study, setting)
+    return NOTHING if chance is None else f"{100 * chance:g} %"
 
 
 def _methods(study: PublishedStudy, ranked: Sequence[Ranked]) -> set[str]:
@@ -136,15 +146,6 @@ def _target(study: PublishedStudy, setting: str, variant: str) -> str:
     """Say what was to be reached: `37.53 %`, or `the mean of fedavg: 37.53 %`."""
     line, words = target_of(study, setting, variant), target_words(study)
     return words if line is None or line.goal == words else f"{words}: {line.goal}"
-
-
-def _described(study: PublishedStudy, setting: str) -> dict[str, Any]:
-    """Return what a run of a setting recorded of data and clients; nothing where none has ended."""
-    for (of, _), runs in study.table.runs.items():
-        if of == setting:
-            described: dict[str, Any] = RunDirectory.open(next(iter(runs.values()))).config.get("setting") or {}
-            return described
-    return {}
 
 
 def _by_accuracy(study: PublishedStudy, setting: str) -> list[Ranked]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from flatfed.published.claims.claim import Claim
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.claims.printed import judge_printed, printed_numbers
 from flatfed.reports.tables.grid import NOTHING, markdown_table
 from flatfed.studies.claimed.alike_settings import FREE
-from flatfed.studies.evidence.joint_judge import JudgedClaim
+from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim
 
+ASIDE_HEADS = ["claim", "statement", "study", "why it does not count", "what would have come of it"]
 HEADS = ["claim", "statement", "outcome", "by what", "printed numbers"]
 SIGNS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
+COMES_TO = {HOLDS: "holds", PARTLY: "holds", FAILS: "does not hold", UNDECIDED: "is undecided"}
+CHANGED = "†"
+"""Stands at a claim whose rules were changed when runs had been seen."""
 
 
 def claim_table(judged: Sequence[JudgedClaim]) -> str:
@@ -23,7 +27,7 @@ def claim_table(judged: Sequence[JudgedClaim]) -> str:
 
 
 def _row(one: JudgedClaim) -> list[str]:
-    reason = "; ".join(filter(None, (one.reason, _not_judged(one.claim))))
+    reason = "; ".join(filter(None, (one.reason, _not_judged(one.claim), *_aside(one))))
     texts = [f"`{one.claim.id}`", one.claim.statement, outcome_text(one), reason, printed_outcome(one)]
     return [" ".join(text.split()).replace("|", "\\|") for text in texts]
 
@@ -33,6 +37,13 @@ def _not_judged(claim: Claim) -> str:
     return f"not judged: {_small(claim.left_out.rstrip('.'))}" if claim.left_out else ""
 
 
+def _aside(one: JudgedClaim) -> Iterator[str]:
+    """Say what studies would say of a claim that is judged without them."""
+    if one.is_tested:
+        for study in one.aside:
+            yield f"set aside: {study.study}, where it {COMES_TO[study.outcome]}"
+
+
 def _small(sentence: str) -> str:
     """Return a sentence with a small first letter, unless it begins with a name such as SAM or FedSAM."""
     word = sentence.partition(" ")[0]
@@ -40,8 +51,20 @@ def _small(sentence: str) -> str:
 
 
 def outcome_text(one: JudgedClaim) -> str:
-    """Return what came of a claim in a word."""
-    return SIGNS.get(one.outcome, one.outcome)
+    """Return what came of a claim in a word, marked where its rules were changed when runs had been seen."""
+    text = SIGNS.get(one.outcome, one.outcome)
+    return f"{text} {CHANGED}" if one.claim.changed else text
+
+
+def aside_table(judged: Sequence[JudgedClaim]) -> str:
+    """Return the studies that were set aside for a claim, with what would have come of it and why they do not count."""
+    rows = [
+        [f"`{one.claim.id}`", one.claim.statement, study.study, study.reason, f"{study.outcome}; {study.sentence}"]
+        for one in judged
+        for study in one.aside
+    ]
+    texts = [[text.replace("|", "\\|") for text in row] for row in rows]
+    return markdown_table(ASIDE_HEADS, [":--"] * len(ASIDE_HEADS), texts)
 
 
 def printed_outcome(one: JudgedClaim) -> str:

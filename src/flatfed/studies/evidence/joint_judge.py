@@ -8,10 +8,11 @@ out, and said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import EXACT, Claim
+from flatfed.published.claims.claim_file import settings as known_settings
 from flatfed.published.claims.intervals import Key, MeasuredNumbers
 from flatfed.published.claims.judging import (
     FAILS,
@@ -24,7 +25,6 @@ from flatfed.published.claims.judging import (
     measured_numbers,
     undecided,
     verdict_of,
-    with_exceptions,
 )
 from flatfed.published.claims.rules import PairGroup, Rule
 from flatfed.studies.claimed.alike_settings import FREE
@@ -33,6 +33,23 @@ from flatfed.studies.evidence.published_study import PublishedStudy
 
 PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
+SET_ASIDE = "set aside"
+
+
+@dataclass(frozen=True)
+class AsideStudy:
+    """A study that says too little of a claim, and what its runs would say of it if they counted.
+
+    Attributes:
+        reason: why it says too little.
+        outcome: what would come of the claim by this study alone.
+        sentence: its comparisons.
+    """
+
+    study: str
+    reason: str
+    outcome: str
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +60,7 @@ class JudgedClaim:
         outcome: `holds`, `holds in part` where some of its settings or rules were not run, `does not hold`,
             `undecided`, or why no run decides it.
         settings: of the claim that runs speak of.
+        aside: studies with runs of it that do not count.
     """
 
     claim: Claim
@@ -50,11 +68,12 @@ class JudgedClaim:
     outcome: str
     studies: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    aside: tuple[AsideStudy, ...] = ()
 
     @property
     def is_tested(self) -> bool:
         """Whether runs say something of it."""
-        return self.outcome not in (PROVED, NOT_CHECKED, NOT_RUN)
+        return self.outcome not in (PROVED, NOT_CHECKED, NOT_RUN, SET_ASIDE)
 
     @property
     def reason(self) -> str:
@@ -64,6 +83,8 @@ class JudgedClaim:
         if self.outcome == NOT_CHECKED:
             return self.claim.not_checked
         missing = [one.reason for one in self.verdict.comparisons if one.is_missing]
+        if self.outcome == SET_ASIDE:
+            return "; ".join(f"{one.study} says too little of it: {one.reason}" for one in self.aside)
         if self.outcome == NOT_RUN and missing:
             return missing[0]
         return self.verdict.sentence.partition(": ")[2]
@@ -105,47 +126,58 @@ class JointJudge:
         """Judge one claim."""
         if not claim.rules:
             return JudgedClaim(claim, judge(claim, {}), PROVED if claim.tests else NOT_CHECKED)
-        judged = self._by_runs(claim)
+        judged = replace(self._by_runs(claim), aside=tuple(self._aside(claim)))
+        if judged.outcome == NOT_RUN and judged.aside:
+            judged = replace(judged, outcome=SET_ASIDE)
         # Runs may confirm or refute an identity or a count; where they do so for a part, its tests prove the whole.
         if claim.kind == EXACT and claim.tests and judged.outcome in (PARTLY, UNDECIDED, NOT_RUN):
             return JudgedClaim(claim, judged.verdict, PROVED)
         return judged
 
+    def _aside(self, claim: Claim) -> Iterator[AsideStudy]:
+        """Yield what studies that say too little of a claim have of it; nothing where nothing was measured."""
+        for name in self._judges:
+            reason = self._silent[name].get(claim.id)
+            part = self._part(name, claim) if reason else None
+            if reason and part is not None:
+                numbers = {name: measured_numbers(claim, part.values)}
+                judged = judge_studies(claim, numbers, list(part.places), _free({name: part}))
+                if judged.outcome != NOT_RUN:
+                    yield AsideStudy(name, reason, judged.outcome, judged.reason)
+
     def _by_runs(self, claim: Claim) -> JudgedClaim:
         parts = self._parts(claim)
-        not_asked = self._not_asked(claim)
         if not parts:
-            missing = not_asked or f"no study with an ended run has {self._missing(claim)}"
-            return JudgedClaim(claim, undecided(claim, missing), NOT_RUN)
+            return JudgedClaim(claim, undecided(claim, self._missing(claim)), NOT_RUN)
         numbers = {name: measured_numbers(claim, part.values) for name, part in parts.items()}
         run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
         judged = judge_studies(claim, numbers, run, _free(parts))
-        if judged.outcome == NOT_RUN and not_asked:
-            return JudgedClaim(claim, undecided(claim, not_asked), NOT_RUN)
         used = {name: parts[name] for name in judged.studies}
         return replace(judged, verdict=_remarked(claim, judged.verdict, used))
 
     def _missing(self, claim: Claim) -> str:
-        names = [name for name in claim.every_setting if name != "any"]
-        return f"the setting {' or '.join(names)}" if names else claim.metric
-
-    def _not_asked(self, claim: Claim) -> str:
-        """Say which studies cannot judge a claim, and why."""
-        reasons = [f"{name} cannot judge it: {by[claim.id]}" for name, by in self._silent.items() if claim.id in by]
-        return "; ".join(reasons)
+        """Say of which settings of a claim there is no run."""
+        words = [known_settings()[name].words for name in claim.every_setting if name not in FREE]
+        if not words:
+            return f"no study has {claim.metric}"
+        others = "" if len(words) == 1 else f", nor of {_counted_words(len(words) - 1, 'other setting')} of the claim"
+        return f"no study has a run of: {words[0]}{others}"
 
     def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
-        """Return what studies have of a claim, the one with the most runs first."""
-        found: dict[str, _StudyPart] = {}
-        for name, one in self._judges.items():
-            if claim.id in self._silent[name]:
-                continue
-            alike, named = self._alike(one, claim), one.settings.named(claim)
-            places = named | alike
-            if places:
-                free = tuple(theirs for theirs in alike if theirs not in claim.settings)
-                found[name] = _StudyPart(one, places, one.values_in(claim, places), free)
+        """Return what studies have of a claim, the one with the most runs first; not those that say too little."""
+        asked = [name for name in self._judges if claim.id not in self._silent[name]]
+        found = {name: part for name in asked if (part := self._part(name, claim)) is not None}
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
+
+    def _part(self, name: str, claim: Claim) -> _StudyPart | None:
+        """Return what a study has of a claim; nothing where it has none of its settings."""
+        one = self._judges[name]
+        alike, named = self._alike(one, claim), one.settings.named(claim)
+        places = named | alike
+        if not places:
+            return None
+        free = tuple(theirs for theirs in alike if theirs not in claim.settings)
+        return _StudyPart(one, places, one.values_in(claim, places), free)
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
         """Return the settings that were said to be the claim's; any, where it is about what is the same everywhere.
@@ -222,16 +254,14 @@ def _judged_rule(
     claim: Claim, rule: Rule, settings: Sequence[str], studies: Mapping[str, MeasuredNumbers]
 ) -> list[_JudgedGroup]:
     """Make the comparisons of a rule, setting by setting."""
-    judged = [_judged_group(claim, group, studies) for group in rule.groups_in(settings)]
-    counting = with_exceptions(claim, rule, [one.comparisons for one in judged])
-    return [replace(one, comparisons=compared) for one, compared in zip(judged, counting, strict=True)]
+    return [_judged_group(claim, group, studies) for group in rule.groups_in(settings)]
 
 
 def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, MeasuredNumbers]) -> _JudgedGroup:
     """Make comparisons by the study that has the most of them."""
     measured = {name: [numbers.has(pair) for pair in group.pairs] for name, numbers in studies.items()}
     name = max(measured, key=lambda name: sum(measured[name]))
-    made = [_said_across(group, one) for one in compare(claim, group.pairs, studies[name])]
+    made = [_said_across(group, one, studies) for one in compare(claim, group.pairs, studies[name])]
     others = {other: compare(claim, group.pairs, numbers) for other, numbers in studies.items() if other != name}
     otherwise = [
         f"{other}: {theirs.sentence}"
@@ -243,11 +273,20 @@ def _judged_group(claim: Claim, group: PairGroup, studies: Mapping[str, Measured
     return _JudgedGroup(group, name, agreed, group.speaks(measured[name]), otherwise)
 
 
-def _said_across(group: PairGroup, one: ComparedPair) -> ComparedPair:
-    """Return a comparison; one across settings that is missing may have been measured, but by several studies."""
+def _said_across(group: PairGroup, one: ComparedPair, studies: Mapping[str, MeasuredNumbers]) -> ComparedPair:
+    """Return a comparison; where one across settings is missing, say what no study has, or that none has all of it."""
     if not one.is_missing or len(group.settings) < 2:
         return one
-    return replace(one, reason=f"{one.reason} by one study with the rest of the rule")
+    places = dict.fromkeys(place for pair in group.pairs for place in pair.places)
+    nowhere = [place for place in places if not any(numbers.has_place(place) for numbers in studies.values())]
+    if nowhere:
+        more = f", nor {_counted_words(len(nowhere) - 1, 'more number')} of the claim" if len(nowhere) > 1 else ""
+        return replace(one, reason=f"no study has {nowhere[0]}{more}")
+    return replace(one, reason="all of its numbers were measured, but by studies that differ in network or rounds")
+
+
+def _counted_words(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _contradicts(ours: ComparedPair, theirs: ComparedPair) -> bool:

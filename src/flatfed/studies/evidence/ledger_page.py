@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
-from flatfed.reports.tables.grid import NOTHING, markdown_table, number, rule
+from flatfed.reports.tables.grid import NOTHING, markdown_table, rule
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.studies.evidence.about import FormPair
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.sections.setting_table import OPEN, interval_text, interval_words, value_text
+from flatfed.studies.evidence.sections.chance import chance_mark, chance_note
+from flatfed.studies.evidence.sections.setting_table import (
+    OPEN,
+    interval_text,
+    interval_words,
+    measured_text,
+    value_text,
+)
 from flatfed.studies.evidence.sections.study_section import SEEDS, progress
-from flatfed.studies.reporting.study_flatness import spread_of_block
 from flatfed.studies.reporting.study_runs import setting_name
 
 HEAD = """# Paper against authors' code
@@ -62,7 +68,7 @@ def _of_study(study: PublishedStudy) -> Iterator[str]:
         f"Mean ± standard deviation over seeds {', '.join(map(str, study.study.seeds))}; differences by seed in "
         f"percentage points, with {interval_words(study)}, and with the number of pairs where not all seeds have "
         "both; ✗ diverged; "
-        f"{NOTHING} not run yet, or a form diverged."
+        f"{NOTHING} not run yet, or a form diverged.{chance_note(study)}"
     )
     yield " ".join(study.about.limits)
     command = f"flatfed study run studies/{study.name}/study.yaml --out runs/{study.name}"
@@ -91,7 +97,7 @@ def _difference(study: PublishedStudy, setting: str, pair: FormPair) -> str:
 def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
     for block in study.flatness:
         if block.number.partition(",")[0] == "lambda_max":
-            return number(spread_of_block(study.table, block, (setting, variant)))
+            return measured_text(study, setting, variant, block)
     return NOTHING
 
 
@@ -100,10 +106,16 @@ def _counted(study: PublishedStudy, setting: str) -> str:
     pairs = study.about.pairs
     known = [pair for pair in pairs if all(_is_known(study, setting, name) for name in (pair.paper, pair.code))]
     measured = [pair for pair in known if _difference(study, setting, pair) != NOTHING]
+    lost = [pair for pair in measured if any(_is_at_chance(study, setting, name) for name in (pair.paper, pair.code))]
+    at_chance = f"; of these a seed of either stayed at chance in {len(lost)}" if lost else ""
     return (
         f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs, and none of them "
-        f"diverged in {len(measured)}."
+        f"diverged in {len(measured)}{at_chance}."
     )
+
+
+def _is_at_chance(study: PublishedStudy, setting: str, variant: str) -> bool:
+    return bool(chance_mark(study, study.table.entry(setting, variant)))
 
 
 def _is_known(study: PublishedStudy, setting: str, variant: str) -> bool:

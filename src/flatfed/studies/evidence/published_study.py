@@ -13,9 +13,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flatfed.core.errors import ConfigError, nearest
 from flatfed.reports.results.result import Result
+from flatfed.runs.directory import RunDirectory
 from flatfed.studies.claimed.run_numbers import StudyValues
 from flatfed.studies.entering import recorded_study
 from flatfed.studies.evidence.about import FILE as ABOUT
@@ -77,6 +79,14 @@ class PublishedStudy:
     def numbers(self) -> StudyValues:
         """What was counted and measured of its runs, metric by metric."""
         return StudyValues(self.running)
+
+    def described(self, setting: str) -> dict[str, Any]:
+        """Return what a run of a setting recorded of data and clients; nothing where none has ended."""
+        for (of, _), runs in self.table.runs.items():
+            if of == setting:
+                described: dict[str, Any] = RunDirectory.open(next(iter(runs.values()))).config.get("setting") or {}
+                return described
+        return {}
 
     def results_in(self, setting: str) -> Sequence[Result]:
         """Return the runs of a setting that ended, method by method."""

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
 from flatfed.reports.tables.grid import markdown_table, rule
-from flatfed.studies.evidence.claim_rows import claim_table
-from flatfed.studies.evidence.joint_judge import NOT_CHECKED, NOT_RUN, PARTLY, PROVED, JudgedClaim, counted
+from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_table
+from flatfed.studies.evidence.joint_judge import (
+    NOT_CHECKED,
+    NOT_RUN,
+    PARTLY,
+    PROVED,
+    SET_ASIDE,
+    JudgedClaim,
+    counted,
+)
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.sections.chance import chance_of
+from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import picture_name
 from flatfed.studies.evidence.sections.setting_table import OPEN, short_table
-from flatfed.studies.evidence.sections.study_section import SEEDS, is_drawn, progress
-from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.evidence.sections.study_section import SEEDS, best_text, drawn_variants, is_drawn, progress
 from flatfed.studies.results import Entry
 
-OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, PROVED, NOT_CHECKED, NOT_RUN)
-HEAD = """# Evidence
+OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, SET_ASIDE, PROVED, NOT_CHECKED, NOT_RUN)
+HEAD = f"""# Evidence
 
-What five papers claim, held against runs of flatfed. Every number, picture and outcome here is made by `make
-evidence` from the compact results in `studies/`, none is typed.
+What five papers claim, held against runs of flatfed. `make evidence` makes every number, picture and outcome here from
+the compact results in `studies/`; none is typed.
 
-- No claim is said to hold on fewer than 3 seeds. A claim holds where the interval of every comparison lies on its
-  side. It does not hold where that of one lies on the other side. All else is undecided.
-- A claim speaks of several settings: in how many it was run is said, and it holds in part where that is not all. Within
-  a setting a method that was not trained leaves it open. The comparisons of a rule in a setting, and all of a rule
-  across settings, are made by the runs of one study: the one that has the most of them. Where another study decides
-  one of them the other way, it is undecided, and that is said.
-- Intervals over three seeds are short: two methods that are equal are distinguished in one case of four, and of many
-  comparisons one may be decided by chance. [How claims are judged](../claims.md) says more.
-- Parameters that are searched by a study are chosen on held-out training examples, never on the test set; what is not
-  searched stands in the study's file, and where it comes from on its page. A value at the end of its grid is marked,
-  and so is what diverged. A study that says too little of a claim, whatever its runs come to, does not judge it.
-- Runs are smaller than the papers': each page says in what. That a claim does not hold here does not say that it
-  did not hold there."""
+- **No claim holds on fewer than {SEEDS} seeds.** A claim holds if the interval of every comparison lies wholly on its
+  side. It does not hold if at least one interval lies wholly on the other side. Everything else is undecided.
+- **With three seeds nothing is statistically significant.** The interval is the range of three differences. Between
+  two methods that are equal, about one comparison in four comes out decided by chance, and a claim of many comparisons
+  may fail by one of them: each row says how many there are. [How claims are judged](../claims.md) says more.
+- **Parts of a claim.** A claim may speak of several settings; the row says how many were run, and it holds in part
+  where that is not all. If a method was not trained in a setting that was run, the claim stays undecided there. All
+  comparisons of a rule in one setting, or across settings, are made by one study: the one that has the most of them.
+  Where another study decides one of them the other way, that comparison is undecided, and the row says so.
+- **Choices.** Where a study searches parameters for each method, it chooses on held-out training examples. The other
+  studies have one learning rate for all methods, and their pages say where it comes from; one rate was chosen by test
+  accuracy, with a seed that is not reported, and several studies have it. A value at the end of its grid is marked,
+  and so is what diverged or stayed at chance.
+- **Changed afterwards.** {CHANGED} marks claims whose rules were changed when runs had been seen; what was changed is
+  [listed](#changed-when-runs-had-been-seen). Runs that say too little of a claim are set aside, and
+  [what would have come of it](#run-and-set-aside) stands there too.
+- **Scale.** Runs are far smaller than the papers'; each page says in what. That a claim does not hold here does not say
+  that it did not hold there, and that it holds is no reproduction."""
+SUBJECTS = {
+    "costs of a round": ("bytes_per_round", "backprops", "client_seconds"),
+    "accuracy, and costs to a target": ("accuracy", "miou", "rounds_to_target", "bytes_to_target"),
+}
+"""What claims are about, by their metrics."""
+OTHER_SUBJECT = "sharpness, and what else is measured of models"
 
 
 def summary_page(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
     """Return the page."""
-    parts = [HEAD, _pages(), "## Studies", _studies(studies), "## Claims", counts_text(judged), _counts(judged)]
+    parts = [HEAD, _pages(), "## Studies", _studies(studies), "## Claims", counts_text(judged)]
+    parts += [_by_paper(judged), _by_subject(judged)]
+    parts += [part for study in studies if study.about.draws_printed for part in _at_paper_scale(study)]
     tested = [one for one in judged if one.is_tested]
     if tested:
         parts += ["## Claims that runs speak of", claim_table(tested)]
-    parts += ["## Not run", _not_run(judged)]
+    if any(one.aside for one in judged):
+        parts += ["## Run and set aside", aside_table(judged)]
+    parts += ["## Changed when runs had been seen", _changed(judged), "## Not run", _not_run(judged)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -78,18 +102,54 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
         f"Of {len(judged)} claims, {tested} were held against runs (holds: {counts[HOLDS]}, holds in what "
         f"was run of it: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
         f"Proved by tests, as identities or counts: {counts[PROVED]}. Not to be checked by runs: "
-        f"{counts[NOT_CHECKED]}. Not run: {counts[NOT_RUN]}."
+        f"{counts[NOT_CHECKED]}. Run, but set aside: {counts[SET_ASIDE]}. Not run: {counts[NOT_RUN]}."
     )
 
 
-def _counts(judged: Sequence[JudgedClaim]) -> str:
+def _at_paper_scale(study: PublishedStudy) -> Iterator[str]:
+    """Yield what came of runs that are the papers' but shorter, beside the papers' end points."""
+    for setting in study.study.settings:
+        ended = [entry.variant for entry in _entries(study, setting) if entry.values]
+        if not ended:
+            continue
+        yield f"## {study.study.title or study.name}"
+        yield f"{study.about.question} {progress(study).removeprefix('**How far.** ')}"
+        yield short_table(study, setting, ended)
+        for paper in study.about.differences:
+            yield from ends_part(study, setting, paper)
+        yield " ".join(study.about.limits)
+
+
+def _by_paper(judged: Sequence[JudgedClaim]) -> str:
+    papers_of = {name(one.claim.paper): one.claim.paper for one in judged}
+    return _counts(
+        "paper", {title: [one for one in judged if one.claim.paper == of] for title, of in papers_of.items()}
+    )
+
+
+def _by_subject(judged: Sequence[JudgedClaim]) -> str:
+    groups: dict[str, list[JudgedClaim]] = {subject: [] for subject in (*SUBJECTS, OTHER_SUBJECT)}
+    for one in judged:
+        groups[_subject(one.claim.metric)].append(one)
+    return _counts("about", groups)
+
+
+def _subject(metric: str) -> str:
+    return next((subject for subject, metrics in SUBJECTS.items() if metric in metrics), OTHER_SUBJECT)
+
+
+def _counts(head: str, groups: Mapping[str, Sequence[JudgedClaim]]) -> str:
+    """Return the table of how many claims of each group have which outcome."""
     rows = []
-    for paper in dict.fromkeys(one.claim.paper for one in judged):
-        own = [one for one in judged if one.claim.paper == paper]
+    for title, own in groups.items():
         counts = counted(own)
-        rows.append([name(paper), str(len(own)), *(str(counts[outcome]) for outcome in OUTCOMES)])
-    heads = ["paper", "claims", *OUTCOMES]
+        rows.append([title, str(len(own)), *(str(counts[outcome]) for outcome in OUTCOMES)])
+    heads = [head, "claims", *OUTCOMES]
     return markdown_table(heads, [rule(words=place == 0) for place in range(len(heads))], rows)
+
+
+def _changed(judged: Sequence[JudgedClaim]) -> str:
+    return "\n".join(f"- `{one.claim.id}`: {one.claim.changed}" for one in judged if one.claim.changed)
 
 
 def _not_run(judged: Sequence[JudgedClaim]) -> str:
@@ -106,19 +166,33 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
     if shown is None:
         return ""
     study, setting = shown
+    variants = drawn_variants(study, setting)
     picture = f"docs/pictures/evidence/{picture_name(study, setting)}"
-    table = short_table(study, setting)
     return "\n\n".join(
         [
             "## What we found",
             f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
             "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
             "rounds: that a claim does not hold here does not say that it did not hold there.",
-            f"{study.study.title or study.name} ({setting_name(setting)}): {study.about.question}",
-            table,
+            f"**{study.study.title or study.name}.** {study.about.question} {best_text(study)}",
+            short_table(study, setting, variants),
+            _caption(study, setting, variants),
             f"![Accuracy over rounds, bytes and compute]({picture})",
-            " ".join(study.about.limits),
         ]
+    )
+
+
+def _caption(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:
+    """Say what stands in the short table, and where the rest is."""
+    options = study.study.options
+    chance = chance_of(study, setting)
+    guessing = "" if chance is None else f" Guessing has {100 * chance:g} %."
+    pages = ", ".join(f"[{name(paper)}](docs/evidence/{paper}.md)" for paper in study.about.differences)
+    return (
+        f"Network {options.get('model')}, {options.get('rounds')} rounds, {len(study.study.seeds)} seeds: mean ± "
+        f"standard deviation; in brackets the range of the differences over the seeds.{guessing} λmax is the largest "
+        f"eigenvalue of the Hessian of the training loss. {len(variants)} of {len(study.study.methods)} methods and "
+        f"forms are shown; all of them, and what these runs cannot say, stand on the pages of {pages}."
     )
 
 

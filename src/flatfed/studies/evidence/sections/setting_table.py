@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flatfed.bootstrap import FEW
 from flatfed.reports.statistics.paired import PairedDifference
@@ -12,6 +12,7 @@ from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.reports.tables.target_tables import round_text
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.beside_papers import printed_of, printed_text
+from flatfed.studies.evidence.sections.chance import chance_mark
 from flatfed.studies.parts import REFERENCE
 from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_flatness import FlatnessBlock, spread_of_block
@@ -25,7 +26,7 @@ EDGE = "°"
 OPEN = frozenset(("waiting", "begun"))
 """States of runs that have not ended."""
 FLATNESS = ("lambda_max", "lambda_ratio", "lpf")
-LEFT_OUT = ("chosen", "traffic per round", "rounds to target", "λmax/λ5", "LPF")
+LEFT_OUT = ("chosen", "traffic per round", "rounds to target", "traffic to target", "λmax/λ5", "LPF")
 """Columns that a short table does without."""
 
 Cell = Callable[[str], str]
@@ -34,13 +35,13 @@ Cell = Callable[[str], str]
 
 def setting_table(study: PublishedStudy, setting: str, paper: str = "") -> str:
     """Return the table of a setting as Markdown, with the numbers that a paper printed."""
-    return _table(study, _columns(study, setting, paper))
+    return _table(list(study.study.methods), _columns(study, setting, paper))
 
 
-def short_table(study: PublishedStudy, setting: str) -> str:
-    """Return the same with what matters most: accuracy, its difference, passes, traffic to the target, sharpness."""
+def short_table(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:
+    """Return the same of some methods, with what matters most: accuracy, its difference, passes, sharpness."""
     columns = _columns(study, setting, "")
-    return _table(study, {head: cell for head, cell in columns.items() if head.partition(",")[0] not in LEFT_OUT})
+    return _table(variants, {head: cell for head, cell in columns.items() if head.partition(",")[0] not in LEFT_OUT})
 
 
 def measured_table(study: PublishedStudy, setting: str) -> str:
@@ -51,13 +52,11 @@ def measured_table(study: PublishedStudy, setting: str) -> str:
         if block.number.partition(",")[0] not in FLATNESS
     }
     cells = [cell(variant) for variant in study.study.methods for cell in columns.values()]
-    return _table(study, columns) if any(cell != NOTHING for cell in cells) else ""
+    return _table(list(study.study.methods), columns) if any(cell != NOTHING for cell in cells) else ""
 
 
-def _table(study: PublishedStudy, columns: dict[str, Cell]) -> str:
-    rows = [
-        [escape_markdown(variant), *(cell(variant) for cell in columns.values())] for variant in study.study.methods
-    ]
+def _table(variants: Sequence[str], columns: dict[str, Cell]) -> str:
+    rows = [[escape_markdown(variant), *(cell(variant) for cell in columns.values())] for variant in variants]
     # A column in which nothing stands says nothing.
     filled = [0, *(place for place in range(1, len(columns) + 1) if any(row[place] != NOTHING for row in rows))]
     heads = ["method", *columns]
@@ -120,7 +119,7 @@ def value_text(study: PublishedStudy, entry: Entry) -> str:
         so_far = of_metric(metric, (sum(entry.values.values()) / len(entry.values), None))
         return f"{so_far} ({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
     text = of_metric(metric, (entry.mean, entry.spread))
-    return f"**{text}**" if is_best(study, entry) else text
+    return f"**{text}**" if is_best(study, entry) else text + chance_mark(study, entry)
 
 
 def is_best(study: PublishedStudy, entry: Entry) -> bool:
@@ -257,4 +256,10 @@ def _cost(study: PublishedStudy, setting: str, variant: str, name: str) -> str:
 
 
 def _flatness(study: PublishedStudy, setting: str, block: FlatnessBlock) -> Cell:
-    return lambda variant: number(spread_of_block(study.table, block, (setting, variant)))
+    return lambda variant: measured_text(study, setting, variant, block)
+
+
+def measured_text(study: PublishedStudy, setting: str, variant: str, block: FlatnessBlock) -> str:
+    """Return what was measured of a method's models, marked where these are at chance."""
+    text = number(spread_of_block(study.table, block, (setting, variant)))
+    return text if text == NOTHING else text + chance_mark(study, study.table.entry(setting, variant))

@@ -14,6 +14,7 @@ from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
 from flatfed.studies.evidence.sections.beside_papers import differences_in_size
+from flatfed.studies.evidence.sections.chance import chance_note
 from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import PICTURES, picture_name
 from flatfed.studies.evidence.sections.setting_table import (
@@ -116,14 +117,20 @@ def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
 
     More lines could not be distinguished.
     """
-    results = study.results_in(setting)
-    means = {result.method: study.table.entry(setting, result.method).mean for result in results}
+    shown = drawn_variants(study, setting)
+    return [result for result in study.results_in(setting) if result.method in shown]
+
+
+def drawn_variants(study: PublishedStudy, setting: str) -> list[str]:
+    """Return the methods of which a picture shows the runs, as the study has them in order."""
+    methods = dict.fromkeys(result.method for result in study.results_in(setting))
+    means = {method: study.table.entry(setting, method).mean for method in methods}
     metric = study.table.metrics.get(setting)
     is_higher = metric is None or metric.shown.higher_is_better is not False
     ranked = sorted((mean if is_higher else -mean, name) for name, mean in means.items() if mean is not None)
     best = [name for _, name in reversed(ranked)] or list(means)
     shown = drawn_methods(best, study.statistics.reference, study.about.differences)
-    return [result for result in results if result.method in shown]
+    return [variant for variant in study.study.methods if variant in shown]
 
 
 def drawn_methods(best: Sequence[str], reference: str, papers: Collection[str]) -> list[str]:
@@ -142,7 +149,7 @@ def _notes(study: PublishedStudy) -> Iterator[str]:
         f"{note_of(study.table)} Differences are by seed, with {interval_words(study)}, and with the number of "
         "pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
         f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; {_times(study)}."
-        f"{target}{_measured_on(study)}"
+        f"{target}{_measured_on(study)}{chance_note(study)}"
     )
     yield from study.statistics.warnings
 
@@ -182,6 +189,11 @@ def _methods(study: PublishedStudy) -> str:
 
 def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def best_text(study: PublishedStudy) -> str:
+    """Name the best method of each setting, and those that diverged, in sentences."""
+    return " ".join(_best(study))
 
 
 def _best(study: PublishedStudy) -> Iterator[str]:
