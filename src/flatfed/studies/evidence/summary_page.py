@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from flatfed.bootstrap import Interval
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
-from flatfed.reports.tables.grid import markdown_table, rule
+from flatfed.reports.tables.grid import NOTHING, markdown_table, rule
 from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_table
 from flatfed.studies.evidence.joint_judge import (
     NOT_CHECKED,
@@ -21,8 +22,9 @@ from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.chance import chance_of
 from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import picture_name
-from flatfed.studies.evidence.sections.setting_table import OPEN, short_table
-from flatfed.studies.evidence.sections.study_section import SEEDS, best_text, drawn_variants, is_drawn, progress
+from flatfed.studies.evidence.sections.setting_table import OPEN, difference_text, short_table
+from flatfed.studies.evidence.sections.study_section import SEEDS, drawn_variants, is_drawn, progress
+from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.results import Entry
 
 OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, SET_ASIDE, PROVED, NOT_CHECKED, NOT_RUN)
@@ -174,12 +176,34 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
             f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
             "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
             "rounds: that a claim does not hold here does not say that it did not hold there.",
-            f"**{study.study.title or study.name}.** {study.about.question} {best_text(study)}",
+            f"**{study.study.title or study.name}.** {study.about.question}",
+            _beside_reference(study, setting),
             short_table(study, setting, variants),
             _caption(study, setting, variants),
             f"![Accuracy over rounds, bytes and compute]({picture})",
         ]
     )
+
+
+def _beside_reference(study: PublishedStudy, setting: str) -> str:
+    """Name the methods that are above the reference with every seed, those below, and the others, by how much."""
+    reference, metric = study.statistics.reference, study.table.metrics[setting]
+    compared = [
+        (one, metric.scale * one.mean)
+        for one in study.statistics.compared
+        if one.setting == setting and one.mean is not None and difference_text(study, setting, one.method) != NOTHING
+    ]
+    groups: dict[str, list[str]] = {f"above {reference}": [], f"below {reference}": [], "neither": []}
+    for one, points in sorted(compared, key=lambda pair: -pair[1]):
+        groups[_side(one.interval, reference)].append(f"`{one.method}` {signed(points, 2)}")
+    said = [f"{side}: {', '.join(names)}" for side, names in groups.items() if names]
+    return f"With every seed, and on average by so many points, {'; '.join(said)}."
+
+
+def _side(interval: Interval | None, reference: str) -> str:
+    if interval is not None and interval.low > 0:
+        return f"above {reference}"
+    return f"below {reference}" if interval is not None and interval.high < 0 else "neither"
 
 
 def _caption(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:

@@ -191,11 +191,6 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def best_text(study: PublishedStudy) -> str:
-    """Name the best method of each setting, and those that diverged, in sentences."""
-    return " ".join(_best(study))
-
-
 def _best(study: PublishedStudy) -> Iterator[str]:
     """Name the best method of each setting, where at least two have all seeds, and those that diverged."""
     for setting, metric in study.table.metrics.items():
