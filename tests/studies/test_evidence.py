@@ -121,7 +121,22 @@ def test_a_claim_that_another_study_judges_says_what_was_set_aside(root: Path, t
     evidence = Evidence(part, tmp_path / "workplace")
     one = next(one for one in evidence.judged if one.claim.id == "fedsam-30")
     assert one.is_tested and one.studies == ("tiny",)
-    assert "set aside: again, where it " in row(evidence.pages()["README.md"], "`fedsam-30`")
+    assert one.aside[0].outcome in (PARTLY, FAILS, UNDECIDED)
+    word = {PARTLY: "holds in part", FAILS: "does not hold", UNDECIDED: "is undecided"}[one.aside[0].outcome]
+    assert f"set aside: again, where it {word}" in row(evidence.pages()["README.md"], "`fedsam-30`")
+
+
+def test_an_identity_that_is_set_aside_is_still_proved_by_its_tests(root: Path, tmp_path: Path) -> None:
+    evidence = with_words(root, tmp_path, "cannot judge: {fedwmsam-47: so}\n")
+    assert {one.claim.id: one.outcome for one in evidence.judged}["fedwmsam-47"] == PROVED
+
+
+def test_what_was_not_run_is_said_in_words(evidence: Evidence) -> None:
+    reasons = {one.claim.id: one.reason for one in evidence.judged}
+    # Settings of claims that state nothing have but their name.
+    assert reasons["fedvssam-65"] == "no study has a run of (late), nor of 1 other setting of the claim"
+    assert reasons["fedsam-42"].startswith("no study has a run of (cifar100-pam, resnet18-gn, ")
+    assert reasons["fedsam-42"].endswith("local epochs)")
 
 
 def test_claims_whose_rules_were_changed_are_marked_and_listed(pages: dict[str, str]) -> None:
@@ -130,6 +145,7 @@ def test_claims_whose_rules_were_changed_are_marked_and_listed(pages: dict[str, 
     assert changed and all(f"- `{claim.id}`: {claim.changed}" in listed for claim in changed)
     for claim in changed:
         assert " † |" in row(pages[f"{claim.paper}.md"], f"`{claim.id}`")
+        assert "† Its statement" in pages[f"{claim.paper}.md"]
 
 
 def test_a_study_of_times_has_them_beside_the_reference_and_no_best(root: Path, tmp_path: Path) -> None:
@@ -185,7 +201,7 @@ def test_a_rule_across_settings_is_judged_by_one_study_alone() -> None:
     apart = {"a": numbers_of(fedsam=70.0, fedavg=60.0), "b": numbers_of(two_epochs=50.0)}
     alone = judge_studies(claim, apart, BOTH)
     assert alone.outcome == NOT_RUN
-    assert alone.reason == "all of its numbers were measured, but by studies that differ in network or rounds"
+    assert alone.reason == "all of its numbers were measured, but no study has them all"
     assert judge_studies(claim, {"a": apart["a"]}, BOTH).reason == "no study has fedavg @ cifar10-0-two-epochs"
     together = {"c": numbers_of(fedsam=50.0, fedavg=40.0, two_epochs=45.0)}
     judged = judge_studies(claim, apart | together, BOTH)
@@ -303,7 +319,7 @@ def test_a_study_without_results_says_so(root: Path, tmp_path: Path) -> None:
 def test_the_readme_has_a_table_and_a_picture(evidence: Evidence) -> None:
     section = evidence.readme()
     assert section.startswith("## What we found") and "tiny-one.png" in section and "| fedsam |" in section
-    assert "Guessing has 10 %." in section and "2 of 3 methods" in section
+    assert "Guessing has 10 %." in section and "2 of 3 methods" in section and "6 rounds, 3 seeds" in section
     # The choice of parameters and the rest stand on the pages.
     assert "| λmax |" in section and "chosen" not in section and "rounds to target" not in section
 

@@ -13,6 +13,7 @@ from flatfed.published.claims.printed import printed_values
 from flatfed.reports.figures.comparisons.printed_ends import EndPoint
 from flatfed.studies.evidence.choosing_page import Ranked, choosing_page, named_best
 from flatfed.studies.evidence.claim_rows import claim_table
+from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.make_pages import Evidence
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.beside_papers import printed_text
@@ -264,11 +265,55 @@ def test_runs_at_chance_are_marked(evidence: Evidence, values: list[float], mark
     study.table.entries[SKEWED, "fedsam"] = entry
     shown = cells(setting_table(study, SKEWED), "fedsam")["test accuracy in %"]
     assert shown.endswith(f"{mark}") and ("‡" in shown) == bool(mark)
-    assert ("of chance" in chance_note(study)) == bool(mark)
+    assert ("above chance" in chance_note(study)) == bool(mark)
+
+
+def test_the_best_of_a_table_at_chance_is_marked_too(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    for method, value in {"fedavg": 0.1, "fedsam": 0.101}.items():
+        values = dict.fromkeys(range(3), value)
+        study.table.entries[SKEWED, method] = Entry(SKEWED, method, values, best=method == "fedsam")
+    assert cells(setting_table(study, SKEWED), "fedsam")["test accuracy in %"] == "**10.10 ± 0.00** ‡"
+    assert "in 1 of these a seed of one form or the other stayed at chance" in ledger_page([study], "")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.6, 0.6, 0.7], "above zero: `fedsam` +13.33"),
+        ([0.4, 0.4, 0.3], "below zero: `fedsam` −13.33"),
+        ([0.6, 0.4, 0.5], "neither: `fedsam` 0.00"),
+        ([0.1, 0.1, 0.1], "below zero: `fedsam` −40.00 ‡"),
+    ],
+)
+def test_the_readme_says_who_is_above_the_reference(evidence: Evidence, values: list[float], said: str) -> None:
+    (study,) = evidence.studies
+    for setting in study.study.settings:
+        study.table.entries[setting, "fedavg"] = Entry(setting, "fedavg", dict.fromkeys(range(3), 0.5))
+        study.table.entries[setting, "fedsam"] = Entry(setting, "fedsam", dict(enumerate(values)))
+    assert said in readme_section([study], [])
+
+
+def test_the_readme_compares_with_nothing_that_diverged(evidence: Evidence) -> None:
+    (study,) = evidence.studies
+    more = replace(study, study=replace(study.study, methods={**study.study.methods, "again": "fedavg"}))
+    for setting in study.study.settings:
+        more.table.entries[setting, "again"] = Entry(setting, "again", dict.fromkeys(range(3), 0.5))
+    let_diverge(more, "fedavg", 1)
+    assert "minus that of" not in readme_section([more], [])
+
+
+def test_a_study_at_paper_scale_has_its_limits_once(root: Path, tmp_path: Path) -> None:
+    part = copied(root, tmp_path / "part")
+    (part / "tiny" / "about.yaml").write_text(ABOUT + "draws printed: true\nlimits: [It says nothing.]\n")
+    evidence = Evidence(part, tmp_path / "workplace")
+    page = summary_page(evidence.studies, evidence.judged)
+    assert page.count("It says nothing.") == 1 and page.count("\n## tiny\n") == 1
+    assert f"### {SKEWED}, 3 rounds, 3 seeds, beside FedWMSAM" in page and "70.05 (Table 1)" in page
 
 
 def test_claims_are_counted_by_what_they_are_about(evidence: Evidence) -> None:
-    table = summary_page(evidence.studies, evidence.judged).partition("| about | claims |")[2].splitlines()[2:5]
+    table = summary_page(evidence.studies, evidence.judged).partition("| about | claims |")[2].splitlines()[2:6]
     counts = {line.split(" | ")[0].strip("| "): int(line.split(" | ")[1]) for line in table}
     costs = [one for one in evidence.judged if one.claim.metric in ("bytes_per_round", "backprops", "client_seconds")]
     assert counts["costs of a round"] == len(costs)

@@ -106,7 +106,7 @@ class Claim:
         not_checked: why no rule says it, for a claim without one.
         left_out: what of the statement the rules do not say.
         against: printed numbers that cut against it.
-        changed: what of its rules was changed when runs had been seen, and what the outcome was before.
+        changed: what of its statement or rules was changed when runs had been seen, and what the outcome was before.
         line: where the claim stands in its file.
     """
 

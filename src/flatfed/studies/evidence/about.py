@@ -48,7 +48,7 @@ class StudyWords:
         stands_for: the study's setting for some of the claims'; one of the same name stands for it anyway.
         limits: what cannot be concluded from it.
         pairs: of a study of papers against code.
-        cannot_judge: claims of which the study says too little, whatever its runs come to, each with the reason.
+        cannot_judge: claims of which the study says too little, each with the reason.
         is_timed: whether its runs had the machine to themselves, so that their times can be compared.
         draws_printed: whether curves are drawn beside the papers' end points: its runs are the papers', but shorter.
     """

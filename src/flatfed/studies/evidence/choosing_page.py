@@ -37,8 +37,8 @@ whose means lie within a deviation of each other are not distinguished.
 
 Accuracies are compared by seed: a method is separated from the best where the interval of the differences does not hold
 zero, also where their means lie within a deviation of each other, since seeds shift all methods alike. With three seeds
-one pair of equal methods in four is separated by chance. SWA can be added to any method, and raises it where clients
-differ much; a method with SWA is compared here with others that do without."""
+one pair of equal methods in four is separated by chance. SWA can be added to any method; one with SWA is compared here
+with others that do without."""
 HEADS = ["study", "setting", "chance", "best", "then", "not separated from the best"]
 COST_HEADS = ["study", "setting", "target", "best", "then"]
 NOTHING_YET = "No study that speaks of it has two such methods yet."

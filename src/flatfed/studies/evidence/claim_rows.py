@@ -15,9 +15,9 @@ from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim
 ASIDE_HEADS = ["claim", "statement", "study", "why it does not count", "what would have come of it"]
 HEADS = ["claim", "statement", "outcome", "by what", "printed numbers"]
 SIGNS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
-COMES_TO = {HOLDS: "holds", PARTLY: "holds", FAILS: "does not hold", UNDECIDED: "is undecided"}
+COMES_TO = {HOLDS: "holds", PARTLY: "holds in part", FAILS: "does not hold", UNDECIDED: "is undecided"}
 CHANGED = "†"
-"""Stands at a claim whose rules were changed when runs had been seen."""
+"""Stands at a claim whose statement or rules were changed when runs had been seen."""
 
 
 def claim_table(judged: Sequence[JudgedClaim]) -> str:
@@ -48,6 +48,15 @@ def _small(sentence: str) -> str:
     """Return a sentence with a small first letter, unless it begins with a name such as SAM or FedSAM."""
     word = sentence.partition(" ")[0]
     return sentence if word != word.capitalize() else sentence[:1].lower() + sentence[1:]
+
+
+def claim_notes(page: str = "") -> str:
+    """Say what the mark in a table of claims means, and where more stands: on a page that is linked, or this one."""
+    return (
+        f"{CHANGED} Its statement or its rules were changed when runs had been seen: "
+        f"[what was changed]({page}#changed-when-runs-had-been-seen). What would have come of claims that were set "
+        f"aside is [listed]({page}#run-and-set-aside) too."
+    )
 
 
 def outcome_text(one: JudgedClaim) -> str:

@@ -30,6 +30,7 @@ from flatfed.published.claims.rules import PairGroup, Rule
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.wording import counted_words
 
 PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
@@ -130,20 +131,23 @@ class JointJudge:
         if judged.outcome == NOT_RUN and judged.aside:
             judged = replace(judged, outcome=SET_ASIDE)
         # Runs may confirm or refute an identity or a count; where they do so for a part, its tests prove the whole.
-        if claim.kind == EXACT and claim.tests and judged.outcome in (PARTLY, UNDECIDED, NOT_RUN):
-            return JudgedClaim(claim, judged.verdict, PROVED)
+        if claim.kind == EXACT and claim.tests and judged.outcome in (PARTLY, UNDECIDED, SET_ASIDE, NOT_RUN):
+            return JudgedClaim(claim, judged.verdict, PROVED, aside=judged.aside)
         return judged
 
     def _aside(self, claim: Claim) -> Iterator[AsideStudy]:
         """Yield what studies that say too little of a claim have of it; nothing where nothing was measured."""
         for name in self._judges:
             reason = self._silent[name].get(claim.id)
-            part = self._part(name, claim) if reason else None
-            if reason and part is not None:
-                numbers = {name: measured_numbers(claim, part.values)}
-                judged = judge_studies(claim, numbers, list(part.places), _free({name: part}))
-                if judged.outcome != NOT_RUN:
-                    yield AsideStudy(name, reason, judged.outcome, judged.reason)
+            if not reason:
+                continue
+            part = self._part(name, claim)
+            if part is None:
+                continue
+            numbers = {name: measured_numbers(claim, part.values)}
+            judged = judge_studies(claim, numbers, list(part.places), _free({name: part}))
+            if judged.outcome != NOT_RUN:
+                yield AsideStudy(name, reason, judged.outcome, judged.reason)
 
     def _by_runs(self, claim: Claim) -> JudgedClaim:
         parts = self._parts(claim)
@@ -157,16 +161,19 @@ class JointJudge:
 
     def _missing(self, claim: Claim) -> str:
         """Say of which settings of a claim there is no run."""
-        words = [known_settings()[name].words for name in claim.every_setting if name not in FREE]
+        words = [known_settings()[name].words or name for name in claim.every_setting if name not in FREE]
         if not words:
             return f"no study has {claim.metric}"
-        others = "" if len(words) == 1 else f", nor of {_counted_words(len(words) - 1, 'other setting')} of the claim"
-        return f"no study has a run of: {words[0]}{others}"
+        others = "" if len(words) == 1 else f", nor of {counted_words(len(words) - 1, 'other setting')} of the claim"
+        return f"no study has a run of ({words[0]}){others}"
 
     def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
         """Return what studies have of a claim, the one with the most runs first; not those that say too little."""
-        asked = [name for name in self._judges if claim.id not in self._silent[name]]
-        found = {name: part for name in asked if (part := self._part(name, claim)) is not None}
+        found: dict[str, _StudyPart] = {}
+        for name in self._judges:
+            part = self._part(name, claim)
+            if part is not None and claim.id not in self._silent[name]:
+                found[name] = part
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
     def _part(self, name: str, claim: Claim) -> _StudyPart | None:
@@ -280,13 +287,9 @@ def _said_across(group: PairGroup, one: ComparedPair, studies: Mapping[str, Meas
     places = dict.fromkeys(place for pair in group.pairs for place in pair.places)
     nowhere = [place for place in places if not any(numbers.has_place(place) for numbers in studies.values())]
     if nowhere:
-        more = f", nor {_counted_words(len(nowhere) - 1, 'more number')} of the claim" if len(nowhere) > 1 else ""
+        more = f", nor {counted_words(len(nowhere) - 1, 'more number')} of the claim" if len(nowhere) > 1 else ""
         return replace(one, reason=f"no study has {nowhere[0]}{more}")
-    return replace(one, reason="all of its numbers were measured, but by studies that differ in network or rounds")
-
-
-def _counted_words(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    return replace(one, reason="all of its numbers were measured, but no study has them all")
 
 
 def _contradicts(ours: ComparedPair, theirs: ComparedPair) -> bool:

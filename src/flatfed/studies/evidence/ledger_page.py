@@ -80,7 +80,7 @@ def _row(study: PublishedStudy, setting: str, pair: FormPair) -> list[str]:
     return [
         f"[{pair.method}](../algorithms/{pair.page}.md)",
         pair.differs.replace("|", "\\|"),
-        *(value_text(study, form).strip("*") for form in forms),
+        *(value_text(study, form).replace("**", "") for form in forms),
         _difference(study, setting, pair),
         *(_lambda(study, setting, variant) for variant in (pair.paper, pair.code)),
     ]
@@ -107,7 +107,7 @@ def _counted(study: PublishedStudy, setting: str) -> str:
     known = [pair for pair in pairs if all(_is_known(study, setting, name) for name in (pair.paper, pair.code))]
     measured = [pair for pair in known if _difference(study, setting, pair) != NOTHING]
     lost = [pair for pair in measured if any(_is_at_chance(study, setting, name) for name in (pair.paper, pair.code))]
-    at_chance = f"; of these a seed of either stayed at chance in {len(lost)}" if lost else ""
+    at_chance = f"; in {len(lost)} of these a seed of one form or the other stayed at chance" if lost else ""
     return (
         f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs, and none of them "
         f"diverged in {len(measured)}{at_chance}."

@@ -12,7 +12,7 @@ from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
 from flatfed.reports.figures.comparisons.printed_ends import draw_printed_ends
 from flatfed.reports.figures.lines import draw_lines
 from flatfed.studies.evidence.choosing_page import choosing_page
-from flatfed.studies.evidence.claim_rows import claim_table
+from flatfed.studies.evidence.claim_rows import claim_notes, claim_table
 from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
 from flatfed.studies.evidence.ledger_page import ledger_page
 from flatfed.studies.evidence.page_differences import page_differences
@@ -66,7 +66,7 @@ class Evidence:
         parts += [study_section(study, paper, judged) for study in studies]
         if not studies:
             parts.append("No study is about this paper yet.")
-        parts += ["## Claims", claim_table(judged)]
+        parts += ["## Claims", claim_table(judged), claim_notes("README.md")]
         return "\n\n".join(parts) + "\n"
 
     def draw(self, folder: Path) -> list[Path]:

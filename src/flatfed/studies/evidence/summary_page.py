@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from flatfed.bootstrap import Interval
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
-from flatfed.reports.tables.grid import NOTHING, markdown_table, rule
-from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_table
+from flatfed.reports.tables.grid import markdown_table, rule
+from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_notes, claim_table
 from flatfed.studies.evidence.joint_judge import (
     NOT_CHECKED,
     NOT_RUN,
@@ -19,12 +19,14 @@ from flatfed.studies.evidence.joint_judge import (
     counted,
 )
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.sections.chance import chance_of
+from flatfed.studies.evidence.sections.chance import chance_mark, chance_note, chance_of
 from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import picture_name
-from flatfed.studies.evidence.sections.setting_table import OPEN, difference_text, short_table
+from flatfed.studies.evidence.sections.setting_table import OPEN, interval_words, setting_table, short_table
 from flatfed.studies.evidence.sections.study_section import SEEDS, drawn_variants, is_drawn, progress
+from flatfed.studies.evidence.wording import counted_words
 from flatfed.studies.reporting.comparison_text import signed
+from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 
 OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, SET_ASIDE, PROVED, NOT_CHECKED, NOT_RUN)
@@ -43,19 +45,21 @@ the compact results in `studies/`; none is typed.
   comparisons of a rule in one setting, or across settings, are made by one study: the one that has the most of them.
   Where another study decides one of them the other way, that comparison is undecided, and the row says so.
 - **Choices.** Where a study searches parameters for each method, it chooses on held-out training examples. The other
-  studies have one learning rate for all methods, and their pages say where it comes from; one rate was chosen by test
+  studies have one learning rate for all methods, and most pages say where it comes from; one rate was chosen by test
   accuracy, with a seed that is not reported, and several studies have it. A value at the end of its grid is marked,
   and so is what diverged or stayed at chance.
-- **Changed afterwards.** {CHANGED} marks claims whose rules were changed when runs had been seen; what was changed is
-  [listed](#changed-when-runs-had-been-seen). Runs that say too little of a claim are set aside, and
-  [what would have come of it](#run-and-set-aside) stands there too.
+- **Changed afterwards.** {CHANGED} marks claims whose statement or rules were changed when runs had been seen; what was
+  changed is [listed](#changed-when-runs-had-been-seen). Runs that say too little of a claim are set aside, and
+  [what would have come of it](#run-and-set-aside) is listed as well.
 - **Scale.** Runs are far smaller than the papers'; each page says in what. That a claim does not hold here does not say
   that it did not hold there, and that it holds is no reproduction."""
 SUBJECTS = {
     "costs of a round": ("bytes_per_round", "backprops", "client_seconds"),
+    "identities of methods": ("parameters",),
     "accuracy, and costs to a target": ("accuracy", "miou", "rounds_to_target", "bytes_to_target"),
 }
 """What claims are about, by their metrics."""
+NOTHING_ASIDE = "Nothing."
 OTHER_SUBJECT = "sharpness, and what else is measured of models"
 
 
@@ -66,9 +70,8 @@ def summary_page(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim
     parts += [part for study in studies if study.about.draws_printed for part in _at_paper_scale(study)]
     tested = [one for one in judged if one.is_tested]
     if tested:
-        parts += ["## Claims that runs speak of", claim_table(tested)]
-    if any(one.aside for one in judged):
-        parts += ["## Run and set aside", aside_table(judged)]
+        parts += ["## Claims that runs speak of", claim_table(tested), claim_notes()]
+    parts += ["## Run and set aside", aside_table(judged) if any(one.aside for one in judged) else NOTHING_ASIDE]
     parts += ["## Changed when runs had been seen", _changed(judged), "## Not run", _not_run(judged)]
     return "\n\n".join(parts) + "\n"
 
@@ -83,7 +86,14 @@ def name(paper: str) -> str:
     return NAMES.get(paper, paper)
 
 
-NAMES = {"fedsam": "FedSAM", "fedgf": "FedGF", "fedgloss": "FedGloSS", "fedwmsam": "FedWMSAM", "fedvssam": "FedVSSAM"}
+NAMES = {
+    "fedsam": "FedSAM",
+    "fedgf": "FedGF",
+    "fedgloss": "FedGloSS",
+    "fedwmsam": "FedWMSAM",
+    "fedvssam": "FedVSSAM",
+    "between": "several papers",
+}
 
 
 def _studies(studies: Sequence[PublishedStudy]) -> str:
@@ -109,17 +119,24 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
 
 
 def _at_paper_scale(study: PublishedStudy) -> Iterator[str]:
-    """Yield what came of runs that are the papers' but shorter, beside the papers' end points."""
-    for setting in study.study.settings:
-        ended = [entry.variant for entry in _entries(study, setting) if entry.values]
-        if not ended:
-            continue
-        yield f"## {study.study.title or study.name}"
-        yield f"{study.about.question} {progress(study).removeprefix('**How far.** ')}"
-        yield short_table(study, setting, ended)
+    """Yield what came of runs that are the papers' but shorter, beside what the papers print."""
+    settings = [setting for setting in study.study.settings if is_drawn(study, setting)]
+    if not settings:
+        return
+    yield f"## {study.study.title or study.name}"
+    yield f"{study.about.question} {progress(study).removeprefix('**How far.** ')}"
+    seeds = counted_words(len(study.study.seeds), "seed")
+    for setting in settings:
         for paper in study.about.differences:
+            yield f"### {setting_name(setting)}, {rounds_of(study, setting)} rounds, {seeds}, beside {name(paper)}"
+            yield setting_table(study, setting, paper)
             yield from ends_part(study, setting, paper)
-        yield " ".join(study.about.limits)
+    yield " ".join([*study.about.limits, chance_note(study).strip()]).strip()
+
+
+def rounds_of(study: PublishedStudy, setting: str) -> object:
+    """Return the rounds of a setting's runs, which may be others than those of the study."""
+    return {**study.study.options, **study.study.settings[setting]}.get("rounds")
 
 
 def _by_paper(judged: Sequence[JudgedClaim]) -> str:
@@ -156,7 +173,7 @@ def _changed(judged: Sequence[JudgedClaim]) -> str:
 
 def _not_run(judged: Sequence[JudgedClaim]) -> str:
     lines = [f"- `{one.claim.id}`: {one.reason}" for one in judged if one.outcome == NOT_RUN]
-    return "\n".join(lines) or "Nothing: every claim that a run can decide was held against one."
+    return "\n".join(lines) or "Nothing."
 
 
 def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
@@ -170,53 +187,66 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
     study, setting = shown
     variants = drawn_variants(study, setting)
     picture = f"docs/pictures/evidence/{picture_name(study, setting)}"
-    return "\n\n".join(
-        [
-            "## What we found",
-            f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
-            "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
-            "rounds: that a claim does not hold here does not say that it did not hold there.",
-            f"**{study.study.title or study.name}.** {study.about.question}",
-            _beside_reference(study, setting),
-            short_table(study, setting, variants),
-            _caption(study, setting, variants),
-            f"![Accuracy over rounds, bytes and compute]({picture})",
-        ]
-    )
+    parts = [
+        "## What we found",
+        f"{counts_text(judged)} [The evidence](docs/evidence/README.md) has every number with its interval, and "
+        "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
+        "rounds: that a claim does not hold here does not say that it did not hold there.",
+        f"**{study.study.title or study.name}.** {study.about.question}",
+        _beside_reference(study, setting),
+        short_table(study, setting, variants),
+        _caption(study, setting, variants),
+        f"![Accuracy over rounds, bytes and compute]({picture})",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _beside_reference(study: PublishedStudy, setting: str) -> str:
-    """Name the methods that are above the reference with every seed, those below, and the others, by how much."""
+    """Name the methods that are above the reference, those below, and those that are neither, by how much.
+
+    Only those are compared whose seeds have all ended, none of them diverged. Nothing where there is none.
+    """
     reference, metric = study.statistics.reference, study.table.metrics[setting]
-    compared = [
-        (one, metric.scale * one.mean)
-        for one in study.statistics.compared
-        if one.setting == setting and one.mean is not None and difference_text(study, setting, one.method) != NOTHING
-    ]
-    groups: dict[str, list[str]] = {f"above {reference}": [], f"below {reference}": [], "neither": []}
-    for one, points in sorted(compared, key=lambda pair: -pair[1]):
-        groups[_side(one.interval, reference)].append(f"`{one.method}` {signed(points, 2)}")
-    said = [f"{side}: {', '.join(names)}" for side, names in groups.items() if names]
-    return f"With every seed, and on average by so many points, {'; '.join(said)}."
+    if study.table.entry(setting, reference).mean is None:
+        return ""
+    groups: dict[str, list[tuple[float, str]]] = {"above zero": [], "below zero": [], "neither": []}
+    for one in study.statistics.compared:
+        entry = study.table.entry(one.setting, one.method)
+        if one.setting != setting or one.mean is None or entry.mean is None:
+            continue
+        points = metric.scale * one.mean
+        text = f"`{one.method}` {signed(points, 2)}{chance_mark(study, entry)}"
+        groups[_side(one.interval)].append((points, text))
+    said = [f"{side}: {', '.join(text for _, text in sorted(of, reverse=True))}" for side, of in groups.items() if of]
+    if not said:
+        return ""
+    return (
+        f"Accuracy minus that of `{reference}`, in points, where the whole interval is {'; '.join(said)}. "
+        f"Of two methods that are equal, one pair in four is decided by chance with three seeds.{chance_note(study)}"
+    )
 
 
-def _side(interval: Interval | None, reference: str) -> str:
-    if interval is not None and interval.low > 0:
-        return f"above {reference}"
-    return f"below {reference}" if interval is not None and interval.high < 0 else "neither"
+def _side(interval: Interval | None) -> str:
+    if interval is None:
+        return "neither"
+    if interval.low > 0:
+        return "above zero"
+    if interval.high < 0:
+        return "below zero"
+    return "neither"
 
 
 def _caption(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:
     """Say what stands in the short table, and where the rest is."""
-    options = study.study.options
     chance = chance_of(study, setting)
     guessing = "" if chance is None else f" Guessing has {100 * chance:g} %."
+    sharpness = " λmax is the largest eigenvalue of the Hessian of the training loss." if study.flatness else ""
     pages = ", ".join(f"[{name(paper)}](docs/evidence/{paper}.md)" for paper in study.about.differences)
     return (
-        f"Network {options.get('model')}, {options.get('rounds')} rounds, {len(study.study.seeds)} seeds: mean ± "
-        f"standard deviation; in brackets the range of the differences over the seeds.{guessing} λmax is the largest "
-        f"eigenvalue of the Hessian of the training loss. {len(variants)} of {len(study.study.methods)} methods and "
-        f"forms are shown; all of them, and what these runs cannot say, stand on the pages of {pages}."
+        f"Network {study.study.options.get('model')}, {rounds_of(study, setting)} rounds, {len(study.study.seeds)} "
+        f"seeds: mean ± standard deviation; behind differences by seed {interval_words(study)}.{guessing}{sharpness} "
+        f"{len(variants)} of {len(study.study.methods)} methods and forms are shown; all of them, and what these runs "
+        f"cannot say, stand on the pages of {pages}."
     )
 
 

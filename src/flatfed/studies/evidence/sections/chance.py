@@ -36,6 +36,6 @@ def chance_note(study: PublishedStudy) -> str:
     if not any(chance_mark(study, entry) for entry in entries):
         return ""
     return (
-        f" {MARK} within {100 * NEAR:g} points of chance: nothing was learned, and what is measured of such a model "
-        "says nothing of the method."
+        f" {MARK} at most {100 * NEAR:g} points above chance: nothing was learned, and what is measured of such a "
+        "model says nothing of the method."
     )

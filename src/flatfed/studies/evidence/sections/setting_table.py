@@ -117,9 +117,11 @@ def value_text(study: PublishedStudy, entry: Entry) -> str:
         return ", ".join(states) or NOTHING
     if entry.mean is None:
         so_far = of_metric(metric, (sum(entry.values.values()) / len(entry.values), None))
-        return f"{so_far} ({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
+        ended = f"({len(entry.values)} of {len(entry.values) + len(entry.ended)} seeds)"
+        return f"{so_far} {ended}{chance_mark(study, entry)}"
     text = of_metric(metric, (entry.mean, entry.spread))
-    return f"**{text}**" if is_best(study, entry) else text + chance_mark(study, entry)
+    shown = f"**{text}**" if is_best(study, entry) else text
+    return shown + chance_mark(study, entry)
 
 
 def is_best(study: PublishedStudy, entry: Entry) -> bool:

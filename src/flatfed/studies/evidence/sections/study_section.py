@@ -28,6 +28,7 @@ from flatfed.studies.evidence.sections.setting_table import (
     target_words,
     tried_text,
 )
+from flatfed.studies.evidence.wording import counted_words
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
@@ -122,7 +123,7 @@ def drawn_results(study: PublishedStudy, setting: str) -> Sequence[Result]:
 
 
 def drawn_variants(study: PublishedStudy, setting: str) -> list[str]:
-    """Return the methods of which a picture shows the runs, as the study has them in order."""
+    """Return the methods whose runs a picture shows, in the study's order."""
     methods = dict.fromkeys(result.method for result in study.results_in(setting))
     means = {method: study.table.entry(setting, method).mean for method in methods}
     metric = study.table.metrics.get(setting)
@@ -171,7 +172,7 @@ def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
     """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
     ended, total = study.ended
     seeds = len(study.study.seeds)
-    sentences = [f"{_methods(study)}, {_counted(seeds, 'seed')} each; {ended} of {total} runs have ended."]
+    sentences = [f"{_methods(study)}, {counted_words(seeds, 'seed')} each; {ended} of {total} runs have ended."]
     if any(map(study.study.is_searched, study.study.methods)):
         sentences.append(study.study.select.sentence)
     sentences += _best(study)
@@ -183,12 +184,8 @@ def _methods(study: PublishedStudy) -> str:
     """Say how many methods there are, and in how many forms."""
     forms = len(study.study.methods)
     methods = len({taken_apart(spelling)[0] for spelling in study.study.methods.values()})
-    said = _counted(methods, "method")
+    said = counted_words(methods, "method")
     return said if forms == methods else f"{said} in {forms} forms"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _best(study: PublishedStudy) -> Iterator[str]:
