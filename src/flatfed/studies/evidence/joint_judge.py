@@ -29,8 +29,8 @@ from flatfed.published.claims.judging import (
 from flatfed.published.claims.rules import PairGroup, Rule
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
+from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.wording import counted_words
 
 PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"

@@ -9,6 +9,7 @@ from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
 from flatfed.reports.tables.grid import markdown_table, rule
 from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_notes, claim_table
+from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.joint_judge import (
     NOT_CHECKED,
     NOT_RUN,
@@ -24,7 +25,6 @@ from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import picture_name
 from flatfed.studies.evidence.sections.setting_table import OPEN, interval_words, setting_table, short_table
 from flatfed.studies.evidence.sections.study_section import SEEDS, drawn_variants, is_drawn, progress
-from flatfed.studies.evidence.wording import counted_words
 from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry

@@ -10,6 +10,7 @@ from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.claimed.variants import taken_apart
+from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
@@ -28,7 +29,6 @@ from flatfed.studies.evidence.sections.setting_table import (
     target_words,
     tried_text,
 )
-from flatfed.studies.evidence.wording import counted_words
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry

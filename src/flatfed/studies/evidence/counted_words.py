@@ -1,4 +1,4 @@
-"""Words that several pages share."""
+"""Numbers with their words, as several pages have them."""
 
 from __future__ import annotations
 
