@@ -17,7 +17,7 @@ from flatfed.experiments.planning.plan import Plan
 from flatfed.experiments.spelling.declared import TRAINING
 from flatfed.experiments.spelling.options import RunOptions
 from flatfed.named_code import USER, NamedBy
-from flatfed.studies.study import DATASET, METHODS, Options, Point, Study, spelled_point
+from flatfed.studies.study import DATASET, METHODS, ONLY, Options, Point, Study, spelled_point
 
 CELLS, CHOOSING, TUNING = "cells", "choosing", "tuning"
 """The folders of the runs that are reported, of those that choose parameters, and of those that tune them."""
@@ -201,5 +201,5 @@ def _outranked(options: RunOptions, own: RunOptions) -> RunOptions:
 
 
 def _of_runs(options: Options) -> dict[str, Any]:
-    """Return the options that every run takes: not the data, nor what single methods have."""
-    return {name: value for name, value in options.items() if name not in (DATASET, METHODS)}
+    """Return the options that every run takes: not the data, nor which methods there are and what single ones have."""
+    return {name: value for name, value in options.items() if name not in (DATASET, METHODS, ONLY)}

@@ -21,7 +21,7 @@ from flatfed.studies.drawing.figure import Figure
 from flatfed.studies.drawing.reading_figures import read_figures
 from flatfed.studies.parts import Reporting, Selection, Way
 from flatfed.studies.reading_values import ValueReader
-from flatfed.studies.study import ALL, DATASET, METHODS, FaultyStudyError, Options, Study, place_of
+from flatfed.studies.study import ALL, DATASET, METHODS, ONLY, FaultyStudyError, Options, Study, place_of
 
 T = TypeVar("T")
 
@@ -143,6 +143,8 @@ class _Reader:
                     self._note(here, f"dataset must be a name, not {value!r:.40}")
             elif name == METHODS and METHODS in more:
                 self._check_options_by_method(value, here)
+            elif name == ONLY and ONLY in more:
+                continue  # The study knows its methods, and judges it.
             elif name.replace("-", "_") not in NAMES:
                 self._note(here, f"{nearest(name, known, 'entry')}")
             else:
@@ -151,7 +153,7 @@ class _Reader:
         if len(self.mistakes) == before:
             # Together: some contradict each other.
             with self._at(way):
-                together = {name: value for name, value in options.items() if name not in (DATASET, METHODS)}
+                together = {name: value for name, value in options.items() if name not in (DATASET, METHODS, ONLY)}
                 _together(together)
 
     def _methods(self, content: Any) -> dict[str, Any]:
@@ -221,7 +223,7 @@ class _Reader:
             if str(name) in settings:
                 self._note(way, f"the name {str(name)!r} stands there twice; give another")
             settings[str(name)] = {str(option): value for option, value in (options or {}).items()}
-            self._check_options(settings[str(name)], way, METHODS)
+            self._check_options(settings[str(name)], way, METHODS, ONLY)
         return settings
 
     def _check_options_by_method(self, content: Any, way: Way) -> None:

@@ -71,8 +71,8 @@ class StudyTable:
     """Tables of the other metrics that are reported, in the settings that have them."""
 
     def entry(self, setting: str, variant: str) -> Entry:
-        """Return one entry."""
-        return self.entries[setting, variant]
+        """Return one entry; an empty one where the setting does not have the variant."""
+        return self.entries.get((setting, variant)) or Entry(setting, variant)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ class RunningStudy:
     @property
     def count(self) -> int:
         """How many cells there are in all, those included whose parameters are not chosen yet."""
-        reported = len(self.study.settings) * len(self.study.methods) * len(self.study.seeds)
+        reported = len(list(self.study.columns())) * len(self.study.seeds)
         return len(self._choosing) + reported
 
     @property

@@ -28,6 +28,8 @@ MANY = 10_000
 """More seeds, or values of a parameter, than anybody means."""
 METHODS = "methods"
 """What holds the options that single variants have in a setting."""
+ONLY = "only"
+"""What names the variants that a setting has, where it has not all."""
 DATASET = "dataset"
 ALL = "all"
 """What a grid calls every method."""
@@ -53,7 +55,8 @@ class Study:
 
     Args:
         methods: variants by name, each with its spelling: `{"no ADMM": "fedgloss(admm=false)"}`.
-        settings: columns by name, each with the options in which it differs: `{"alpha 0": {"alpha": 0}}`.
+        settings: columns by name, each with the options in which it differs: `{"alpha 0": {"alpha": 0}}`. With `only`,
+            a list of variants, a setting has these alone.
         method_options: options that a variant alone has, in every setting: `{"upper bound": {"rounds": 500}}`. They go
             before those of the setting. A setting may hold such options too, under `methods`, which go before all.
         options: what all have in common, by the names of the options of `flatfed run`; `dataset` is one of them.
@@ -136,6 +139,7 @@ class Study:
             yield ("methods", ALL), f"{ALL} stands for every method in a grid; give another name"
         named = [name for name in self.settings if name or len(self.settings) > 1]
         yield from name_faults(named, "settings")
+        yield from self._faults_of_only()
         yield from self._faults_of_method_options()
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             yield ("seeds",), "seeds must be different whole numbers, such as 0,1,2"
@@ -145,6 +149,41 @@ class Study:
         yield from self.report.faults(list(self.methods))
         yield from self._faults_of_against()
         yield from self._faults_of_figures()
+
+    def _faults_of_only(self) -> Iterator[Fault]:
+        """Yield what is wrong with the variants that single settings have."""
+        for setting, options in self.settings.items():
+            if ONLY not in options:
+                continue
+            way = ("settings", setting, ONLY)
+            only = options[ONLY]
+            if not isinstance(only, list | tuple) or not only or not all(isinstance(name, str) for name in only):
+                yield way, "write the names of the methods that this setting has as a list, such as [fedavg, fedsam]"
+                continue
+            for variant in only:
+                if variant not in self.methods:
+                    yield way, nearest(variant, self.methods, "method")
+            if len(set(only)) < len(only):
+                yield way, "a method stands there twice"
+            for variant in self.options_by_method(setting):
+                if variant in self.methods and variant not in only:
+                    yield ("settings", setting, METHODS, variant), f"{ONLY} does not name it; add it there"
+        yield from self._faults_of_methods_without_setting()
+
+    def _faults_of_methods_without_setting(self) -> Iterator[Fault]:
+        """Yield variants that no setting has."""
+        named = [options.get(ONLY) for options in self.settings.values()]
+        lists = [only for only in named if isinstance(only, list | tuple)]
+        if len(lists) < len(self.settings):
+            return
+        for variant in self.methods:
+            if not any(variant in only for only in lists):
+                yield ("methods", variant), f"no setting has it; name it under {ONLY} of one, or leave it out"
+
+    def methods_in(self, setting: str) -> list[str]:
+        """Return the variants that a setting has, in the order of the study."""
+        only = self.settings[setting].get(ONLY, self.methods)
+        return [variant for variant in self.methods if variant in only]
 
     def _faults_of_method_options(self) -> Iterator[Fault]:
         """Yield variants that there are not, and data that one alone would have."""
@@ -231,8 +270,10 @@ class Study:
         return len(self.points(variant)) > 1
 
     def columns(self) -> Iterator[tuple[str, str]]:
-        """Yield every setting with every variant."""
-        yield from itertools.product(self.settings, self.methods)
+        """Yield every setting with each of its variants."""
+        for setting in self.settings:
+            for variant in self.methods_in(setting):
+                yield setting, variant
 
 
 def _named_option(options: Options, name: str) -> Any:

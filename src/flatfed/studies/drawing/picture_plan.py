@@ -95,7 +95,8 @@ def _plan_pictures_of(
         plan.pictures.append(Picture(picture_name(name, setting, seed=named), figure, setting, (cell,)))
         return
     reported = _reported(running, seed)
-    chosen = figure.methods or tuple(running.study.methods)
+    own = running.study.methods_in(setting)
+    chosen = [variant for variant in figure.methods or own if variant in own]
     shown = [([variant], variant) for variant in chosen] if figure.is_of_one_run else [(list(chosen), "")]
     for variants, alone in shown:
         whole = picture_name(name, setting, alone, named)
@@ -104,7 +105,7 @@ def _plan_pictures_of(
 
 def _first_cell(running: RunningStudy, setting: str, seed: int) -> Cell:
     study = running.study
-    variant = next(iter(study.methods))
+    variant = study.methods_in(setting)[0]
     return Cell(setting, variant, seed, study.points(variant)[0])
 
 

@@ -19,7 +19,7 @@ from flatfed.reports.statistics.ranks import ALPHA, Ranking, indistinct_groups
 from flatfed.studies.reporting.study_flatness import FlatnessBlock
 from flatfed.studies.reporting.study_runs import Say, StudyResults, setting_name
 from flatfed.studies.results import StudyTable
-from flatfed.studies.study import FORBIDDEN, METHODS, Options, Study
+from flatfed.studies.study import FORBIDDEN, METHODS, ONLY, Options, Study
 
 LONGEST_REST = 120
 """Bytes of what settings share, in a file's name: systems take 255 with what stands before and behind."""
@@ -131,7 +131,7 @@ def _alike(study: Study, parameter: str) -> dict[str, dict[float, str]]:
 def _rest(options: Options, parameter: str) -> str:
     """Return what a setting says besides the parameter, as a part of a file's name."""
     # What single methods have there is theirs: the setting is the same for the others.
-    flat: dict[str, Any] = {name: value for name, value in options.items() if name != METHODS}
+    flat: dict[str, Any] = {name: value for name, value in options.items() if name not in (METHODS, ONLY)}
     given = flat.pop("set", None)
     if isinstance(given, Mapping):
         flat |= {str(name).rpartition(":")[2]: value for name, value in given.items()}

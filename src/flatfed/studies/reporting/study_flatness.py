@@ -77,7 +77,8 @@ def flatness_pivot(table: StudyTable, block: FlatnessBlock) -> Pivot:
     cells: dict[Key, PivotCell] = {}
     decimals = {}
     for setting in study.settings:
-        spreads = {variant: spread_of_block(table, block, (setting, variant)) for variant in study.methods}
+        own = study.methods_in(setting)
+        spreads = {variant: spread_of_block(table, block, (setting, variant)) for variant in own}
         means = [spread[0] for spread in spreads.values() if spread is not None]
         order = sorted(set(means)) if block.number.partition(",")[0] in LOWER else []
         decimals[setting] = decimals_for(means, is_percent=False)

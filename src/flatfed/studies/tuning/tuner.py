@@ -40,6 +40,7 @@ class Tuner:
         self.folder: StudyFolder = running.folder
         self.variant = _named(variant, self.study)
         self.setting = _setting(setting, self.study)
+        _refuse_left_out(self.variant, self.setting, self.study)
         self.wanted, self.seed = trials, seed
         self.space: Space = _space(self.study, variant)
         self.fixed = _fixed(self.study, variant, self.space)
@@ -187,6 +188,13 @@ def _setting(setting: str | None, study: Study) -> str:
     if setting not in names:
         raise ConfigError(nearest(setting, names, "setting"))
     return setting
+
+
+def _refuse_left_out(variant: str, setting: str, study: Study) -> None:
+    """Refuse to tune a method where it is not trained."""
+    own = study.methods_in(setting)
+    if variant not in own:
+        raise ConfigError(f"the setting {setting} has only {', '.join(own)}; name one of them, or another setting")
 
 
 def _space(study: Study, variant: str) -> Space:

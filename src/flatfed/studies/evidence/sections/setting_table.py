@@ -35,7 +35,7 @@ Cell = Callable[[str], str]
 
 def setting_table(study: PublishedStudy, setting: str, paper: str = "") -> str:
     """Return the table of a setting as Markdown, with the numbers that a paper printed."""
-    return _table(list(study.study.methods), _columns(study, setting, paper))
+    return _table(study.study.methods_in(setting), _columns(study, setting, paper))
 
 
 def short_table(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:
@@ -51,8 +51,9 @@ def measured_table(study: PublishedStudy, setting: str) -> str:
         for block in study.flatness
         if block.number.partition(",")[0] not in FLATNESS
     }
-    cells = [cell(variant) for variant in study.study.methods for cell in columns.values()]
-    return _table(list(study.study.methods), columns) if any(cell != NOTHING for cell in cells) else ""
+    variants = study.study.methods_in(setting)
+    cells = [cell(variant) for variant in variants for cell in columns.values()]
+    return _table(variants, columns) if any(cell != NOTHING for cell in cells) else ""
 
 
 def _table(variants: Sequence[str], columns: dict[str, Cell]) -> str:

@@ -89,7 +89,7 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
         yield MEASURED
         yield measured
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
-    if len(study.study.methods) > MOST_DRAWN:
+    if len(study.study.methods_in(setting)) > MOST_DRAWN:
         reference = study.statistics.reference
         yield f"Drawn are {reference}, what the papers are about, and the best others, {MOST_DRAWN} at the most."
     yield from ends_part(study, setting, paper)
