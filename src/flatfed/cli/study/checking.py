@@ -24,7 +24,8 @@ def print_check(checked: Checked) -> None:
     """Print what was found."""
     if checked.title:
         echo(checked.title)
-    shape = f"{checked.variants} methods x {checked.settings} settings x {checked.seeds} seeds"
+    # Not a product: a setting may have some of the methods.
+    shape = f"{checked.variants} methods, {checked.settings} settings, {checked.seeds} seeds"
     more = f", {checked.choosing} of them to choose parameters" if checked.choosing else ""
     echo(f"{checked.cells} cells: {shape}{more}")
     for mistake in checked.mistakes:

@@ -32,9 +32,12 @@ from flatfed.studies.evidence.sections.setting_table import (
 from flatfed.studies.reporting.study_pivot import note_of
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
+from flatfed.studies.study import Options
 
 SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
-"""Options of all runs that a page names; what a setting has of its own stands in the study's file."""
+"""Options of all runs that a page names."""
+OWN = (*SAID, "partition", "alpha", "beta", "lr")
+"""Those that it names where a setting has values of its own."""
 MEASURED = "What else was [measured](../flatness.md) of the final models, mean ± sample standard deviation over seeds:"
 MOST_DRAWN = 7
 """Methods of a picture."""
@@ -53,10 +56,21 @@ def study_section(study: PublishedStudy, paper: str, judged: Sequence[JudgedClai
 
 
 def _setting(study: PublishedStudy) -> str:
-    options = study.study.options
-    words = ", ".join(f"{name.replace('_', ' ')} {options[name]}" for name in SAID if options.get(name) is not None)
+    words = _said(study.study.options, SAID)
     link = f"[`studies/{study.name}/study.yaml`](../../studies/{study.name}/study.yaml)"
     return f"**Setting.** {words}; seeds {', '.join(map(str, study.study.seeds))}; {link}."
+
+
+def _own(study: PublishedStudy, setting: str) -> str:
+    """Say in what a setting differs; nothing where it is the only one."""
+    words = _said(study.study.settings[setting], OWN)
+    return f"Here: {words}." if words and len(study.study.settings) > 1 else ""
+
+
+def _said(options: Options, names: Sequence[str]) -> str:
+    """Return options with their values, those of some names."""
+    found = {name: options[name] for name in names if options.get(name) is not None}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
 
 
 def progress(study: PublishedStudy) -> str:
@@ -83,6 +97,7 @@ def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str
         yield _tried(study, setting)
         return
     yield f"### {name}"
+    yield _own(study, setting)
     yield setting_table(study, setting, paper)
     measured = measured_table(study, setting)
     if measured:
