@@ -93,6 +93,14 @@ def test_a_claim_is_judged_by_its_own_setting_alone(evidence: Evidence) -> None:
     assert judged["fedsam-26"].outcome == NOT_RUN
 
 
+def test_a_setting_without_a_run_is_not_taken_for_other_data(root: Path, tmp_path: Path) -> None:
+    part = copied(root, tmp_path / "part")
+    for folder in part.rglob("two"):
+        shutil.rmtree(folder)
+    page = Evidence(part, tmp_path / "workplace").pages()["fedsam.md"]
+    assert "(judged on digits in the place of cifar10" in row(page, "`fedsam-30`")
+
+
 def with_words(root: Path, tmp_path: Path, more: str) -> Evidence:
     """Return the evidence with more said of the study."""
     part = copied(root, tmp_path / "part")

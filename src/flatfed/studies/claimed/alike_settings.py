@@ -68,8 +68,9 @@ class StudySettings:
     def remark(self, claim: Claim, ours: Iterable[str]) -> str:
         """Say in what the data of some settings differ from those of a claim; empty where they do not."""
         theirs = {data for name in claim.every_setting if (data := _dataset(known_settings()[name]))}
-        own = {self._described[name].get("task", {}).get("dataset") for name in ours}
-        other = sorted(str(data) for data in own - theirs)
+        # Nothing is known of a setting in which no run has begun.
+        begun = [self._described[name] for name in ours if self._described[name]]
+        other = sorted({str(described["task"].get("dataset")) for described in begun} - theirs)
         if not theirs or not other:
             return ""
         return f"judged on {', '.join(other)} in the place of {', '.join(sorted(theirs))}"
