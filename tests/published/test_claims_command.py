@@ -130,7 +130,7 @@ def test_a_study_is_judged(study: Path) -> None:
     assert found["fedgf-68"]["outcome"] == "holds"
     assert [one["interval"]["high"] for one in found["fedgf-68"]["comparisons"]] == [0]  # type: ignore[attr-defined]
     assert found["fedsam-30"]["comparisons"][1]["interval"]["count"] == 3  # type: ignore[index]
-    assert "judged on digits in the place of cifar10, cifar100" in found["fedsam-30"]["sentence"]  # type: ignore[operator]
+    assert "judged on digits instead of cifar10, cifar100" in found["fedsam-30"]["sentence"]  # type: ignore[operator]
 
 
 def test_counts_are_judged_in_any_setting(study: Path) -> None:

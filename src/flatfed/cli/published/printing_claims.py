@@ -56,6 +56,7 @@ def _about(claim: Claim) -> list[str]:
         "proved by": ", ".join(claim.tests),
         "not checked": claim.not_checked,
         "not said by the rules": claim.left_out,
+        "our reading": claim.our_reading,
         "against it": claim.against,
         "changed after runs were seen": claim.changed,
     }

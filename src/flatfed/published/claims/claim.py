@@ -105,6 +105,7 @@ class Claim:
         tests: for an exact claim, the tests that prove it: `tests/.../test_costs.py::test_...`.
         not_checked: why no rule says it, for a claim without one.
         left_out: what of the statement the rules do not say.
+        our_reading: numbers in the rules that the paper does not name: what counts as much, or as equal.
         against: printed numbers that cut against it.
         changed: what of its statement or rules was changed when runs had been seen, and what the outcome was before.
         line: where the claim stands in its file.
@@ -122,6 +123,7 @@ class Claim:
     tests: tuple[str, ...] = ()
     not_checked: str = ""
     left_out: str = ""
+    our_reading: str = ""
     against: str = ""
     changed: str = ""
     line: int = field(default=0, compare=False)

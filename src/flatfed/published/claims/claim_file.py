@@ -18,7 +18,7 @@ FILE = "claims.yaml"
 BETWEEN = "between"
 """The place of a paper in the id of a claim on several papers."""
 
-TEXTS = ("statement", "where", "kind", "metric", "not_checked", "left_out", "against", "changed")
+TEXTS = ("statement", "where", "kind", "metric", "not_checked", "left_out", "our_reading", "against", "changed")
 LISTS = ("settings", "tables", "tests")
 REQUIRED = ("statement", "where", "kind", "metric")
 ENTRIES = (*TEXTS, *LISTS, "methods", "rules")

@@ -18,6 +18,8 @@ from flatfed.published.claims.rules import MethodPlace, Pair, Quantity
 FEWEST = 3
 """With fewer seeds nothing is decided, and with so few only what all of them agree in: the interval is their range."""
 
+DIVERGED = "a run diverged"
+
 Key = tuple[str, str]
 """A setting and a method."""
 
@@ -66,10 +68,11 @@ class MeasuredNumbers:
     Args:
         values: of every setting and method.
         diverged: what a run that diverged counts as: minus infinity where higher is better, NaN for nothing at all.
+        lost: what a number that is NaN means.
     """
 
-    def __init__(self, values: Values, diverged: float = math.nan) -> None:
-        self.values, self.diverged = values, diverged
+    def __init__(self, values: Values, diverged: float = math.nan, lost: str = DIVERGED) -> None:
+        self.values, self.diverged, self.lost = values, diverged, lost
 
     def has(self, pair: Pair) -> bool:
         """Say whether the numbers of a comparison are there, with seeds enough in common."""
@@ -102,7 +105,7 @@ class MeasuredNumbers:
             raise NotKnown("with a seed both diverged, or neither reached the target")
         differences = [a - b for a, b in pairs]
         if any(math.isnan(one) for one in differences):
-            raise NotKnown("a run diverged")
+            raise NotKnown(self.lost)
         if not all(math.isfinite(one) for one in differences):
             # There is no mean: only what all seeds agree in is known.
             return MeanInterval(_middle(differences), min(differences), max(differences), len(seeds))
@@ -115,7 +118,7 @@ class MeasuredNumbers:
         _refuse_few(seeds)
         above, below = self._by_seed(left, seeds), self._by_seed(right, seeds)
         if not all(map(math.isfinite, [*above, *below])):
-            raise NotKnown("a run diverged or did not reach the target")
+            raise NotKnown(f"{self.lost} or did not reach the target")
         if not all(value > 0 for value in below):
             raise NotKnown("a ratio needs positive numbers")
         ratio = _mean(above) / _mean(below)
@@ -165,7 +168,7 @@ class PrintedNumbers:
         above, below = self.means(left, right)
         estimate = 0.0 if above == below else above - below
         if math.isnan(estimate):
-            raise NotKnown("a run diverged")
+            raise NotKnown(DIVERGED)
         spread = math.hypot(*(self._at(place)[1] or 0.0 for _, place in (*left.places, *right.places)))
         return MeanInterval(estimate, estimate - spread, estimate + spread, 0)
 

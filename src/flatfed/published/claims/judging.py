@@ -11,7 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from flatfed.published.claims.claim import TARGET_COSTS, Claim
-from flatfed.published.claims.intervals import MeanInterval, MeasuredNumbers, NotKnown, NotMeasured, Numbers, Values
+from flatfed.published.claims.intervals import (
+    DIVERGED,
+    MeanInterval,
+    MeasuredNumbers,
+    NotKnown,
+    NotMeasured,
+    Numbers,
+    Values,
+)
 from flatfed.published.claims.rules import Pair
 
 HOLDS: Literal["holds"] = "holds"
@@ -44,6 +52,8 @@ class ComparedPair:
     reason: str = ""
     is_missing: bool = False
     """Whether one of the numbers was never measured."""
+    is_difference: bool = False
+    """Whether the interval is of a difference, so that it can be compared with those of others."""
 
     @property
     def sentence(self) -> str:
@@ -59,12 +69,20 @@ class ComparedPair:
         compared = f"{_side_text(self.left)} against {_side_text(self.right)}"
         if not math.isfinite(at.estimate):
             return f"{compared}{seeds}"
-        return f"{compared}, {at.estimate:.4g} [{at.low:.4g}, {at.high:.4g}]{seeds}"
+        return f"{compared}, {self.interval_text}{seeds}"
+
+    @property
+    def interval_text(self) -> str:
+        """The difference or ratio with its interval; empty where there is none, or it is not finite."""
+        at = self.interval
+        if at is None or not math.isfinite(at.estimate):
+            return ""
+        return f"{at.estimate:.4g} [{at.low:.4g}, {at.high:.4g}]"
 
 
 def _side_text(mean: float) -> str:
     """Return a mean; it is infinite where a seed did not reach the target, or diverged."""
-    return f"{mean:.4g}" if math.isfinite(mean) else "not reached by all seeds"
+    return f"{mean:.4g}" if math.isfinite(mean) else "not reached by every seed"
 
 
 @dataclass(frozen=True)
@@ -94,9 +112,9 @@ def judge(claim: Claim, values: Values, settings: Sequence[str] | None = None) -
     return judge_numbers(claim, measured_numbers(claim, values), settings)
 
 
-def measured_numbers(claim: Claim, values: Values) -> MeasuredNumbers:
+def measured_numbers(claim: Claim, values: Values, lost: str = DIVERGED) -> MeasuredNumbers:
     """Return values of a claim's metric as numbers that know what a run that diverged counts as."""
-    return MeasuredNumbers(values, WORST.get(claim.metric, math.nan))
+    return MeasuredNumbers(values, WORST.get(claim.metric, math.nan), lost)
 
 
 def judge_numbers(claim: Claim, numbers: Numbers, settings: Sequence[str] | None = None) -> Verdict:
@@ -146,10 +164,26 @@ def _outcome(outcomes: Sequence[Outcome]) -> Outcome:
 def _sentence(outcome: Outcome, comparisons: Sequence[ComparedPair]) -> str:
     """Return how many comparisons say what, and the first of those that decide."""
     counted = ", ".join(f"{count} {name}" for name, count in _counts(comparisons))
-    # One that was measured tells more than one that was not.
-    deciding = [one for one in comparisons if one.outcome == outcome]
-    shown = next((one for one in deciding if not one.is_missing), deciding[0])
-    return f"{outcome}: comparisons: {counted}; {shown.sentence}"
+    return f"{outcome}: comparisons: {counted}; {deciding(outcome, comparisons).sentence}"
+
+
+def deciding(outcome: Outcome, comparisons: Sequence[ComparedPair]) -> ComparedPair:
+    """Return the comparison that a sentence tells: of those against a claim the widest difference, else the first.
+
+    One that was measured tells more than one that was not.
+    """
+    agreeing = [one for one in comparisons if one.outcome == outcome]
+    measured = [one for one in agreeing if not one.is_missing]
+    differences = [one for one in measured if one.is_difference]
+    if outcome == FAILS and len(differences) == len(measured):
+        return max(differences, key=_width)
+    return (measured or agreeing)[0]
+
+
+def _width(one: ComparedPair) -> float:
+    """Return how far apart the two sides are; infinite where one never reached the target."""
+    assert one.interval is not None
+    return abs(one.interval.estimate)
 
 
 def _counts(comparisons: Sequence[ComparedPair]) -> Iterator[tuple[str, int]]:
@@ -180,7 +214,7 @@ def _compared(pair: Pair, numbers: Numbers, is_coarse: bool) -> ComparedPair:
     outcome = _decided(pair, interval)
     if is_coarse and outcome == FAILS and interval.low == interval.high == 0 and interval.count:
         return ComparedPair(statement, UNDECIDED, left, right, interval, "equal in the rounds that were evaluated")
-    return ComparedPair(statement, outcome, left, right, interval)
+    return ComparedPair(statement, outcome, left, right, interval, is_difference=pair.relation != "ratio")
 
 
 def _statement(pair: Pair) -> str:
@@ -200,6 +234,8 @@ def _bounds(pair: Pair) -> str:
         return f"is at most {pair.high:g}"
     if pair.high is None:
         return f"is at least {pair.low:g}"
+    if pair.low == pair.high:
+        return f"equals {pair.low:g}"
     return f"lies between {pair.low:g} and {pair.high:g}"
 
 

@@ -11,8 +11,7 @@ is meant in each setting of its claim, or in each of those that its own entry `i
 | `ratio: [a, b]` with `between: [low, high]` | a / b lies there |
 | `fails: [a, b]` with `trains: [c]`, `below: x` | a and b diverge or stay below x, c does not |
 
-`but: 2` allows two settings of the claim in which an `order` does not hold: "in 10 of 12 settings". A quantity that is
-not of the claim's metric says so: `accuracy of fedsam`.
+A quantity that is not of the claim's metric says so: `accuracy of fedsam`.
 """
 
 from __future__ import annotations

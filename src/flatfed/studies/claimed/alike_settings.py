@@ -73,7 +73,7 @@ class StudySettings:
         other = sorted({str(described["task"].get("dataset")) for described in begun} - theirs)
         if not theirs or not other:
             return ""
-        return f"judged on {', '.join(other)} in the place of {', '.join(sorted(theirs))}"
+        return f"judged on {', '.join(other)} instead of {', '.join(sorted(theirs))}"
 
     def _meant(self, theirs: str) -> str | None:
         if theirs in self.given:

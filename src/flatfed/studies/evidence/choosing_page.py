@@ -1,200 +1,146 @@
-"""Which method when: for each need, the settings that speak of it, and the methods that do best there."""
+"""The page on which method to try first: answers, and for each need the settings that speak of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
-from flatfed.reports.tables.grid import NOTHING, Spread, markdown_table, megabytes, of_metric, rule
+from flatfed.reports.tables.grid import NOTHING, markdown_table, rule
 from flatfed.reports.tables.pivot import escape_markdown
-from flatfed.studies.claimed.variants import taken_apart
+from flatfed.studies.evidence.choosing_advice import COUNTED, advice, answers_of
+from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.chance import chance_of
-from flatfed.studies.evidence.sections.setting_table import target_of, target_words
-from flatfed.studies.evidence.sections.study_section import SEEDS
-from flatfed.studies.reporting.study_runs import setting_name
-from flatfed.studies.reporting.study_targets import TargetLine
-
-MANY_CLASSES = 100
-SHOWN = 3
-HEAD = """# Which method when
-
-Made from the published results alone. A method is named only where all seeds of its study have ended, at least three,
-and none diverged. A study that is not complete names the best so far.
-
-Runs are small: networks of ten to fifty thousand parameters, tens to hundreds of rounds, targets that the papers pass
-early, three seeds, and no interval for an order of means. What each study cannot say stands on the papers' pages; take
-this as what to try first.
-
-Costs are counted to a target: the mean of the study's reference in the same setting, or a number that the study names;
-it stands in the table. A run has reached it in the first evaluated round that is as good. So a cost is known to the
-grid of evaluations only, and later rounds may be worse: where accuracy jumps from round to round, as with one class per
-client, the first such round is a lucky one, and costs say little. A method is named only where every seed reached the
-target and the mean that is reported is as good as well. Methods whose means are equal are all named as best; those
-whose means lie within a deviation of each other are not distinguished.
-
-Accuracies are compared by seed: a method is separated from the best where the interval of the differences does not hold
-zero, also where their means lie within a deviation of each other, since seeds shift all methods alike. With three seeds
-one pair of equal methods in four is separated by chance. SWA can be added to any method; one with SWA is compared here
-with others that do without."""
-HEADS = ["study", "setting", "chance", "best", "then", "not separated from the best"]
-COST_HEADS = ["study", "setting", "target", "best", "then"]
-NOTHING_YET = "No study that speaks of it has two such methods yet."
-
-Rows = Iterator[list[str]]
-
-
-@dataclass(frozen=True)
-class Need:
-    """What somebody may need.
-
-    Attributes:
-        title: in few words.
-        why: what is compared.
-        cost: the cost to the target that is to be low; empty where accuracy is to be high.
-        fits: whether a setting speaks of it, by the record of one of its runs.
-    """
-
-    title: str
-    why: str
-    cost: str = ""
-    fits: Callable[[dict[str, Any]], bool] = lambda described: True
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A method with what decides its rank, as a number and as text."""
-
-    method: str
-    mean: float
-    text: str
-
-    def __str__(self) -> str:
-        return f"{escape_markdown(self.method)}: {self.text}"
-
-
-def _one_class(described: dict[str, Any]) -> bool:
-    classes = described.get("clients", {}).get("classes") or {}
-    return bool(classes.get("max") == 1)
-
-
-def _many_classes(described: dict[str, Any]) -> bool:
-    return int(described.get("data", {}).get("classes") or 0) >= MANY_CLASSES
-
-
-NEEDS = (
-    Need("Few rounds", "The fewest rounds to the target.", "round"),
-    Need("Little traffic", "The fewest bytes, down and up, to the target.", "bytes"),
-    Need("Tight compute", "The fewest forward and backward passes to the target.", "backprops"),
-    Need("One class per client", "The highest accuracy where no client has two classes.", fits=_one_class),
-    Need("Many classes", f"The highest accuracy with {MANY_CLASSES} classes or more.", fits=_many_classes),
+from flatfed.studies.evidence.sections.method_rankings import (
+    ABOVE_CHANCE,
+    Need,
+    Ranked,
+    RankedSetting,
+    rankings,
 )
+from flatfed.studies.evidence.sections.setting_table import target_words
+from flatfed.studies.evidence.sections.setting_words import data_words, network_words, rate_words, setting_words
+from flatfed.studies.evidence.sections.study_section import SEEDS
+
+SHOWN = 3
+TITLE = """# Which method when
+
+What to try first. Every name and number is made from the published results."""
+HOW = f"""{COUNTED} The tables show the others too.
+
+## How to read this page
+
+- **Runs are small.** Networks are small, and rounds are few; the [settings](#settings) stand at the end. What a study
+  cannot say stands on the [pages of the papers](README.md).
+- **Who is named.** A method is named only when all of its own seeds have ended, at least {SEEDS}, and none diverged.
+  A dash says that no other can be named; a setting without any does not stand here.
+- **The best** has the best mean. Methods with equal means are all named.
+- **Not separated from the best.** Methods are compared by seed: the interval of the differences to the best holds zero.
+  With three seeds one pair of equal methods in four is separated by chance.
+- **Answers** name the method that is most often the best or not separated from the best. If several are, they name the
+  one that was trained in fewer settings, and then the one that is most often the best.
+- **Costs** are counted up to a target: the mean of the study's reference, or a number that the study names. A run has
+  reached it in the first evaluated round that is as good. So costs are known to the grid of evaluations only. A cost is
+  named only if all seeds reached the target, and the reported mean is as good as the target too. With one class per
+  client accuracy jumps from round to round: the first such round may be luck, and costs say little.
+- **Learning rates.** A learning rate that was set for some methods favours them. The settings say where it was searched
+  for each method.
+- **SWA** can be added to any method. Here a method with SWA is compared with others without it."""
+HEADS = ["study", "setting", "methods", "chance", "best", "then", "not separated from the best"]
+COST_HEADS = ["study", "setting", "methods", "target", "best", "then", "not separated from the best"]
+SETTING_HEADS = ["study", "setting", "network", "learning rate", "methods"]
+SETTINGS = """## Settings
+
+Two settings of the same data may have different networks, learning rates and rounds. Methods are those whose seeds have
+all ended; forms of one method are one."""
+NOTHING_YET = "No study that speaks of it has two methods yet, one of which can be named."
 
 
 def choosing_page(studies: Sequence[PublishedStudy]) -> str:
     """Return the page."""
-    compared = [study for study in studies if study.about.differences]
-    parts = [HEAD]
-    for need in NEEDS:
-        rows = [row for study in compared for row in _rows(study, need)]
-        parts += [f"## {need.title}", need.why, _table(need, rows) if rows else NOTHING_YET]
-    return "\n\n".join(parts) + "\n"
+    ranked = rankings(studies)
+    parts = [TITLE, "\n".join(f"- {answer}" for answer in answers_of(ranked)), HOW]
+    for need, settings in ranked.items():
+        parts += [f"## {need.title}", " ".join(advice(settings)), need.why]
+        parts += [_table(need, settings), _left_out(need, settings)]
+    parts.append(_settings([one for settings in ranked.values() for one in settings]))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _table(need: Need, rows: list[list[str]]) -> str:
+def _table(need: Need, settings: Sequence[RankedSetting]) -> str:
+    """Return the table of a need, without the settings whose targets are too near chance."""
+    rows = [_row(one) for one in settings if not one.is_near_chance]
     heads = COST_HEADS if need.cost else HEADS
-    return markdown_table(heads, [rule(words=True)] * len(heads), rows)
+    return _words_table(heads, rows) if rows else NOTHING_YET
 
 
-def _rows(study: PublishedStudy, need: Need) -> Rows:
-    for setting in study.study.settings:
-        if not need.fits(study.described(setting)):
-            continue
-        ranked = _by_cost(study, setting, need.cost) if need.cost else _by_accuracy(study, setting)
-        if len(_methods(study, ranked)) > 1:
-            place = [study.name, setting_name(setting)]
-            if need.cost:
-                yield [*place, _target(study, setting, ranked[0].method), *named_best(ranked)]
-            else:
-                close = ", ".join(_not_separated(study, setting, ranked)) or "none"
-                yield [*place, _chance(study, setting), *named_best(ranked), close]
+def _words_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return markdown_table(heads, [rule(words=head != "methods") for head in heads], rows)
 
 
-def _chance(study: PublishedStudy, setting: str) -> str:
+def _row(one: RankedSetting) -> list[str]:
+    compared_with = _chance(one) if one.target is None else _target(one)
+    close = "; ".join(escape_markdown(other.variant) for other in one.close) or "none"
+    return [*_place(one), str(len(one.families)), compared_with, *named_best(one), close]
+
+
+def _place(one: RankedSetting) -> list[str]:
+    """Return the study with a link to its file, and the setting in words; its name too where words are not enough."""
+    link = f"[{one.study.name}](../../studies/{one.study.name}/study.yaml)"
+    words = setting_words(one.study, one.setting)
+    alike = [other for other in one.study.study.settings if setting_words(one.study, other) == words]
+    name = "" if len(alike) == 1 else f" ({escape_markdown(one.setting)})"
+    return [link, words + name]
+
+
+def _chance(one: RankedSetting) -> str:
     """Return the accuracy of guessing, beside which small accuracies are to be read."""
-    chance = chance_of(study, setting)
+    chance = chance_of(one.study, one.setting)
     return NOTHING if chance is None else f"{100 * chance:g} %"
 
 
-def _methods(study: PublishedStudy, ranked: Sequence[Ranked]) -> set[str]:
-    """Return the methods that are ranked; forms of one with other parameters leave no choice of a method."""
-    return {taken_apart(study.study.methods[one.method])[0] for one in ranked}
-
-
-def named_best(ranked: Sequence[Ranked]) -> list[str]:
-    """Return the best, with all that are equal to it, and those that come then, with all that are equal to the last."""
-    best = [one for one in ranked if one.mean == ranked[0].mean]
-    others = ranked[len(best) :]
-    last = [one.mean for one in others[: SHOWN - 1]][-1:]
-    then = [one for place, one in enumerate(others) if place < SHOWN - 1 or one.mean in last]
-    return ["; ".join(f"**{one}**" for one in best), "; ".join(map(str, then)) or NOTHING]
-
-
-def _target(study: PublishedStudy, setting: str, variant: str) -> str:
+def _target(one: RankedSetting) -> str:
     """Say what was to be reached: `37.53 %`, or `the mean of fedavg: 37.53 %`."""
-    line, words = target_of(study, setting, variant), target_words(study)
-    return words if line is None or line.goal == words else f"{words}: {line.goal}"
+    goal, words = one.target.goal if one.target else NOTHING, target_words(one.study)
+    return goal if goal == words else f"{words}: {goal}"
 
 
-def _by_accuracy(study: PublishedStudy, setting: str) -> list[Ranked]:
-    metric = study.table.metrics.get(setting)
-    entries = [study.table.entry(setting, variant) for variant in study.study.methods]
-    whole = [(entry, entry.mean) for entry in entries if entry.mean is not None and len(entry.values) >= SEEDS]
-    if metric is None:
-        return []
-    order = sorted(whole, key=lambda pair: pair[1], reverse=metric.shown.higher_is_better is not False)
-    return [Ranked(entry.variant, mean, of_metric(metric, (mean, entry.spread))) for entry, mean in order]
+def named_best(one: RankedSetting) -> list[str]:
+    """Return the best, with all that are equal to it, and those that come then, with all that are equal to the last."""
+    others = one.ranked[len(one.best) :]
+    last = [other.mean for other in others[: SHOWN - 1]][-1:]
+    then = [other for place, other in enumerate(others) if place < SHOWN - 1 or other.mean in last]
+    return ["; ".join(f"**{_named(best)}**" for best in one.best), "; ".join(map(_named, then)) or NOTHING]
 
 
-def _by_cost(study: PublishedStudy, setting: str, name: str) -> list[Ranked]:
-    """Return the methods that reached the target, with what it took; that which took least is the first."""
-    found = []
-    for variant in study.study.methods:
-        line = target_of(study, setting, variant)
-        spread = None if line is None else line.costs[name]
-        if line is not None and spread is not None and _has_reached(study, setting, line):
-            found.append(Ranked(variant, spread[0], _cost(name, spread)))
-    return sorted(found, key=lambda one: one.mean)
+def _named(one: Ranked) -> str:
+    return f"{escape_markdown(one.variant)}: {one.text}"
 
 
-def _has_reached(study: PublishedStudy, setting: str, line: TargetLine) -> bool:
-    """Say whether all seeds reached a target, and the reported mean did: one lucky evaluation is not enough."""
-    metric, mean = study.table.metrics.get(setting), study.table.entry(setting, line.method).mean
-    # There is no mean where a seed is missing or diverged.
-    if metric is None or mean is None or not metric.reaches(mean, line.value):
-        return False
-    return line.reached == line.runs == len(study.study.seeds) >= SEEDS
+def _left_out(need: Need, settings: Sequence[RankedSetting]) -> str:
+    """Say which settings are not in the table of a cost; nothing where all are."""
+    left = [one for one in settings if one.is_near_chance]
+    if not left:
+        return ""
+    listed = "; ".join(f"{one.study.name} ({data_words(one.study, one.setting)}; {_near_chance(one)})" for one in left)
+    return (
+        f"Left out: {counted_words(len(left), 'setting')} with a target less than {100 * ABOVE_CHANCE:g} points above "
+        f"chance, which one lucky evaluation passes: {listed}."
+    )
 
 
-def _cost(name: str, spread: Spread) -> str:
-    written = [_amount(name, part) for part in spread if part is not None]
-    return " ± ".join(written)
+def _near_chance(one: RankedSetting) -> str:
+    goal = one.target.goal if one.target else NOTHING
+    return f"target {goal}, chance {_chance(one)}"
 
 
-def _amount(name: str, amount: float) -> str:
-    return megabytes(amount) if name == "bytes" else f"{amount:,.0f}"
+def _settings(shown: Sequence[RankedSetting]) -> str:
+    """Return the table of all settings that stand in other tables, each once."""
+    settings = {(one.study.name, one.setting): one for one in shown}
+    rows = [_setting_row(settings[key]) for key in sorted(settings)]
+    return f"{SETTINGS}\n\n{_words_table(SETTING_HEADS, rows)}" if rows else ""
 
 
-def _not_separated(study: PublishedStudy, setting: str, ranked: Sequence[Ranked]) -> list[str]:
-    """Return the methods whose difference to the best, by seed, has an interval that holds zero."""
-    best = ranked[0].method
-    entries = {one.method: study.table.entry(setting, one.method) for one in ranked}
-    samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
-    compared = compare_with_reference(samples, best)
-    return [
-        escape_markdown(one.method)
-        for one in compared
-        if one.interval is None or one.interval.low <= 0 <= one.interval.high
-    ]
+def _setting_row(one: RankedSetting) -> list[str]:
+    study, setting = one.study, one.setting
+    methods = str(len(one.families)) if one.counts else f"{len(one.families)}, not counted"
+    return [*_place(one), network_words(study, setting), rate_words(study, setting), methods]

@@ -7,13 +7,14 @@ out, and said.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flatfed.published.claims.claim import EXACT, Claim
 from flatfed.published.claims.claim_file import settings as known_settings
-from flatfed.published.claims.intervals import Key, MeasuredNumbers
+from flatfed.published.claims.intervals import DIVERGED, Key, MeasuredNumbers
 from flatfed.published.claims.judging import (
     FAILS,
     HOLDS,
@@ -29,9 +30,23 @@ from flatfed.published.claims.judging import (
 from flatfed.published.claims.rules import PairGroup, Rule
 from flatfed.studies.claimed.alike_settings import FREE
 from flatfed.studies.claimed.claim_judge import ClaimJudge
+from flatfed.studies.claimed.variants import find_variants
 from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.published_study import PublishedStudy
+from flatfed.studies.evidence.sections.chance import seeds_at_chance
 
+OF_MODELS = (
+    "lambda_max",
+    "lambda_ratio",
+    "lambda_local",
+    "lambda_global",
+    "lambda_global_over_local",
+    "lpf",
+    "discrepancy",
+    "incompatibility",
+)
+"""Metrics that say nothing of a method whose model has learned nothing."""
+AT_CHANCE = "a model diverged or is at chance, so that its sharpness says nothing"
 PARTLY = "holds in part"
 PROVED, NOT_CHECKED, NOT_RUN = "proved by a test", "not checked", "not run"
 SET_ASIDE = "set aside"
@@ -62,6 +77,7 @@ class JudgedClaim:
             `undecided`, or why no run decides it.
         settings: of the claim that runs speak of.
         aside: studies with runs of it that do not count.
+        with_chance: what would come of it if models at chance counted, where that is something else.
     """
 
     claim: Claim
@@ -70,6 +86,7 @@ class JudgedClaim:
     studies: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     aside: tuple[AsideStudy, ...] = ()
+    with_chance: str = ""
 
     @property
     def is_tested(self) -> bool:
@@ -122,18 +139,26 @@ class JointJudge:
             if study.about.differences and study.ended[0]
         }
         self._silent = {study.name: study.about.cannot_judge for study in studies}
+        self._studies = {study.name: study for study in studies}
 
     def judge(self, claim: Claim) -> JudgedClaim:
         """Judge one claim."""
         if not claim.rules:
             return JudgedClaim(claim, judge(claim, {}), PROVED if claim.tests else NOT_CHECKED)
         judged = replace(self._by_runs(claim), aside=tuple(self._aside(claim)))
+        if claim.metric in OF_MODELS:
+            judged = self._beside_chance(claim, judged)
         if judged.outcome == NOT_RUN and judged.aside:
             judged = replace(judged, outcome=SET_ASIDE)
         # Runs may confirm or refute an identity or a count; where they do so for a part, its tests prove the whole.
         if claim.kind == EXACT and claim.tests and judged.outcome in (PARTLY, UNDECIDED, SET_ASIDE, NOT_RUN):
             return JudgedClaim(claim, judged.verdict, PROVED, aside=judged.aside)
         return judged
+
+    def _beside_chance(self, claim: Claim, judged: JudgedClaim) -> JudgedClaim:
+        """Return a judged claim that knows what would come of it if models at chance counted."""
+        counting = self._by_runs(claim, with_chance=True).outcome
+        return judged if counting == judged.outcome else replace(judged, with_chance=counting)
 
     def _aside(self, claim: Claim) -> Iterator[AsideStudy]:
         """Yield what studies that say too little of a claim have of it; nothing where nothing was measured."""
@@ -149,11 +174,12 @@ class JointJudge:
             if judged.outcome != NOT_RUN:
                 yield AsideStudy(name, reason, judged.outcome, judged.reason)
 
-    def _by_runs(self, claim: Claim) -> JudgedClaim:
-        parts = self._parts(claim)
+    def _by_runs(self, claim: Claim, with_chance: bool = False) -> JudgedClaim:
+        parts = self._parts(claim, with_chance)
         if not parts:
             return JudgedClaim(claim, undecided(claim, self._missing(claim)), NOT_RUN)
-        numbers = {name: measured_numbers(claim, part.values) for name, part in parts.items()}
+        lost = AT_CHANCE if claim.metric in OF_MODELS else DIVERGED
+        numbers = {name: measured_numbers(claim, part.values, lost) for name, part in parts.items()}
         run = list(dict.fromkeys(theirs for part in parts.values() for theirs in part.places))
         judged = judge_studies(claim, numbers, run, _free(parts))
         used = {name: parts[name] for name in judged.studies}
@@ -167,16 +193,16 @@ class JointJudge:
         others = "" if len(words) == 1 else f", nor of {counted_words(len(words) - 1, 'other setting')} of the claim"
         return f"no study has a run of ({words[0]}){others}"
 
-    def _parts(self, claim: Claim) -> dict[str, _StudyPart]:
+    def _parts(self, claim: Claim, with_chance: bool) -> dict[str, _StudyPart]:
         """Return what studies have of a claim, the one with the most runs first; not those that say too little."""
         found: dict[str, _StudyPart] = {}
         for name in self._judges:
-            part = self._part(name, claim)
+            part = self._part(name, claim, with_chance)
             if part is not None and claim.id not in self._silent[name]:
                 found[name] = part
         return dict(sorted(found.items(), key=lambda item: -item[1].count))
 
-    def _part(self, name: str, claim: Claim) -> _StudyPart | None:
+    def _part(self, name: str, claim: Claim, with_chance: bool = False) -> _StudyPart | None:
         """Return what a study has of a claim; nothing where it has none of its settings."""
         one = self._judges[name]
         alike, named = self._alike(one, claim), one.settings.named(claim)
@@ -184,7 +210,22 @@ class JointJudge:
         if not places:
             return None
         free = tuple(theirs for theirs in alike if theirs not in claim.settings)
-        return _StudyPart(one, places, one.values_in(claim, places), free)
+        values = one.values_in(claim, places)
+        return _StudyPart(one, places, values if with_chance else self._taught(name, claim, places, values), free)
+
+    def _taught(
+        self, name: str, claim: Claim, places: Mapping[str, str], values: Mapping[Key, Mapping[int, float]]
+    ) -> Mapping[Key, Mapping[int, float]]:
+        """Return the numbers with none for what was measured of a model that is at chance."""
+        study = self._studies[name]
+        variants = find_variants(claim.methods, study.study.methods)
+        kept = {}
+        for (theirs, quantity), by_seed in values.items():
+            metric, method = claim.metric_and_method(quantity)
+            setting = self._judges[name].settings.names[places[theirs]]
+            lost = seeds_at_chance(study, study.table.entry(setting, variants[method])) if metric in OF_MODELS else ()
+            kept[theirs, quantity] = {seed: math.nan if seed in lost else one for seed, one in by_seed.items()}
+        return kept
 
     def _alike(self, one: ClaimJudge, claim: Claim) -> dict[str, str]:
         """Return the settings that were said to be the claim's; any, where it is about what is the same everywhere.

@@ -1,15 +1,17 @@
-"""The ledger: where a paper and its authors' code differ, what either form comes to on one setting."""
+"""The ledger: where a paper and code for it differ, whose each form is, and what both come to on one setting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
+from flatfed.reports.statistics.paired import PairedDifference, SeedValues, compare_with_reference
 from flatfed.reports.tables.grid import NOTHING, markdown_table, rule
-from flatfed.reports.tables.pivot import escape_markdown
+from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
 from flatfed.studies.evidence.about import FormPair
+from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.sections.chance import chance_mark, chance_note
+from flatfed.studies.evidence.sections.chance import chance_note, seeds_at_chance
 from flatfed.studies.evidence.sections.setting_table import (
     OPEN,
     interval_text,
@@ -17,31 +19,70 @@ from flatfed.studies.evidence.sections.setting_table import (
     measured_text,
     value_text,
 )
-from flatfed.studies.evidence.sections.study_section import SEEDS, progress
+from flatfed.studies.evidence.sections.study_section import SEEDS, progress, study_setting
 from flatfed.studies.reporting.study_runs import setting_name
+from flatfed.studies.results import Entry
 
 HEAD = """# Paper against authors' code
 
-Where the text of a paper and the code of its authors differ, flatfed has both forms by name. This page has differences
-with their measured effect where both forms were trained: in one setting, with the papers' values but for the learning
-rate, nothing searched. The pages of the [methods](../algorithms/README.md) tell each difference in full.
+A paper and the code of its authors may differ. For many such differences flatfed has both forms by name. The tables of
+this page have pairs of forms, trained alike but for one difference. After them come all differences that the pages of
+the [methods](../algorithms/README.md) name.
 
-Each row changes what its second column names. In what else the paper and the code of a method differ, the two forms of
-a row are alike. So one run may be the paper's form in one row and the code's form in another."""
-HEADS = [
-    "method",
-    "difference",
-    "paper's form",
-    "code's form",
-    "code minus paper",
-    "λmax, paper",
-    "λmax, code",
-]
-UNMEASURED = (
-    "Measured are those above. Of the others some have no switch here, some concern data or participation, and some "
-    "have no effect where clients have equally many examples; how much they matter is not known."
-)
-WORDS = 2
+Each row changes what its second column names. In what else the paper and the code of a method differ, the two sides of
+a row are alike. So one run may be the paper side in one row and the code side in another.
+
+Two columns say whose each side is. A paper side is the text of a paper, or our reading where no text has it. A code
+side is code of the method's own authors, or of other authors who used the method as a baseline. *Second-hand* is a
+paper that we know from what others write of it, not from its own text."""
+LEARNED, LOST, WAITING = "Both sides learn", "A side does not learn or diverges", "Not complete"
+LEADS = {
+    LEARNED: "The largest difference comes first.",
+    LOST: "The size of such a difference says nothing, so words stand there instead.",
+    WAITING: f"A side does not have its {SEEDS} seeds yet, or its runs failed.",
+}
+EFFECTS = {LEARNED: "code minus paper", LOST: "what happens here", WAITING: "code minus paper"}
+WORDS = ("method", "what differs", "paper side", "code side", EFFECTS[LOST])
+"""Columns of text; all others have numbers."""
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """What the two sides of a pair came to in one setting.
+
+    Attributes:
+        pair: which.
+        paper: the runs of the paper side.
+        code: the runs of the code side.
+        difference: the code side minus the paper side, seed by seed.
+        lost: in words which side does not learn or diverges, and in how many seeds; empty where both learn.
+    """
+
+    pair: FormPair
+    paper: Entry
+    code: Entry
+    difference: PairedDifference
+    lost: str
+
+    @property
+    def group(self) -> str:
+        """The table that it stands in."""
+        if not _is_known(self.paper) or not _is_known(self.code):
+            return WAITING
+        if self.lost:
+            return LOST
+        return WAITING if self.difference.mean is None else LEARNED
+
+    @property
+    def size(self) -> float:
+        """How large the measured difference is; less than any where none is measured."""
+        return -1.0 if self.lost or self.difference.mean is None else abs(self.difference.mean)
+
+    @property
+    def has_one_sign(self) -> bool:
+        """Whether the interval of the difference lies on one side of zero."""
+        interval = self.difference.interval
+        return interval is not None and interval.low * interval.high > 0
 
 
 def ledger_page(studies: Sequence[PublishedStudy], differences: str) -> str:
@@ -51,47 +92,84 @@ def ledger_page(studies: Sequence[PublishedStudy], differences: str) -> str:
         if study.about.pairs:
             parts += _of_study(study)
     if differences:
-        parts += ["## All differences that the pages name", UNMEASURED, differences]
-    return "\n\n".join(parts) + "\n"
+        parts += ["## All differences that the pages name", differences]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def tabled_points(studies: Sequence[PublishedStudy]) -> Mapping[str, Sequence[str]]:
+    """Return how the points begin that pairs are about, by the page that has them."""
+    points: dict[str, list[str]] = {}
+    for study in studies:
+        for pair in study.about.pairs:
+            points.setdefault(pair.page, []).extend(pair.points)
+    return points
 
 
 def _of_study(study: PublishedStudy) -> Iterator[str]:
     yield f"## {study.study.title or study.name}"
     yield study.about.question
+    yield study_setting(study)
+    yield " ".join(study.about.limits)
     yield progress(study)
     for setting in study.study.settings:
-        rows = [_row(study, setting, pair) for pair in study.about.pairs]
         yield f"### {escape_markdown(setting_name(setting))}"
-        yield markdown_table(HEADS, [rule(words=place < WORDS) for place in range(len(HEADS))], rows)
-        yield _counted(study, setting)
-    yield (
-        f"Mean ± standard deviation over seeds {', '.join(map(str, study.study.seeds))}; differences by seed in "
-        f"percentage points, with {interval_words(study)}, and with the number of pairs where not all seeds have "
-        "both; ✗ diverged; "
-        f"{NOTHING} not run yet, or a form diverged.{chance_note(study)}"
-    )
-    yield " ".join(study.about.limits)
+        yield from _of_setting(study, setting)
+    yield _notes(study)
     command = f"flatfed study run studies/{study.name}/study.yaml --out runs/{study.name}"
     yield f"`{command}` trains any of these again, to the same bits on the same versions."
 
 
-def _row(study: PublishedStudy, setting: str, pair: FormPair) -> list[str]:
-    forms = [study.table.entry(setting, variant) for variant in (pair.paper, pair.code)]
+def _of_setting(study: PublishedStudy, setting: str) -> Iterator[str]:
+    """Yield a summary and a table for each group of pairs, each sorted by the size of the difference."""
+    measured = [_measured(study, setting, pair) for pair in study.about.pairs]
+    measured.sort(key=lambda one: one.size, reverse=True)
+    yield _counted(measured)
+    for group, lead in LEADS.items():
+        inside = [one for one in measured if one.group == group]
+        if inside:
+            yield f"**{group}.** {lead}"
+            yield _table(study, setting, EFFECTS[group], inside)
+
+
+def _measured(study: PublishedStudy, setting: str, pair: FormPair) -> MeasuredPair:
+    paper, code = (study.table.entry(setting, variant) for variant in (pair.paper, pair.code))
+    samples = {(setting, entry.variant): SeedValues(entry.values, entry.ended) for entry in (paper, code)}
+    (difference,) = compare_with_reference(samples, pair.paper)
+    sides = {"paper side": paper, "code side": code}
+    said = [_lost(study, entry, side) for side, entry in sides.items()]
+    return MeasuredPair(pair, paper, code, difference, "; ".join(filter(None, said)))
+
+
+def _lost(study: PublishedStudy, entry: Entry, side: str) -> str:
+    """Say that a side diverges or is at chance, and in how many seeds; nothing where it learns."""
+    total = len(entry.values) + len(entry.ended)
+    diverged = sum(state == "diverged" for state in entry.ended.values())
+    if diverged:
+        return f"the {side} diverges in {diverged} of {total} seeds"
+    still = len(seeds_at_chance(study, entry))
+    if still:
+        return f"the {side} does not learn in {still} of {total} seeds"
+    return ""
+
+
+def _table(study: PublishedStudy, setting: str, effect: str, measured: Sequence[MeasuredPair]) -> str:
+    metric = study.table.metrics.get(setting)
+    value = "accuracy in %" if metric is None else metric.title
+    heads = ["method", "what differs", "paper side", "code side", effect]
+    heads += [f"{what}, {side} side" for what in (value, "λmax") for side in ("paper", "code")]
+    rows = [_row(study, setting, one) for one in measured]
+    return markdown_table(heads, [rule(words=head in WORDS) for head in heads], rows)
+
+
+def _row(study: PublishedStudy, setting: str, one: MeasuredPair) -> list[str]:
+    pair, sides = one.pair, (one.paper, one.code)
     return [
         f"[{pair.method}](../algorithms/{pair.page}.md)",
-        pair.differs.replace("|", "\\|"),
-        *(value_text(study, form).replace("**", "") for form in forms),
-        _difference(study, setting, pair),
-        *(_lambda(study, setting, variant) for variant in (pair.paper, pair.code)),
+        *(text.replace("|", "\\|") for text in (pair.differs, pair.paper_side, pair.code_side)),
+        one.lost or interval_text(study, one.difference, pair.paper),
+        *(value_text(study, entry).replace("**", "") for entry in sides),
+        *(_lambda(study, setting, entry.variant) for entry in sides),
     ]
-
-
-def _difference(study: PublishedStudy, setting: str, pair: FormPair) -> str:
-    """Return the code's form minus the paper's, with interval and pairs; nothing where a seed of either diverged."""
-    entries = {variant: study.table.entry(setting, variant) for variant in (pair.paper, pair.code)}
-    samples = {(setting, name): SeedValues(entry.values, entry.ended) for name, entry in entries.items()}
-    (one,) = compare_with_reference(samples, pair.paper)
-    return interval_text(study, one, pair.paper)
 
 
 def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
@@ -101,23 +179,26 @@ def _lambda(study: PublishedStudy, setting: str, variant: str) -> str:
     return NOTHING
 
 
-def _counted(study: PublishedStudy, setting: str) -> str:
-    """Say of how many pairs the effect is known, and in how many of these it is a difference."""
-    pairs = study.about.pairs
-    known = [pair for pair in pairs if all(_is_known(study, setting, name) for name in (pair.paper, pair.code))]
-    measured = [pair for pair in known if _difference(study, setting, pair) != NOTHING]
-    lost = [pair for pair in measured if any(_is_at_chance(study, setting, name) for name in (pair.paper, pair.code))]
-    at_chance = f"; in {len(lost)} of these a seed of one form or the other stayed at chance" if lost else ""
+def _counted(measured: Sequence[MeasuredPair]) -> str:
+    """Say of how many pairs the effect is known, and why it is not known of the others."""
+    groups = [one.group for one in measured]
+    sure = sum(one.group == LEARNED and one.has_one_sign for one in measured)
     return (
-        f"Both forms have all of their at least {SEEDS} seeds in {len(known)} of {len(pairs)} pairs, and none of them "
-        f"diverged in {len(measured)}{at_chance}."
+        f"{counted_words(len(measured), 'pair')}. Both sides learn in {groups.count(LEARNED)} of them, and in {sure} "
+        f"of these the brackets lie on one side of zero. A side does not learn or diverges in {groups.count(LOST)}. "
+        f"Not complete: {groups.count(WAITING)}."
     )
 
 
-def _is_at_chance(study: PublishedStudy, setting: str, variant: str) -> bool:
-    return bool(chance_mark(study, study.table.entry(setting, variant)))
+def _notes(study: PublishedStudy) -> str:
+    return (
+        f"Mean ± standard deviation over seeds {', '.join(map(str, study.study.seeds))}. Differences are by seed, in "
+        f"percentage points, with {interval_words(study)} in brackets, and with the number of pairs of seeds where not "
+        f"all seeds have both. {DIVERGED} diverged; {NOTHING} not run yet, not measured, or a side diverged."
+        f"{chance_note(study)}"
+    )
 
 
-def _is_known(study: PublishedStudy, setting: str, variant: str) -> bool:
-    entry = study.table.entry(setting, variant)
+def _is_known(entry: Entry) -> bool:
+    """Say whether all runs of a side have ended, and enough of them."""
     return OPEN.isdisjoint(entry.ended.values()) and len(entry.values) + len(entry.ended) >= SEEDS

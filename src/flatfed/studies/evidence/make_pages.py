@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flatfed.core.errors import ConfigError
@@ -11,16 +11,17 @@ from flatfed.published.numbers import papers
 from flatfed.reports.figures.comparisons.cost_curves import draw_cost_curves
 from flatfed.reports.figures.comparisons.printed_ends import draw_printed_ends
 from flatfed.reports.figures.lines import draw_lines
+from flatfed.studies.evidence.about import read_cannot_run
 from flatfed.studies.evidence.choosing_page import choosing_page
-from flatfed.studies.evidence.claim_rows import claim_notes, claim_table
+from flatfed.studies.evidence.claim_rows import claim_notes, claim_table, comparisons_part
 from flatfed.studies.evidence.joint_judge import JointJudge, JudgedClaim
-from flatfed.studies.evidence.ledger_page import ledger_page
+from flatfed.studies.evidence.ledger_page import ledger_page, tabled_points
 from flatfed.studies.evidence.page_differences import page_differences
 from flatfed.studies.evidence.published_study import PublishedStudy, open_studies
 from flatfed.studies.evidence.sections.barriers import drawn_lines
 from flatfed.studies.evidence.sections.curve_ends import printed_ends
 from flatfed.studies.evidence.sections.picture_files import ends_picture_name, line_picture_name, picture_name
-from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, study_section
+from flatfed.studies.evidence.sections.study_section import drawn_results, is_drawn, legend, study_section
 from flatfed.studies.evidence.summary_page import counts_text, name, readme_section, summary_page
 
 COLOURS = 128
@@ -39,14 +40,15 @@ class Evidence:
     def __init__(self, root: Path, workplace: Path, methods: Path | None = None) -> None:
         self._methods = methods
         self.studies: Sequence[PublishedStudy] = open_studies(root, workplace)
+        self.cannot_run: Mapping[str, str] = read_cannot_run(root)
         judge = JointJudge(self.studies)
         self.judged: Sequence[JudgedClaim] = [judge.judge(claim) for claim in claims()]
 
     def pages(self) -> dict[str, str]:
         """Return the text of each page by its file's name."""
-        pages = {"README.md": summary_page(self.studies, self.judged)}
+        pages = {"README.md": summary_page(self.studies, self.judged, self.cannot_run)}
         pages |= {f"{paper}.md": self._of_paper(paper) for paper in papers()}
-        differences = "" if self._methods is None else page_differences(self._methods)
+        differences = "" if self._methods is None else page_differences(self._methods, tabled_points(self.studies))
         ledger = ledger_page(self.studies, differences)
         return pages | {"ledger.md": ledger, "choosing.md": choosing_page(self.studies)}
 
@@ -57,17 +59,16 @@ class Evidence:
     def _of_paper(self, paper: str) -> str:
         judged = [one for one in self.judged if one.claim.paper == paper]
         studies = [study for study in self.studies if paper in study.about.differences]
-        studies.sort(key=lambda study: study.ended[0] == 0)
+        studies.sort(key=_place)
         parts = [f"# Evidence on {name(paper)}"]
         parts.append(
             f"{papers()[paper].title}. What it shows as studies: [its page](../papers/{paper}.md); all evidence: "
             f"[summary](README.md). {counts_text(judged)}"
         )
+        parts += ["## Claims", claim_table(judged), claim_notes("README.md"), comparisons_part(judged)]
+        parts += [legend(studies)] if studies else ["No study is about this paper yet."]
         parts += [study_section(study, paper, judged) for study in studies]
-        if not studies:
-            parts.append("No study is about this paper yet.")
-        parts += ["## Claims", claim_table(judged), claim_notes("README.md")]
-        return "\n\n".join(parts) + "\n"
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw the pictures of all settings that have a run, and return their files."""
@@ -89,6 +90,12 @@ class Evidence:
                 drawn += _draw_lines(study, setting, folder)
                 drawn += _draw_ends(study, setting, folder)
         return drawn
+
+
+def _place(study: PublishedStudy) -> tuple[bool, bool, bool]:
+    """Return what decides where a study stands on a page: complete ones come first, what was not begun last."""
+    ended, total = study.ended
+    return ended == 0, ended < total, not study.about.in_readme
 
 
 def _draw_lines(study: PublishedStudy, setting: str, folder: Path) -> list[Path]:

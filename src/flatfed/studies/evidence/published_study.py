@@ -131,3 +131,7 @@ def _check(about: StudyWords, study: Study, file: Path) -> None:
         for variant in (pair.paper, pair.code):
             if variant not in study.methods:
                 raise ConfigError(f"{file}: {nearest(variant, list(study.methods), 'method of the study')}")
+    for one in about.finds:
+        for variant in (one.of, one.against):
+            if variant not in study.methods:
+                raise ConfigError(f"{file}: {nearest(variant, list(study.methods), 'method of the study')}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flatfed.bootstrap import Interval
+from flatfed.published.claims.claim import BETWEEN
 from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.published.numbers import papers
+from flatfed.reports.statistics.paired import SeedValues, compare_with_reference
 from flatfed.reports.tables.grid import markdown_table, rule
-from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_notes, claim_table
+from flatfed.studies.evidence.about import AddedPart
+from flatfed.studies.evidence.choosing_advice import COUNTED, answers
+from flatfed.studies.evidence.claim_rows import CHANGED, aside_table, claim_notes, claim_table, short_claim_table
 from flatfed.studies.evidence.counted_words import counted_words
 from flatfed.studies.evidence.joint_judge import (
     NOT_CHECKED,
@@ -20,36 +23,41 @@ from flatfed.studies.evidence.joint_judge import (
     counted,
 )
 from flatfed.studies.evidence.published_study import PublishedStudy
-from flatfed.studies.evidence.sections.chance import chance_mark, chance_note, chance_of
+from flatfed.studies.evidence.sections.chance import chance_note, chance_of
 from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import picture_name
-from flatfed.studies.evidence.sections.setting_table import OPEN, interval_words, setting_table, short_table
+from flatfed.studies.evidence.sections.setting_table import (
+    OPEN,
+    interval_text,
+    interval_words,
+    is_best,
+    setting_table,
+    short_table,
+)
 from flatfed.studies.evidence.sections.study_section import SEEDS, drawn_variants, is_drawn, progress
-from flatfed.studies.reporting.comparison_text import signed
 from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 
 OUTCOMES = (HOLDS, PARTLY, FAILS, UNDECIDED, SET_ASIDE, PROVED, NOT_CHECKED, NOT_RUN)
 HEAD = f"""# Evidence
 
-What five papers claim, held against runs of flatfed. `make evidence` makes every number, picture and outcome here from
+What five papers claim, compared with runs of flatfed. `make evidence` makes every number, picture and outcome here from
 the compact results in `studies/`; none is typed.
 
 - **No claim holds on fewer than {SEEDS} seeds.** A claim holds if the interval of every comparison lies wholly on its
   side. It does not hold if at least one interval lies wholly on the other side. Everything else is undecided.
 - **With three seeds nothing is statistically significant.** The interval is the range of three differences. Between
-  two methods that are equal, about one comparison in four comes out decided by chance, and a claim of many comparisons
-  may fail by one of them: each row says how many there are. [How claims are judged](../claims.md) says more.
-- **Parts of a claim.** A claim may speak of several settings; the row says how many were run, and it holds in part
+  two methods that are equal, about one comparison in four comes out decided by chance, one in eight against the claim.
+  A claim of k independent comparisons between equal methods fails by chance in 1 - (7/8)^k of cases: 41 % for four,
+  80 % for twelve. [How claims are judged](../claims.md) says more.
+- **Parts of a claim.** A claim may speak of several settings. The row says how many were run, and it holds in part
   where that is not all. If a method was not trained in a setting that was run, the claim stays undecided there. All
   comparisons of a rule in one setting, or across settings, are made by one study: the one that has the most of them.
   Where another study decides one of them the other way, that comparison is undecided, and the row says so.
-- **Choices.** Where a study searches parameters for each method, it chooses on held-out training examples. The other
-  studies have one learning rate for all methods, and most pages say where it comes from; one rate was chosen by test
-  accuracy, with a seed that is not reported, and several studies have it. A value at the end of its grid is marked,
-  and so is what diverged or stayed at chance.
-- **Changed afterwards.** {CHANGED} marks claims whose statement or rules were changed when runs had been seen; what was
-  changed is [listed](#changed-when-runs-had-been-seen). Runs that say too little of a claim are set aside, and
+- **Models at chance.** How sharp the loss is at a model that has learned nothing says nothing of its method. Such a
+  number decides no comparison. This rule came after the runs; a row says what would have come of its claim without it.
+- **Changed afterwards.** {CHANGED} marks claims whose statement or rules were changed after runs had been seen; what
+  was changed is [listed](#changed-after-runs-had-been-seen). Runs that say too little of a claim are set aside, and
   [what would have come of it](#run-and-set-aside) is listed as well.
 - **Scale.** Runs are far smaller than the papers'; each page says in what. That a claim does not hold here does not say
   that it did not hold there, and that it holds is no reproduction."""
@@ -63,17 +71,81 @@ NOTHING_ASIDE = "Nothing."
 OTHER_SUBJECT = "sharpness, and what else is measured of models"
 
 
-def summary_page(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
-    """Return the page."""
-    parts = [HEAD, _pages(), "## Studies", _studies(studies), "## Claims", counts_text(judged)]
-    parts += [_by_paper(judged), _by_subject(judged)]
-    parts += [part for study in studies if study.about.draws_printed for part in _at_paper_scale(study)]
-    tested = [one for one in judged if one.is_tested]
-    if tested:
-        parts += ["## Claims that runs speak of", claim_table(tested), claim_notes()]
+def summary_page(
+    studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim], cannot_run: Mapping[str, str]
+) -> str:
+    """Return the page.
+
+    Args:
+        studies: all of them.
+        judged: every claim.
+        cannot_run: claims that cannot be run here, each with the reason.
+    """
+    parts = [HEAD, _choices(studies), _pages(), "## Which method when", _answers(studies)]
+    parts += ["## Claims", counts_text(judged), _close_calls(judged), _by_paper(judged), _by_subject(judged)]
+    parts += _tested(judged)
     parts += ["## Run and set aside", aside_table(judged) if any(one.aside for one in judged) else NOTHING_ASIDE]
-    parts += ["## Changed when runs had been seen", _changed(judged), "## Not run", _not_run(judged)]
-    return "\n\n".join(parts) + "\n"
+    parts += ["## Changed after runs had been seen", _changed(judged)]
+    parts += ["## Not run", *_not_run(judged, cannot_run), "## Not by runs", _not_by_runs(judged)]
+    parts += [part for study in studies if study.about.draws_printed for part in _at_paper_scale(study)]
+    parts += ["## Studies", _studies(studies)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _choices(studies: Sequence[PublishedStudy]) -> str:
+    """Say how learning rates and parameters were chosen, study by study."""
+    searched = [study.name for study in studies if any(map(study.study.is_searched, study.study.methods))]
+    by_test = [study.name for study in studies if study.about.rate_by_test]
+    parts = [
+        "- **Choices.** All studies but those named next have one learning rate for all methods, and values that were "
+        "set before; their pages say where these come from."
+    ]
+    if searched:
+        parts.append(f"Searched for every method, on held-out training examples: {_listed(searched)}.")
+    if by_test:
+        parts.append(
+            f"In {_listed(by_test)}, in all or some settings, the learning rate was chosen by the test accuracy of a "
+            "few other runs, with a seed that is not reported; nothing else was."
+        )
+    parts.append("A value at the end of its grid is marked, and so is what diverged or stayed at chance.")
+    return " ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _answers(studies: Sequence[PublishedStudy]) -> str:
+    lines = "\n".join(f"- {answer}" for answer in answers(studies))
+    return f"{lines}\n\n{COUNTED} With the numbers behind it: [which method when](choosing.md)."
+
+
+def _tested(judged: Sequence[JudgedClaim]) -> Iterator[str]:
+    """Yield what came of the claims that runs speak of; those of several papers have no other page."""
+    tested = [one for one in judged if one.is_tested]
+    of_papers = [one for one in tested if one.claim.paper != BETWEEN]
+    others = [one for one in tested if one.claim.paper == BETWEEN]
+    if tested:
+        yield "## Claims that runs speak of"
+        yield short_claim_table(of_papers)
+        yield claim_notes()
+    if others:
+        yield "### About several papers"
+        yield claim_table(others)
+
+
+def _close_calls(judged: Sequence[JudgedClaim]) -> str:
+    """Say how many claims do not hold by one comparison alone."""
+    failed = [one for one in judged if one.outcome == FAILS]
+    by_one = [one for one in failed if _count_against(one) == 1]
+    listed = ", ".join(f"`{one.claim.id}`" for one in by_one)
+    if not by_one:
+        return ""
+    return f"Of the {len(failed)} claims that do not hold, {len(by_one)} fail by one comparison alone: {listed}."
+
+
+def _count_against(one: JudgedClaim) -> int:
+    return sum(compared.outcome == FAILS for compared in one.verdict.comparisons)
 
 
 def _pages() -> str:
@@ -100,7 +172,7 @@ def _studies(studies: Sequence[PublishedStudy]) -> str:
     lines = []
     for study in studies:
         about = ", ".join(map(name, study.about.differences)) or "authors' code"
-        said = progress(study).removeprefix("**How far.** ")
+        said = progress(study).removeprefix("**Progress.** ")
         link = f"[{study.study.title or study.name}](../../studies/{study.name}/study.yaml)"
         lines.append(f"- {link} ({about}): {study.about.question} {said}")
     return "\n".join(lines) or "There is none yet."
@@ -111,8 +183,8 @@ def counts_text(judged: Sequence[JudgedClaim]) -> str:
     counts = counted(judged)
     tested = sum(one.is_tested for one in judged)
     return (
-        f"Of {len(judged)} claims, {tested} were held against runs (holds: {counts[HOLDS]}, holds in what "
-        f"was run of it: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
+        f"Of {len(judged)} claims, {tested} were compared with runs (holds: {counts[HOLDS]}, holds in the settings "
+        f"that were run: {counts[PARTLY]}, does not hold: {counts[FAILS]}, undecided: {counts[UNDECIDED]}). "
         f"Proved by tests, as identities or counts: {counts[PROVED]}. Not to be checked by runs: "
         f"{counts[NOT_CHECKED]}. Run, but set aside: {counts[SET_ASIDE]}. Not run: {counts[NOT_RUN]}."
     )
@@ -124,14 +196,19 @@ def _at_paper_scale(study: PublishedStudy) -> Iterator[str]:
     if not settings:
         return
     yield f"## {study.study.title or study.name}"
-    yield f"{study.about.question} {progress(study).removeprefix('**How far.** ')}"
+    yield f"{study.about.question} {progress(study).removeprefix('**Progress.** ')}"
     seeds = counted_words(len(study.study.seeds), "seed")
     for setting in settings:
         for paper in study.about.differences:
             yield f"### {setting_name(setting)}, {rounds_of(study, setting)} rounds, {seeds}, beside {name(paper)}"
             yield setting_table(study, setting, paper)
             yield from ends_part(study, setting, paper)
-    yield " ".join([*study.about.limits, chance_note(study).strip()]).strip()
+    yield " ".join([*study.about.limits, *notes_of(study), chance_note(study).strip()]).strip()
+
+
+def notes_of(study: PublishedStudy) -> list[str]:
+    """Return in what a study differs from its papers, without the same twice."""
+    return list(dict.fromkeys(said for of_paper in study.about.differences.values() for said in of_paper))
 
 
 def rounds_of(study: PublishedStudy, setting: str) -> object:
@@ -171,21 +248,40 @@ def _changed(judged: Sequence[JudgedClaim]) -> str:
     return "\n".join(f"- `{one.claim.id}`: {one.claim.changed}" for one in judged if one.claim.changed)
 
 
-def _not_run(judged: Sequence[JudgedClaim]) -> str:
-    lines = [f"- `{one.claim.id}`: {one.reason}" for one in judged if one.outcome == NOT_RUN]
+def _not_run(judged: Sequence[JudgedClaim], cannot_run: Mapping[str, str]) -> Iterator[str]:
+    """Yield the claims that no run speaks of: those that cannot be run here, and those that could be."""
+    open_claims = [one for one in judged if one.outcome == NOT_RUN]
+    ids = [one.claim.id for one in open_claims]
+    impossible = [f"- `{id}`: {cannot_run[id]}" for id in ids if id in cannot_run]
+    others = [f"- `{one.claim.id}`: {one.reason}" for one in open_claims if one.claim.id not in cannot_run]
+    if impossible:
+        yield "These cannot be run on two cores, or not without data that is not to be had:"
+        yield "\n".join(impossible)
+    if others:
+        yield "These could be run:"
+        yield "\n".join(others)
+    if not open_claims:
+        yield "Nothing."
+
+
+def _not_by_runs(judged: Sequence[JudgedClaim]) -> str:
+    """List the claims that tests prove, and those that no run can decide."""
+    shown = [one for one in judged if one.outcome in (PROVED, NOT_CHECKED)]
+    lines = [f"- `{one.claim.id}`, {one.outcome}: {one.claim.statement} {one.reason}" for one in shown]
     return "\n".join(lines) or "Nothing."
 
 
 def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedClaim]) -> str:
     """Return "What we found" for the README: a table and a picture; nothing where no comparison is complete.
 
-    It shows the setting with the most methods whose seeds have all ended.
+    It shows the study that is meant for it once that is complete, and else the setting with the most methods whose
+    seeds have all ended.
     """
-    shown = max(_shown(studies), key=lambda pair: _count_ended(*pair), default=None)
+    shown = max(_shown(studies), key=_rank, default=None)
     if shown is None:
         return ""
     study, setting = shown
-    variants = drawn_variants(study, setting)
+    variants = _shown_variants(study, setting)
     picture = f"docs/pictures/evidence/{picture_name(study, setting)}"
     parts = [
         "## What we found",
@@ -193,7 +289,7 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
         "[which method when](docs/evidence/choosing.md). Runs are far smaller than the papers', in network and "
         "rounds: that a claim does not hold here does not say that it did not hold there.",
         f"**{study.study.title or study.name}.** {study.about.question}",
-        _beside_reference(study, setting),
+        _findings(study, setting),
         short_table(study, setting, variants),
         _caption(study, setting, variants),
         f"![Accuracy over rounds, bytes and compute]({picture})",
@@ -201,53 +297,57 @@ def readme_section(studies: Sequence[PublishedStudy], judged: Sequence[JudgedCla
     return "\n\n".join(filter(None, parts))
 
 
-def _beside_reference(study: PublishedStudy, setting: str) -> str:
-    """Name the methods that are above the reference, those below, and those that are neither, by how much.
+def _shown_variants(study: PublishedStudy, setting: str) -> list[str]:
+    """Return the methods of the short table: those that findings compare and the best; without findings those drawn."""
+    compared = {variant for one in study.about.finds for variant in (one.of, one.against)}
+    if not compared:
+        return drawn_variants(study, setting)
+    entries = {entry.variant: entry for entry in _entries(study, setting)}
+    return [variant for variant, entry in entries.items() if variant in compared or is_best(study, entry)]
 
-    Only those are compared whose seeds have all ended, none of them diverged. Nothing where there is none.
-    """
-    reference, metric = study.statistics.reference, study.table.metrics[setting]
-    if study.table.entry(setting, reference).mean is None:
+
+def _findings(study: PublishedStudy, setting: str) -> str:
+    """Say what parts of methods add, by differences of two methods; nothing where there is none."""
+    lines = [line for one in study.about.finds if (line := _finding(study, setting, one))]
+    if not lines:
         return ""
-    groups: dict[str, list[tuple[float, str]]] = {"above zero": [], "below zero": [], "neither": []}
-    for one in study.statistics.compared:
-        entry = study.table.entry(one.setting, one.method)
-        if one.setting != setting or one.mean is None or entry.mean is None:
-            continue
-        points = metric.scale * one.mean
-        text = f"`{one.method}` {signed(points, 2)}{chance_mark(study, entry)}"
-        groups[_side(one.interval)].append((points, text))
-    said = [f"{side}: {', '.join(text for _, text in sorted(of, reverse=True))}" for side, of in groups.items() if of]
-    if not said:
+    return "What parts of methods add, in points of accuracy, with the range over the seeds:\n\n" + "\n".join(lines)
+
+
+def _finding(study: PublishedStudy, setting: str, one: AddedPart) -> str:
+    """Return one difference with its words; nothing where a seed of either method is missing."""
+    entries = [study.table.entry(setting, variant) for variant in (one.of, one.against)]
+    if any(entry.mean is None for entry in entries):
         return ""
-    return (
-        f"Accuracy minus that of `{reference}`, in points, where the whole interval is {'; '.join(said)}. "
-        f"Of two methods that are equal, one pair in four is decided by chance with three seeds.{chance_note(study)}"
-    )
-
-
-def _side(interval: Interval | None) -> str:
-    if interval is None:
-        return "neither"
-    if interval.low > 0:
-        return "above zero"
-    if interval.high < 0:
-        return "below zero"
-    return "neither"
+    samples = {(setting, entry.variant): SeedValues(entry.values, entry.ended) for entry in entries}
+    (compared,) = compare_with_reference(samples, one.against)
+    return f"- {one.what}: {interval_text(study, compared, one.against)} (`{one.of}` minus `{one.against}`)"
 
 
 def _caption(study: PublishedStudy, setting: str, variants: Sequence[str]) -> str:
     """Say what stands in the short table, and where the rest is."""
     chance = chance_of(study, setting)
-    guessing = "" if chance is None else f" Guessing has {100 * chance:g} %."
+    guessing = "" if chance is None else f" Guessing gives {100 * chance:g} %."
     sharpness = " λmax is the largest eigenvalue of the Hessian of the training loss." if study.flatness else ""
     pages = ", ".join(f"[{name(paper)}](docs/evidence/{paper}.md)" for paper in study.about.differences)
     return (
         f"Network {study.study.options.get('model')}, {rounds_of(study, setting)} rounds, {len(study.study.seeds)} "
         f"seeds: mean ± standard deviation; behind differences by seed {interval_words(study)}.{guessing}{sharpness} "
-        f"{len(variants)} of {len(study.study.methods)} methods and forms are shown; all of them, and what these runs "
-        f"cannot say, stand on the pages of {pages}."
+        f"{_chosen_how(study)} {len(variants)} of {len(study.study.methods)} methods and forms are shown; all of them, "
+        f"and what these runs cannot say, stand on the pages of {pages}."
     )
+
+
+def _chosen_how(study: PublishedStudy) -> str:
+    """Say how learning rate and parameters were chosen."""
+    if any(map(study.study.is_searched, study.study.methods)):
+        return study.study.select.sentence
+    if study.about.rate_by_test:
+        return (
+            "One learning rate serves all methods; it was chosen by the test accuracy of a few other runs, with a seed "
+            "that is not reported, and nothing else was searched."
+        )
+    return "One learning rate serves all methods, and nothing was searched."
 
 
 def _shown(studies: Sequence[PublishedStudy]) -> Iterator[tuple[PublishedStudy, str]]:
@@ -261,6 +361,13 @@ def _shown(studies: Sequence[PublishedStudy]) -> Iterator[tuple[PublishedStudy, 
 
 def _entries(study: PublishedStudy, setting: str) -> list[Entry]:
     return [study.table.entry(setting, variant) for variant in study.study.methods]
+
+
+def _rank(shown: tuple[PublishedStudy, str]) -> tuple[bool, int]:
+    """Return what decides which study the README shows."""
+    study, setting = shown
+    ended, total = study.ended
+    return study.about.in_readme and ended == total, _count_ended(study, setting)
 
 
 def _count_ended(study: PublishedStudy, setting: str) -> int:

@@ -24,7 +24,10 @@ from flatfed.reports.figures.drawing.style import (
 from flatfed.reports.results.result import Result
 
 HEIGHT = 2.6
-NOTE = "Line: measured, mean over seeds. Dot: what is reported of it. Circle: printed by the paper, after its rounds."
+NOTE = (
+    "Line: measured, mean over seeds. Dot: what is reported of it. Circle: printed by the paper, after its rounds.\n"
+    "Dotted lines join the two; they forecast nothing."
+)
 
 
 @dataclass(frozen=True)

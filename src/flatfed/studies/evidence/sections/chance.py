@@ -19,12 +19,17 @@ def chance_of(study: PublishedStudy, setting: str) -> float | None:
     return 1 / int(classes)
 
 
+def seeds_at_chance(study: PublishedStudy, entry: Entry) -> set[int]:
+    """Return the seeds of a method's runs that have learned nothing."""
+    chance = chance_of(study, entry.setting)
+    if chance is None:
+        return set()
+    return {seed for seed, value in entry.values.items() if value <= chance + NEAR}
+
+
 def chance_mark(study: PublishedStudy, entry: Entry) -> str:
     """Return the mark of a method whose runs are at chance, with how many of them where that is not all."""
-    chance = chance_of(study, entry.setting)
-    if chance is None or not entry.values:
-        return ""
-    count = sum(value <= chance + NEAR for value in entry.values.values())
+    count = len(seeds_at_chance(study, entry))
     if not count:
         return ""
     return f" {MARK}" if count == len(entry.values) else f" {MARK} {count} of {len(entry.values)} seeds"

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from flatfed.bootstrap import FEW
+from flatfed.published.claims.intervals import FEWEST
 from flatfed.reports.statistics.paired import PairedDifference
 from flatfed.reports.tables.grid import NOTHING, markdown_table, megabytes, number, of_metric, rule
 from flatfed.reports.tables.pivot import DIVERGED, escape_markdown
@@ -128,10 +129,12 @@ def value_text(study: PublishedStudy, entry: Entry) -> str:
 def is_best(study: PublishedStudy, entry: Entry) -> bool:
     """Say whether a method is the best of at least two that have all seeds: one alone is the best of nothing.
 
-    A study of times compares nothing else.
+    Fewer than three seeds decide nothing, and a study of times compares nothing else.
     """
+    if study.about.is_timed or len(study.study.seeds) < FEWEST:
+        return False
     others = [study.table.entry(entry.setting, variant) for variant in study.study.methods if variant != entry.variant]
-    return entry.best and not study.about.is_timed and any(other.mean is not None for other in others)
+    return entry.best and any(other.mean is not None for other in others)
 
 
 def compared_with(study: PublishedStudy, setting: str, variant: str) -> PairedDifference | None:

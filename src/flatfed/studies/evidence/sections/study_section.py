@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from flatfed.published.claims.judging import FAILS, HOLDS, UNDECIDED
 from flatfed.reports.results.result import Result
 from flatfed.reports.tables.grid import of_metric
 from flatfed.reports.tables.pivot import escape_markdown
 from flatfed.runs.environment import arithmetic_of, read_environment
 from flatfed.studies.claimed.variants import taken_apart
 from flatfed.studies.evidence.counted_words import counted_words
-from flatfed.studies.evidence.joint_judge import PARTLY, JudgedClaim, counted
+from flatfed.studies.evidence.joint_judge import JudgedClaim
 from flatfed.studies.evidence.published_study import PublishedStudy
 from flatfed.studies.evidence.sections.barriers import barrier_parts
 from flatfed.studies.evidence.sections.beside_papers import differences_in_size
-from flatfed.studies.evidence.sections.chance import chance_note
+from flatfed.studies.evidence.sections.chance import MARK, NEAR
 from flatfed.studies.evidence.sections.curve_ends import ends_part
 from flatfed.studies.evidence.sections.picture_files import PICTURES, picture_name
 from flatfed.studies.evidence.sections.setting_table import (
@@ -34,9 +33,22 @@ from flatfed.studies.reporting.study_runs import setting_name
 from flatfed.studies.results import Entry
 from flatfed.studies.study import Options
 
-SAID = ("dataset", "model", "clients", "per_round", "rounds", "local_epochs")
+SAID = (
+    "dataset",
+    "model",
+    "clients",
+    "per_round",
+    "rounds",
+    "local_epochs",
+    "batch_size",
+    "lr",
+    "lr_decay",
+    "weight_decay",
+    "evaluate_every",
+    "evaluate_last",
+)
 """Options of all runs that a page names."""
-OWN = (*SAID, "partition", "alpha", "beta", "lr")
+OWN = (*SAID, "partition", "alpha", "beta")
 """Those that it names where a setting has values of its own."""
 MEASURED = "What else was [measured](../flatness.md) of the final models, mean ± sample standard deviation over seeds:"
 MOST_DRAWN = 7
@@ -48,17 +60,39 @@ SEEDS = 3
 def study_section(study: PublishedStudy, paper: str, judged: Sequence[JudgedClaim]) -> str:
     """Return what a paper's page has of one study."""
     parts = [f"## {study.study.title or study.name}", f"**Question.** {study.about.question}"]
-    parts += [_setting(study), progress(study), _differences(study, paper)]
-    for setting in study.study.settings:
+    parts += [f"**In short.** {paragraph(study, judged)}", study_setting(study), progress(study)]
+    parts.append(_differences(study, paper))
+    for setting in _begun(study):
         parts += _of_setting(study, setting, paper)
-    parts += [*_notes(study), f"**In short.** {paragraph(study, judged)}", _again(study)]
+    parts += [_not_begun(study), *_notes(study), _limits(study), _again(study)]
     return "\n\n".join(filter(None, parts))
 
 
-def _setting(study: PublishedStudy) -> str:
-    words = _said(study.study.options, SAID)
+def study_setting(study: PublishedStudy) -> str:
+    """Say how all runs of a study are trained."""
+    words = ", ".join(filter(None, (_said(study.study.options, SAID), _size(study))))
     link = f"[`studies/{study.name}/study.yaml`](../../studies/{study.name}/study.yaml)"
-    return f"**Setting.** {words}; seeds {', '.join(map(str, study.study.seeds))}; {link}."
+    seeds = ", ".join(map(str, study.study.seeds))
+    return f"**Setting.** {words}; seeds {seeds}; {link} has the values of each method."
+
+
+def _size(study: PublishedStudy) -> str:
+    """Say how many parameters the networks have; nothing before a run has ended."""
+    described = [study.described(setting).get("model", {}) for setting in study.study.settings]
+    counts = sorted({model["parameters"] for model in described if "parameters" in model})
+    return " or ".join(f"{count:,}" for count in counts) + " parameters" if counts else ""
+
+
+def _begun(study: PublishedStudy) -> list[str]:
+    """Return the settings with something to show: a run that has ended, or what choosing came to."""
+    return [setting for setting in study.study.settings if is_drawn(study, setting) or tried_text(study, setting)]
+
+
+def _not_begun(study: PublishedStudy) -> str:
+    """Name the settings in which no run has ended."""
+    waiting = [setting for setting in study.study.settings if setting not in _begun(study)]
+    names = ", ".join(escape_markdown(setting_name(setting)) for setting in waiting)
+    return f"Not run yet: {names}." if waiting else ""
 
 
 def _own(study: PublishedStudy, setting: str) -> str:
@@ -79,7 +113,7 @@ def progress(study: PublishedStudy) -> str:
     chosen, choosing = study.chosen
     chose = f", and {chosen} of {choosing} that choose parameters" if choosing else ""
     state = "complete" if ended == total else "not complete"
-    return f"**How far.** {ended} of {total} runs that are reported have ended{chose}: {state}."
+    return f"**Progress.** {ended} of {total} runs that are reported have ended{chose}: {state}."
 
 
 def _differences(study: PublishedStudy, paper: str) -> str:
@@ -90,33 +124,37 @@ def _differences(study: PublishedStudy, paper: str) -> str:
 
 
 def _of_setting(study: PublishedStudy, setting: str, paper: str) -> Iterator[str]:
-    entries = [study.table.entry(setting, variant) for variant in study.study.methods]
     name = escape_markdown(setting_name(setting))
-    if not any(_has_ended(entry) for entry in entries):
-        yield f"### {name}\n\nNo run that is reported has ended yet."
-        yield _tried(study, setting)
-        return
     yield f"### {name}"
     yield _own(study, setting)
+    if is_drawn(study, setting):
+        yield from _results(study, setting, paper)
+    else:
+        yield "No run that is reported has ended yet."
+    yield _tried(study, setting)
+
+
+def _results(study: PublishedStudy, setting: str, paper: str) -> Iterator[str]:
+    """Yield the tables and pictures of a setting."""
     yield setting_table(study, setting, paper)
     measured = measured_table(study, setting)
     if measured:
         yield MEASURED
         yield measured
+    name = escape_markdown(setting_name(setting))
     yield f"![Accuracy over rounds, bytes and compute: {name}]({PICTURES / picture_name(study, setting)})"
     if len(study.study.methods_in(setting)) > MOST_DRAWN:
         reference = study.statistics.reference
         yield f"Drawn are {reference}, what the papers are about, and the best others, {MOST_DRAWN} at the most."
     yield from ends_part(study, setting, paper)
     yield from barrier_parts(study, setting)
-    yield _tried(study, setting)
 
 
 def _tried(study: PublishedStudy, setting: str) -> str:
     listed = tried_text(study, setting)
     metrics = {choice.metric for key, choice in study.table.chosen.items() if key[0] == setting and choice.metric}
     what = " or ".join(sorted(metrics)).replace("_", " ") or "nothing"
-    return f"What choosing came to, {what} of each point that was tried:\n\n{listed}" if listed else ""
+    return f"Results of the search, {what} of each point that was tried:\n\n{listed}" if listed else ""
 
 
 def _has_ended(entry: Entry) -> bool:
@@ -156,24 +194,33 @@ def drawn_methods(best: Sequence[str], reference: str, papers: Collection[str]) 
     return list(dict.fromkeys([*first, *own, *best]))[:MOST_DRAWN]
 
 
+def legend(studies: Sequence[PublishedStudy]) -> str:
+    """Say once for a page how its tables are to be read."""
+    ranges = " or ".join(sorted({interval_words(study) for study in studies}))
+    times = " Times are of a machine that did other work too, unless a study says otherwise." if studies else ""
+    return (
+        f"**How to read the tables.** Differences are by seed; behind them stands {ranges}, or the number of pairs "
+        "where not all seeds have both methods. There is no difference where a seed diverged. Bold is the best of the "
+        f"table, ✗ diverged, {EDGE} is the end of a grid, beyond which nothing was tried. {MARK} is at most "
+        f"{100 * NEAR:g} points above chance: nothing was learned, and what is measured of such a model says nothing "
+        "of the method. λmax and λ5 are the largest and the fifth eigenvalue of the Hessian of the training loss, and "
+        "LPF is the mean loss under noise on the weights; [how all is measured](../flatness.md). With three seeds "
+        f"nothing is statistically significant, and intervals are too narrow: see the [summary](README.md).{times}"
+    )
+
+
 def _notes(study: PublishedStudy) -> Iterator[str]:
     if not study.table.metrics:
         return
     words = target_words(study)
     target = f" Target: {words}, reached in the first evaluated round that is as good." if words else ""
-    yield (
-        f"{note_of(study.table)} Differences are by seed, with {interval_words(study)}, and with the number of "
-        "pairs where not all seeds have both; there is none where a seed diverged. Bold is the best of the table; "
-        f"✗ diverged; {EDGE} the end of a grid, beyond which nothing was tried; {_times(study)}."
-        f"{target}{_measured_on(study)}{chance_note(study)}"
-    )
-    yield from study.statistics.warnings
+    yield f"{note_of(study.table)}{target}{_measured_on(study)}{_times(study)}"
 
 
 def _times(study: PublishedStudy) -> str:
     if study.about.is_timed:
-        return "times are of a machine that did no other work, by seed, with their range over the seeds"
-    return "times are of a machine that did other work too"
+        return " Times are of a machine that did no other work, by seed, with their range over the seeds."
+    return ""
 
 
 def _measured_on(study: PublishedStudy) -> str:
@@ -184,15 +231,22 @@ def _measured_on(study: PublishedStudy) -> str:
 
 
 def paragraph(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> str:
-    """Return a paragraph on a study: what was done, what came of it, and what it does not say."""
+    """Return a paragraph on a study: what was done, what came of it, and what keeps it from saying more."""
     ended, total = study.ended
     seeds = len(study.study.seeds)
     sentences = [f"{_methods(study)}, {counted_words(seeds, 'seed')} each; {ended} of {total} runs have ended."]
-    if any(map(study.study.is_searched, study.study.methods)):
+    chosen, choosing = study.chosen
+    if choosing and chosen == choosing:
         sentences.append(study.study.select.sentence)
-    sentences += _best(study)
-    sentences += _claims(study, judged)
-    return " ".join([*sentences, *study.about.limits])
+    sentences += [*_best(study), *_claims(study, judged)]
+    return " ".join([*sentences, *study.about.limits[:1]])
+
+
+def _limits(study: PublishedStudy) -> str:
+    """Return how values were chosen, and what the runs do not say, as a list."""
+    if not study.about.limits:
+        return ""
+    return "**Choices and limits.**\n\n" + "\n".join(f"- {one}" for one in study.about.limits)
 
 
 def _methods(study: PublishedStudy) -> str:
@@ -219,15 +273,10 @@ def _best(study: PublishedStudy) -> Iterator[str]:
 
 
 def _claims(study: PublishedStudy, judged: Sequence[JudgedClaim]) -> Iterator[str]:
-    own = [one for one in judged if study.name in one.studies]
-    if not own:
-        return
-    counts = counted(own)
-    said = ", ".join(f"{name}: {counts[name]}" for name in DECIDED if counts[name])
-    yield f"Of the paper's claims {len(own)} can be held against these runs ({said})."
-
-
-DECIDED = (HOLDS, PARTLY, FAILS, UNDECIDED)
+    """Name the claims that are judged by these runs, alone or with others."""
+    own = [f"`{one.claim.id}`" for one in judged if study.name in one.studies]
+    if own:
+        yield f"Used for {', '.join(own)}."
 
 
 def _versions(study: PublishedStudy) -> str:
