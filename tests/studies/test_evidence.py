@@ -160,7 +160,7 @@ def test_what_was_not_run_is_said_in_words(evidence: Evidence) -> None:
 
 def test_what_cannot_be_run_is_told_apart_from_what_was_not(root: Path, tmp_path: Path) -> None:
     part = copied(root, tmp_path / "part")
-    (part / "cannot-run.yaml").write_text("fedsam-42: it takes a year\nfedsam-30: it was run all the same\n")
+    (part / "impossible.yaml").write_text("fedsam-42: it takes a year\nfedsam-30: it was run all the same\n")
     page = Evidence(part, tmp_path / "workplace").pages()["README.md"]
     impossible, _, possible = page.partition("## Not run")[2].partition("These could be run:")
     assert "- `fedsam-42`: it takes a year" in impossible and "`fedsam-42`" not in possible.partition("## ")[0]
@@ -172,8 +172,8 @@ def test_what_cannot_be_run_is_told_apart_from_what_was_not(root: Path, tmp_path
 )
 def test_wrong_words_about_what_cannot_be_run_are_refused(root: Path, tmp_path: Path, text: str, message: str) -> None:
     part = copied(root, tmp_path / "part")
-    (part / "cannot-run.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=rf"cannot-run.yaml: .*{message}"):
+    (part / "impossible.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"impossible.yaml: .*{message}"):
         Evidence(part, tmp_path / "workplace")
 
 

@@ -15,7 +15,7 @@ from flatfed.published.claims.claim_file import settings as claim_settings
 from flatfed.published.numbers import papers as known_papers
 
 FILE = "about.yaml"
-CANNOT_RUN = "cannot-run.yaml"
+CANNOT_RUN = "impossible.yaml"
 """The file beside the studies that says which claims cannot be run here, and why."""
 ENTRIES = (
     "question",
