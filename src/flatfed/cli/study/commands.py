@@ -14,9 +14,10 @@ import click
 
 from flatfed.cli.options.groups import GroupedCommand, NearestGroup, json_option, option, track_option, trust_option
 from flatfed.cli.options.values import Number, Whole
-from flatfed.cli.output.progress import StepProgress, interruptible
+from flatfed.cli.output.progress import interruptible
 from flatfed.cli.output.streams import echo
 from flatfed.cli.study.drawing import draw, draw_and_tell
+from flatfed.cli.study.measure_now import measure, measure_and_show
 from flatfed.cli.study.packing import pack, tell_unpacked, unpack
 from flatfed.core.errors import ConfigError
 
@@ -38,6 +39,7 @@ def study() -> None:
       flatfed study run study.yaml        what is not finished yet; several at once share the work
       flatfed study show runs/study       the table, also while it runs
       flatfed study draw runs/study       its figures, also after they were changed in the file
+      flatfed study measure runs/study    the models that are there by now, as the file says; `run` does so at its end
       flatfed study tune study.yaml METHOD --trials 30    the best parameters within ranges
       flatfed study pack runs/study DEST  compact results, to be published; `unpack` makes a folder of them again
 
@@ -63,6 +65,7 @@ def study() -> None:
 
 
 study.add_command(draw)
+study.add_command(measure)
 study.add_command(pack)
 study.add_command(unpack)
 
@@ -184,7 +187,7 @@ def run(
         echo(f"{running.retry()} cells that had failed are tried again", err=True)
     with StudyProgress(running) as progress, interruptible(f"interrupted; saved. Go on with: {command_line()}"):
         running.work(progress, jobs or usable_cores(), lease)
-    _measure(running, jobs or usable_cores(), lease)
+    measure_and_show(running, jobs or usable_cores(), lease)
     code = _show(running, as_json)
     folder = running.folder.path
     files = write_study_report(running.table(), folder, lambda text: echo(text, err=True))
@@ -204,18 +207,6 @@ def _listed(folder: Path, files: Sequence[Path]) -> str:
     counts = Counter(parts[0] for parts in names)
     below = {parts[0] for parts in names if len(parts) > 1}
     return ", ".join(f"{name}/ ({count} files)" if name in below else name for name, count in counts.items())
-
-
-def _measure(running: RunningStudy, jobs: int, lease: float) -> None:
-    """Measure the final models, where the study says so."""
-    from flatfed.cli.output.results import command_line
-    from flatfed.studies.reporting.measuring import measure_study
-
-    if not running.study.report.flatness:
-        return
-    remark = f"interrupted; what was measured is kept. Go on with: {command_line()}"
-    with StepProgress("runs", at_once=False) as progress, interruptible(remark):
-        measure_study(running, progress.show, progress.say, jobs if jobs > 1 else 0, lease)
 
 
 @study.command(cls=GroupedCommand)
