@@ -58,10 +58,12 @@ class ComparedPair:
     @property
     def sentence(self) -> str:
         """All of it in words."""
-        parts = [self.statement, self._numbers(), self.reason]
+        parts = [self.statement, self.numbers, self.reason]
         return f"{self.outcome}: {'; '.join(part for part in parts if part)}"
 
-    def _numbers(self) -> str:
+    @property
+    def numbers(self) -> str:
+        """Both sides, their difference or ratio, and its interval; empty where they are not known."""
         if self.interval is None or self.left is None or self.right is None:
             return ""
         at = self.interval

@@ -53,7 +53,7 @@ def _interval(one: JudgedClaim) -> str:
     if not one.verdict.comparisons:
         return NOTHING
     shown = deciding(one.verdict.outcome, one.verdict.comparisons)
-    return f"{shown.statement}: {shown.interval_text or shown.reason or NOTHING}"
+    return f"{shown.statement}: {shown.interval_text or shown.numbers or shown.reason or NOTHING}"
 
 
 def _measured_by(one: JudgedClaim) -> str:
