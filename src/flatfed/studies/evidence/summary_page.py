@@ -67,6 +67,7 @@ SUBJECTS = {
     "accuracy, and costs to a target": ("accuracy", "miou", "rounds_to_target", "bytes_to_target"),
 }
 """What claims are about, by their metrics."""
+NOISY_SEARCH = " One seed chose, so methods that are a few points apart may owe that to the search."
 NOTHING_ASIDE = "Nothing."
 OTHER_SUBJECT = "sharpness, and what else is measured of models"
 
@@ -340,8 +341,9 @@ def _caption(study: PublishedStudy, setting: str, variants: Sequence[str]) -> st
 
 def _chosen_how(study: PublishedStudy) -> str:
     """Say how learning rate and parameters were chosen."""
+    select = study.study.select
     if any(map(study.study.is_searched, study.study.methods)):
-        return study.study.select.sentence
+        return select.sentence + (NOISY_SEARCH if len(select.seeds) == 1 else "")
     if study.about.rate_by_test:
         return (
             "One learning rate serves all methods; it was chosen by the test accuracy of a few other runs, with a seed "
