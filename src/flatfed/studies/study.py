@@ -174,7 +174,8 @@ class Study:
         """Yield variants that no setting has."""
         named = [options.get(ONLY) for options in self.settings.values()]
         lists = [only for only in named if isinstance(only, list | tuple)]
-        if len(lists) < len(self.settings):
+        # A setting without such a list has all of them; without a setting that could be read nothing is known.
+        if not lists or len(lists) < len(named):
             return
         for variant in self.methods:
             if not any(variant in only for only in lists):
