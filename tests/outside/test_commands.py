@@ -13,6 +13,7 @@ import pytest
 
 from dashboard.board import dashboard
 from flatfed.cli.main import cli
+from flatfed.runs.records.files import read_json, write_json
 from outside.project import STUDY, flatfed, imports, refused, stranger, succeed
 
 LOOKING: dict[str, list[str]] = {
@@ -42,11 +43,12 @@ OPENING: dict[str, list[str]] = {
     "study run": ["STUDY", "--out", "OUT"],
     "study tune": ["STUDY", "louder"],
     "study draw": ["STUDIED", "--file", "STUDY"],
+    "study measure": ["STUDIED"],
 }
 """Commands that would have to import what a run or a file names."""
 
-CODES = {"study draw": 1}
-"""Other exit codes than that of a mistake: of a study's figures, some may be drawn without any code."""
+CODES = {"study draw": 1, "study measure": 1}
+"""Other exit codes than that of a mistake: of a study's figures and models, some may need no code."""
 
 OTHERS = {
     *("study list", "study write", "study unpack", "published", "claims show"),
@@ -115,11 +117,19 @@ report: {figures: {spectrum: {draw: flatness, measure: loss}}}
 """
 
 
+def _to_be_measured(file: Path) -> None:
+    """Let a study ask for a measurement of models that were trained without."""
+    record = read_json(file)
+    record["study"]["report"] |= {"flatness": "loss", "flatness_samples": 9}
+    write_json(file, record)
+
+
 @pytest.fixture
 def sent(made: Path, studied: Path, tmp_path: Path) -> Sent:
     shutil.copytree(made / "runs/r", tmp_path / "sent/r")
     shutil.copytree(studied, tmp_path / "sent/studied")
     (tmp_path / "sent/first.yaml").write_text(f"{STUDY}{MORE}")
+    _to_be_measured(tmp_path / "sent/studied/study.json")
     return Sent(tmp_path, stranger(made, tmp_path))
 
 

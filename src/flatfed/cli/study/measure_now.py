@@ -45,7 +45,7 @@ def measure(folder: Path, jobs: int | None, trust: bool) -> int:
     measure_and_show(running, jobs or usable_cores(), PATIENCE)
     left = len(unmeasured(running))
     echo(f"runs measured: {count - left}" + (f"; {left} could not be, or not wholly" if left else ""))
-    return 0
+    return 1 if left else 0
 
 
 def measure_and_show(running: RunningStudy, jobs: int, lease: float) -> None:
